@@ -1,0 +1,320 @@
+//! Where in an object something is wrong, and what.
+//!
+//! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
+
+use serde_json::Value;
+use std::fmt;
+
+/// The path to a field, built on the stack while a validation descends; printed as `spec.containers[0].name`.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// The object itself; prints as `<nil>`, as Go's nil path does.
+    pub const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
+
+    /// Starts at a top-level field.
+    pub const fn new(field: &'a str) -> Self {
+        Path { parent: None, step: Step::Field(field) }
+    }
+
+    /// Descends into a field.
+    pub const fn field(&'a self, name: &'a str) -> Self {
+        Path { parent: Some(self), step: Step::Field(name) }
+    }
+
+    /// Descends into an item of a list.
+    pub const fn index(&'a self, index: usize) -> Self {
+        Path { parent: Some(self), step: Step::Index(index) }
+    }
+
+    /// Descends into a value of a map.
+    pub const fn key(&'a self, key: &'a str) -> Self {
+        Path { parent: Some(self), step: Step::Key(key) }
+    }
+
+    /// Tells whether this is the object itself.
+    pub fn is_root(&self) -> bool {
+        matches!(self.step, Step::Root)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str("<nil>");
+        }
+        if let Some(parent) = self.parent.filter(|parent| !parent.is_root()) {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => Ok(()), // returned above
+            Step::Field(name) if self.parent.is_none_or(Path::is_root) => f.write_str(name),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => write!(f, "[{key}]"),
+        }
+    }
+}
+
+/// What sort of mistake a [`FieldError`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Mistake {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TooFew,
+    TypeInvalid,
+    Internal,
+}
+
+impl Mistake {
+    /// Returns the `reason` of the cause on the wire.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TooFew => "FieldValueTooFew",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::TooFew => "Too few",
+            Self::Internal => "Internal error",
+        }
+    }
+}
+
+/// One thing that is wrong with one field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// What sort of mistake.
+    pub mistake: Mistake,
+    /// Where, as [`Path`] prints it.
+    pub field: String,
+    /// The value, where the text shows it.
+    pub value: Option<Shown>,
+    /// What is wrong with it, or what is allowed; may be empty.
+    pub detail: String,
+}
+
+/// A value as an error text shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    /// A JSON value: strings quoted, the rest as JSON.
+    Json(Value),
+    /// Text that goes in as it is.
+    Raw(String),
+}
+
+impl<T: Into<Value>> From<T> for Shown {
+    fn from(value: T) -> Self {
+        Self::Json(value.into())
+    }
+}
+
+impl FieldError {
+    fn new(mistake: Mistake, field: impl fmt::Display, value: Option<Shown>, detail: impl Into<String>) -> Self {
+        Self { mistake, field: field.to_string(), value, detail: detail.into() }
+    }
+
+    /// The field must be there.
+    pub fn required(field: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Required, field, None, detail)
+    }
+
+    /// The value breaks a rule.
+    pub fn invalid(field: impl fmt::Display, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Invalid, field, Some(value.into()), detail)
+    }
+
+    /// The value is of the wrong JSON type.
+    pub fn type_invalid(field: impl fmt::Display, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::TypeInvalid, field, Some(value.into()), detail)
+    }
+
+    /// The field may not be set, or not be changed, here.
+    pub fn forbidden(field: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Forbidden, field, None, detail)
+    }
+
+    /// The value stands twice where it may stand once.
+    pub fn duplicate(field: impl fmt::Display, value: impl Into<Shown>) -> Self {
+        Self::new(Mistake::Duplicate, field, Some(value.into()), "")
+    }
+
+    /// What the value names does not exist.
+    pub fn not_found(field: impl fmt::Display, value: impl Into<Shown>) -> Self {
+        Self::new(Mistake::NotFound, field, Some(value.into()), "")
+    }
+
+    /// The value is not one of those known, which the text lists in the order given.
+    pub fn not_supported<S: AsRef<str>>(
+        field: impl fmt::Display,
+        value: impl Into<Shown>,
+        known: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let known: Vec<String> = known.into_iter().map(|k| go_quote(k.as_ref())).collect();
+        let detail = if known.is_empty() { String::new() } else { format!("supported values: {}", known.join(", ")) };
+        Self::new(Mistake::NotSupported, field, Some(value.into()), detail)
+    }
+
+    /// The text has more than `max` bytes.
+    pub fn too_long(field: impl fmt::Display, max: u64) -> Self {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::new(Mistake::TooLong, field, None, format!("may not be more than {max} {unit}"))
+    }
+
+    /// The list or map has `actual` entries, more than `max`.
+    pub fn too_many(field: impl fmt::Display, actual: u64, max: u64) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self::new(Mistake::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))
+    }
+
+    /// Something on our side broke while the field was looked at.
+    pub fn internal(field: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self::new(Mistake::Internal, field, None, detail)
+    }
+
+    /// Returns the text without the field's name.
+    pub fn body(&self) -> String {
+        let mut text = self.mistake.text().to_owned();
+        let silent =
+            matches!(self.mistake, Mistake::Required | Mistake::Forbidden | Mistake::TooLong | Mistake::Internal);
+        if let Some(value) = self.value.as_ref().filter(|_| !silent) {
+            text.push_str(": ");
+            match value {
+                Shown::Json(Value::String(s)) => text.push_str(&go_quote(s)),
+                Shown::Json(value) => text.push_str(&go_json(value)),
+                Shown::Raw(raw) => text.push_str(raw),
+            }
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// Joins errors as Go's aggregate prints them: one alone, several in brackets, each text once.
+pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
+}
+
+/// Quotes a text as Go's `%q` does.
+pub fn go_quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Writes a value as Go's `encoding/json` does, which escapes `<`, `>` and `&`.
+pub fn go_json(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.contains(['<', '>', '&']) {
+        return text;
+    }
+    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_print_as_go_prints_them() {
+        let spec = Path::new("spec");
+        let containers = spec.field("containers");
+        let first = containers.index(0);
+        assert_eq!(first.field("name").to_string(), "spec.containers[0].name");
+        assert_eq!(Path::new("metadata").field("labels").key("a/b").to_string(), "metadata.labels[a/b]");
+        assert_eq!(Path::ROOT.field("spec").to_string(), "spec");
+        assert_eq!(Path::ROOT.to_string(), "<nil>");
+    }
+
+    #[test]
+    fn texts_are_those_of_kubernetes() {
+        let check = |error: FieldError, text: &str| assert_eq!(error.to_string(), text);
+        check(FieldError::required("spec.cpu", ""), "spec.cpu: Required value");
+        check(FieldError::invalid("spec.cpu", 5, "too much"), "spec.cpu: Invalid value: 5: too much");
+        check(FieldError::invalid("a", "x\"y", ""), r#"a: Invalid value: "x\"y""#);
+        check(FieldError::invalid("a", json!({"b": "<"}), ""), r#"a: Invalid value: {"b":"\u003c"}"#);
+        check(
+            FieldError::not_supported("t", "C", ["A", "B"]),
+            r#"t: Unsupported value: "C": supported values: "A", "B""#,
+        );
+        check(FieldError::too_long("t", 3), "t: Too long: may not be more than 3 bytes");
+        check(FieldError::too_many("t", 4, 3), "t: Too many: 4: must have at most 3 items");
+    }
+
+    #[test]
+    fn an_aggregate_says_each_thing_once() {
+        assert_eq!(aggregate(["a"]), "a");
+        assert_eq!(aggregate(["a", "b", "a"]), "[a, b]");
+    }
+}

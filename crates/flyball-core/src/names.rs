@@ -1,0 +1,231 @@
+//! Which names, labels and keys Kubernetes accepts, and how it says no.
+//!
+//! Each rule returns the reasons for which it refuses a text, none if it accepts. See
+//! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
+
+/// A rule for a text: takes it and tells what is wrong with it.
+pub type Rule = fn(&str) -> Vec<String>;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const LABEL_KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+
+fn too_long(max: usize) -> String {
+    format!("must be no more than {max} characters")
+}
+
+/// Says which texts are accepted, with examples and the pattern, as every such message of Kubernetes does.
+pub fn pattern_error(what: &str, pattern: &str, examples: &[&str]) -> String {
+    if examples.is_empty() {
+        return format!("{what} (regex used for validation is '{pattern}')");
+    }
+    let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
+    format!("{what} (e.g. {}regex used for validation is '{pattern}')", examples.join("or "))
+}
+
+fn lower_alphanumeric(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
+/// Tells whether `text` is not empty, starts and ends with an `edge` and holds nothing but edges and `inner` bytes.
+fn framed(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    edge(*first) && edge(*last) && bytes.iter().all(|b| edge(*b) || inner.contains(b))
+}
+
+fn is_label(text: &str) -> bool {
+    framed(text, lower_alphanumeric, b"-")
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+/// Names that may stand as one part of a DNS name (RFC 1123): namespaces, containers, volumes, ports.
+pub fn dns_label(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !is_label(text) {
+        if is_subdomain(text) {
+            wrong.push("must not contain dots".into());
+        } else {
+            let what = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
+            wrong.push(pattern_error(what, LABEL, &["my-name", "123-abc"]));
+        }
+    }
+    wrong
+}
+
+/// Names that are a DNS name (RFC 1123): what most kinds take.
+pub fn dns_subdomain(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if !is_subdomain(text) {
+        let what = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+        wrong.push(pattern_error(what, &format!("{LABEL}(\\.{LABEL})*"), &["example.com"]));
+    }
+    wrong
+}
+
+/// Names of services in older releases, and of CRD kinds (RFC 1035): a label that starts with a letter.
+pub fn dns_1035_label(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        let what = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
+        wrong.push(pattern_error(what, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+    }
+    wrong
+}
+
+/// Names that only have to fit into a URL path: RBAC's, which may hold colons and capitals.
+pub fn path_segment(text: &str) -> Vec<String> {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    ["/", "%"].iter().filter(|bad| text.contains(**bad)).map(|bad| format!("may not contain '{bad}'")).collect()
+}
+
+fn is_key_name(text: &str) -> bool {
+    framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
+}
+
+/// Keys of labels and annotations, finalizers, condition types: `name` or `prefix.example.com/name`.
+pub fn qualified_name(text: &str) -> Vec<String> {
+    const WHAT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+    const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
+    let mut wrong = Vec::new();
+    let parts: Vec<&str> = text.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                wrong.push("prefix part must be non-empty".into());
+            } else {
+                wrong.extend(dns_subdomain(prefix).into_iter().map(|e| format!("prefix part {e}")));
+            }
+            name
+        }
+        _ => {
+            let error = pattern_error(WHAT, LABEL_KEY, EXAMPLES);
+            return vec![format!(
+                "a valid label key {error} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+    };
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".into());
+    } else if name.len() > 63 {
+        wrong.push(format!("name part {}", too_long(63)));
+    }
+    if !is_key_name(name) {
+        wrong.push(format!("name part {}", pattern_error(WHAT, LABEL_KEY, EXAMPLES)));
+    }
+    wrong
+}
+
+/// Values of labels.
+pub fn label_value(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !text.is_empty() && !is_key_name(text) {
+        let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+        wrong.push(pattern_error(what, &format!("({LABEL_KEY})?"), &["MyValue", "my_value", "12345"]));
+    }
+    wrong
+}
+
+/// Keys of the data of config maps and secrets.
+pub fn config_key(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
+        let what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        wrong.push(pattern_error(what, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    wrong.extend(climbing(text));
+    wrong
+}
+
+/// Refuses what would leave a directory when it is used as a file name.
+fn climbing(text: &str) -> Option<String> {
+    match text {
+        "." => Some("must not be '.'".into()),
+        ".." => Some("must not be '..'".into()),
+        text if text.starts_with("..") => Some("must not start with '..'".into()),
+        _ => None,
+    }
+}
+
+/// Applies a rule to the beginning of a generated name, whose dash at the end will not be the last character.
+pub fn as_prefix(rule: Rule, text: &str) -> Vec<String> {
+    match text.strip_suffix('-') {
+        // Kubernetes cuts one more character off than it needs to; the texts that come of it are the same.
+        Some(stem) if !stem.is_empty() => {
+            rule(&format!("{}a", &stem[..stem.len() - stem.chars().next_back().map_or(0, char::len_utf8)]))
+        }
+        _ => rule(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: Rule, accepted: &[&str], refused: &[&str]) {
+        for text in accepted {
+            assert_eq!(rule(text), Vec::<String>::new(), "{text}");
+        }
+        for text in refused {
+            assert!(!rule(text).is_empty(), "{text} was accepted");
+        }
+    }
+
+    #[test]
+    fn labels_and_subdomains() {
+        check(dns_label, &["a", "a-1", "1"], &["", "-a", "a-", "A", "a.b", "a_b", &"x".repeat(64)]);
+        check(dns_subdomain, &["a", "a.b-c.1"], &["", "a..b", ".a", "a.", "A.b", &"x".repeat(254)]);
+        check(dns_1035_label, &["a", "a1"], &["1a", "", "a.b"]);
+        check(path_segment, &["system:node", "A b"], &["a/b", "a%", ".", ".."]);
+    }
+
+    #[test]
+    fn keys_and_values() {
+        check(
+            qualified_name,
+            &["a", "A.b_c", "example.com/a"],
+            &["", "/a", "a/", "a/b/c", "-a", "Example.com/a", "a b"],
+        );
+        check(label_value, &["", "a", "A_b.c"], &["-a", "a b", "é", &"x".repeat(64)]);
+        check(config_key, &["a.b", ".a", "_"], &["", "a b", "..", "..a", "."]);
+    }
+
+    #[test]
+    fn prefixes_may_end_in_a_dash() {
+        assert!(as_prefix(dns_subdomain, "web-").is_empty());
+        assert!(!as_prefix(dns_subdomain, "Web-").is_empty());
+        assert!(!as_prefix(dns_subdomain, "-").is_empty());
+    }
+
+    #[test]
+    fn a_refusal_shows_what_is_accepted() {
+        assert_eq!(
+            dns_subdomain("A"),
+            [
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
+              alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
+        );
+        assert_eq!(dns_label("a.b"), ["must not contain dots"]);
+    }
+}

@@ -1,0 +1,15 @@
+//! Selecting objects by their labels or by a few of their fields.
+//!
+//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors> and
+//! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
+
+mod field;
+mod label;
+
+pub use field::{FieldSelector, FieldTerm};
+pub use label::{LabelSelector, Operator, Requirement};
+
+/// Why a text is no selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);

@@ -1,0 +1,260 @@
+//! The answer that is no object: why a request was refused, or that it succeeded.
+//!
+//! Follows `metav1.Status` and the constructors of `k8s.io/apimachinery/pkg/api/errors`; see
+//! <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>.
+
+use crate::field::{FieldError, aggregate};
+use crate::{GroupResource, GroupVersionKind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why a request failed, in a word that programs may switch on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "Kubernetes' own names")]
+pub enum Reason {
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotFound,
+    RequestEntityTooLarge,
+    ServiceUnavailable,
+    Timeout,
+    TooManyRequests,
+    Unauthorized,
+    UnsupportedMediaType,
+    /// Any reason that this list does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// A refusal, with what a person and what a program need to act on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// HTTP code.
+    #[serde(default)]
+    pub code: u16,
+    /// Why, in a word; some errors have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Why, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What it was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<Details>>,
+}
+
+/// What a [`Status`] is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// Name of the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// API group of the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Its kind, or for many errors its plural resource.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// UID of the object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Each single thing that was wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// After how many seconds a client may try again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// One of several things that were wrong.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// What sort of mistake, such as `FieldValueRequired`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The mistake in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Path of the field.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+impl From<&FieldError> for Cause {
+    fn from(error: &FieldError) -> Self {
+        Self { reason: error.mistake.reason().into(), message: error.body(), field: error.field.clone() }
+    }
+}
+
+impl Status {
+    /// Makes a refusal without details.
+    pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), details: None }
+    }
+
+    /// Adds details.
+    pub fn with_details(mut self, details: Details) -> Self {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    /// Adds the object that the refusal is about, named by its resource.
+    pub fn about(self, resource: &GroupResource, name: &str) -> Self {
+        self.with_details(Details {
+            name: name.into(),
+            group: resource.group.to_string(),
+            kind: resource.resource.to_string(),
+            ..Details::default()
+        })
+    }
+
+    /// 404: no such object.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::new(404, Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
+    }
+
+    /// 404: no such resource, or no such version, in a group that is known.
+    pub fn unknown_resource() -> Self {
+        Self::new(404, Reason::NotFound, "the server could not find the requested resource")
+            .with_details(Details::default())
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::new(409, Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
+    }
+
+    /// 409: the object is not what the caller took it for.
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"))
+            .about(resource, name)
+    }
+
+    /// 409: the object was changed since the caller read it.
+    pub fn stale(resource: &GroupResource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 403: refused by a rule, not by what the object holds.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+        let message = match (resource.resource.is_empty(), name.is_empty()) {
+            (true, _) => format!("forbidden: {why}"),
+            (false, true) => format!("{resource} is forbidden: {why}"),
+            (false, false) => format!("{resource} \"{name}\" is forbidden: {why}"),
+        };
+        Self::new(403, Reason::Forbidden, message).about(resource, name)
+    }
+
+    /// 400: the request makes no sense as it stands.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, Reason::BadRequest, message)
+    }
+
+    /// 422: the object breaks rules, all of which are told.
+    pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
+        let qualified =
+            if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
+        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(errors));
+        Self::new(422, Reason::Invalid, message).with_details(Details {
+            name: name.into(),
+            group: kind.group.to_string(),
+            kind: kind.kind.to_string(),
+            causes: errors.iter().map(Cause::from).collect(),
+            ..Details::default()
+        })
+    }
+
+    /// 405: the resource does not know this verb.
+    pub fn method_not_allowed() -> Self {
+        Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+            .with_details(Details::default())
+    }
+
+    /// 500: our own mistake, or that of a webhook.
+    pub fn internal(why: impl fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {why}");
+        let cause = Cause { message: why.to_string(), ..Cause::default() };
+        Self::new(500, Reason::InternalError, message)
+            .with_details(Details { causes: vec![cause], ..Details::default() })
+    }
+
+    /// 410: the version asked for is no longer kept.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, Reason::Expired, message)
+    }
+
+    /// 401: the credentials are not valid.
+    pub fn unauthorized() -> Self {
+        Self::new(401, Reason::Unauthorized, "Unauthorized")
+    }
+
+    /// 413: more than the server takes.
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, Reason::RequestEntityTooLarge, message)
+    }
+
+    /// 429: come back after `seconds`.
+    pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
+        Self::new(429, Reason::TooManyRequests, message)
+            .with_details(Details { retry_after_seconds: seconds, ..Details::default() })
+    }
+
+    /// Tells whether the reason is this one.
+    pub fn is(&self, reason: Reason) -> bool {
+        self.reason == Some(reason)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_object() {
+        let deployments = GroupResource::new("apps", "deployments");
+        assert_eq!(Status::not_found(&deployments, "web").message, "deployments.apps \"web\" not found");
+        let pods = GroupResource::new("", "pods");
+        assert_eq!(Status::forbidden(&pods, "", "no").message, "pods is forbidden: no");
+    }
+
+    #[test]
+    fn an_invalid_object_tells_every_cause() {
+        let kind = GroupVersionKind::new("vm.example.com", "v1", "VmGroup");
+        let status = Status::invalid(
+            &kind,
+            "vg-1",
+            &[FieldError::required("spec.cpu", ""), FieldError::invalid("spec.memory", 9, "too much")],
+        );
+        assert_eq!(
+            status.message,
+            "VmGroup.vm.example.com \"vg-1\" is invalid: [spec.cpu: Required value, spec.memory: Invalid value: 9: too much]"
+        );
+        assert_eq!(status.details.unwrap().causes.len(), 2);
+    }
+}
