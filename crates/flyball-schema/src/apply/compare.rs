@@ -1,0 +1,159 @@
+//! What differs between two values of one type.
+
+use super::path::PathElement;
+use super::set::{Branch, FieldSet};
+use super::types::{Atom, ListAtom, Type};
+use crate::schema::ListKind;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The paths in which two objects differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Comparison {
+    pub(super) removed: FieldSet,
+    pub(super) modified: FieldSet,
+    pub(super) added: FieldSet,
+}
+
+impl Comparison {
+    /// Compares two objects.
+    pub(super) fn of(ty: Type<'_>, old: &Value, new: &Value) -> Self {
+        let mut delta = Delta::default();
+        delta.compare(ty, Some(old), Some(new));
+        Self { removed: delta.removed.below, modified: delta.modified.below, added: delta.added.below }
+    }
+
+    /// Leaves paths out, with all that is below them.
+    pub(super) fn without(self, ignored: &FieldSet) -> Self {
+        if ignored.is_empty() {
+            return self;
+        }
+        Self {
+            removed: self.removed.recursive_difference(ignored),
+            modified: self.modified.recursive_difference(ignored),
+            added: self.added.recursive_difference(ignored),
+        }
+    }
+}
+
+/// What differs at and below one element.
+#[derive(Default)]
+struct Delta {
+    removed: Branch,
+    modified: Branch,
+    added: Branch,
+}
+
+impl Delta {
+    fn compare(&mut self, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
+        let leaf = match (old, new) {
+            (_, None) => self.visit(ty.atom(old), old, new),
+            (None, Some(_)) => self.visit(ty.atom(new), old, new),
+            (Some(_), Some(_)) => {
+                let (before, after) = (ty.atom(old), ty.atom(new));
+                if std::mem::discriminant(&before) != std::mem::discriminant(&after) {
+                    self.visit(before, old, new);
+                }
+                self.visit(after, old, new)
+            }
+        };
+        if !leaf {
+            self.added.member |= old.is_none();
+            self.removed.member |= new.is_none();
+        }
+    }
+
+    /// Compares two values as one atom; tells whether they were taken as single values.
+    fn visit(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+        match atom {
+            Atom::Scalar(_) => {}
+            Atom::List(list) => {
+                let (old, new) = (items(old), items(new));
+                if *list.kind != ListKind::Atomic && !(old.is_empty() && new.is_empty()) {
+                    self.lists(&list, old, new);
+                    return false;
+                }
+            }
+            Atom::Map(map) => {
+                let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
+                let empty = |map: Option<&Map<String, Value>>| map.is_none_or(Map::is_empty);
+                if !map.atomic && !(empty(old) && empty(new)) {
+                    for (key, before, after) in zip(old, new) {
+                        self.descend(PathElement::field(key), map.get(key).unwrap_or(Type::Deduced), before, after);
+                    }
+                    return false;
+                }
+            }
+        }
+        match (old, new) {
+            (None, _) => self.added.member = true,
+            (_, None) => self.removed.member = true,
+            (Some(old), Some(new)) => self.modified.member |= old != new,
+        }
+        true
+    }
+
+    fn descend(&mut self, element: PathElement, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
+        if old == new {
+            return;
+        }
+        let mut inner = Delta::default();
+        inner.compare(ty, old, new);
+        self.removed.below.put(element.clone(), inner.removed);
+        self.modified.below.put(element.clone(), inner.modified);
+        self.added.below.put(element, inner.added);
+    }
+
+    fn lists(&mut self, list: &ListAtom<'_>, old: &[Value], new: &[Value]) {
+        // Stored lists may hold an item twice: they may be older than the schema that forbids it.
+        let mut items: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        for item in old {
+            list.element(item).into_iter().for_each(|element| items.entry(element).or_default().0.push(item));
+        }
+        for item in new {
+            list.element(item).into_iter().for_each(|element| items.entry(element).or_default().1.push(item));
+        }
+        for (element, (before, after)) in items {
+            match (&before[..], &after[..]) {
+                ([] | [_], [] | [_]) => {
+                    self.descend(element, list.items, before.first().copied(), after.first().copied())
+                }
+                ([_, _, ..], [_, _, ..]) => {
+                    if before != after {
+                        self.modified.below.put(element, Branch::MEMBER);
+                    }
+                }
+                ([_, _, ..], after) => {
+                    if let Some(after) = after.first() {
+                        self.descend(element.clone(), list.items, None, Some(after));
+                    }
+                    self.removed.below.insert(&[element]);
+                }
+                (before, _) => {
+                    if let Some(before) = before.first() {
+                        self.descend(element.clone(), list.items, Some(before), None);
+                    }
+                    self.added.below.insert(&[element]);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the items of a list; none if the value is no list.
+fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Pairs the entries of two maps by key.
+pub(super) fn zip<'v>(
+    old: Option<&'v Map<String, Value>>,
+    new: Option<&'v Map<String, Value>>,
+) -> impl Iterator<Item = (&'v str, Option<&'v Value>, Option<&'v Value>)> {
+    let theirs = old
+        .into_iter()
+        .flatten()
+        .map(move |(key, before)| (key.as_str(), Some(before), new.and_then(|new| new.get(key))));
+    let fresh = new.into_iter().flatten().filter(move |(key, _)| old.is_none_or(|old| !old.contains_key(*key)));
+    theirs.chain(fresh.map(|(key, after)| (key.as_str(), None, Some(after))))
+}

@@ -1,0 +1,216 @@
+//! Who owns which fields: `metadata.managedFields`.
+
+use super::set::FieldSet;
+use serde_json::{Map, Value, json};
+
+/// The managers of an object and what each owns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ManagedFields(pub(super) Vec<Entry>);
+
+/// What one manager owns.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) manager: Manager,
+    /// Version in which the fields are named.
+    pub(super) api_version: String,
+    /// When the manager last changed the object; unknown where it only came to own what was there.
+    pub(super) time: Option<String>,
+    pub(super) fields: FieldSet,
+}
+
+/// Who writes: the same name as applier, as updater and on a subresource is three managers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Manager {
+    /// How it writes.
+    pub operation: Operation,
+    /// What it calls itself.
+    pub name: String,
+    /// Version it writes in; an applier is the same one in all versions.
+    pub api_version: Option<String>,
+    /// Subresource it writes to, empty for the object itself.
+    pub subresource: String,
+}
+
+/// How a manager writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// By server-side apply: what it no longer sends, it gives up.
+    Apply,
+    /// By any other write.
+    Update,
+}
+
+impl Manager {
+    /// An applier.
+    pub fn applier(name: &str, subresource: &str) -> Self {
+        Self { operation: Operation::Apply, name: name.into(), api_version: None, subresource: subresource.into() }
+    }
+
+    /// An updater; one that gives no name is `unknown`.
+    pub fn updater(name: &str, api_version: &str, subresource: &str) -> Self {
+        let name = if name.is_empty() { "unknown" } else { name };
+        Self {
+            operation: Operation::Update,
+            name: name.into(),
+            api_version: Some(api_version.into()),
+            subresource: subresource.into(),
+        }
+    }
+
+    /// Names the manager as conflicts do.
+    pub(super) fn describe(&self) -> String {
+        let mut text = flyball_core::field::go_quote(&self.name);
+        if !self.subresource.is_empty() {
+            text += &format!(" with subresource {}", flyball_core::field::go_quote(&self.subresource));
+        }
+        if let Some(api_version) = &self.api_version {
+            text += &format!(" using {api_version}");
+        }
+        text
+    }
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+impl ManagedFields {
+    /// Reads `metadata.managedFields`; `None` if an entry is malformed.
+    pub fn decode(entries: Option<&Value>) -> Option<Self> {
+        let mut managed = Self::default();
+        for entry in entries.and_then(Value::as_array).into_iter().flatten() {
+            let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+            let api_version = text("apiVersion");
+            if text("fieldsType") != "FieldsV1" || api_version.is_empty() {
+                return None;
+            }
+            let manager = match text("operation") {
+                "Apply" => Manager::applier(text("manager"), text("subresource")),
+                "Update" => {
+                    Manager { name: text("manager").into(), ..Manager::updater("", api_version, text("subresource")) }
+                }
+                _ => return None,
+            };
+            let fields = match entry.get("fieldsV1") {
+                None | Some(Value::Null) => FieldSet::new(),
+                Some(fields) => FieldSet::decode(fields)?,
+            };
+            let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
+            managed.put(Entry { manager, api_version: api_version.into(), time, fields });
+        }
+        Some(managed)
+    }
+
+    /// Takes the managers that a write starts from.
+    ///
+    /// A client may edit managedFields by hand: `[]` and `[{}]` strip them, a sound list takes their place, and what
+    /// is absent or malformed leaves those of the live object. On a subresource the client has no say.
+    pub fn for_write(live: Option<&Value>, sent: Option<&Value>, subresource: bool) -> Self {
+        let stored = || Self::decode(live).unwrap_or_default();
+        let sent = match sent {
+            Some(Value::Array(entries)) if !subresource => entries,
+            _ => return stored(),
+        };
+        if sent.is_empty() || matches!(&sent[..], [Value::Object(only)] if only.is_empty()) {
+            return Self::default();
+        }
+        let sent = Value::Array(sent.clone());
+        Self::decode(Some(&sent)).filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored)
+    }
+
+    /// Writes `metadata.managedFields`; `None` if nobody owns anything.
+    pub fn encode(mut self) -> Option<Value> {
+        self.0.sort_by(|a, b| {
+            let key = |e: &Entry| (e.manager.operation, e.time.clone().unwrap_or_default());
+            key(a).cmp(&key(b)).then_with(|| {
+                (&a.manager.name, &a.api_version, &a.manager.subresource).cmp(&(
+                    &b.manager.name,
+                    &b.api_version,
+                    &b.manager.subresource,
+                ))
+            })
+        });
+        let entries: Vec<Value> = self.0.into_iter().map(Entry::encode).collect();
+        (!entries.is_empty()).then_some(Value::Array(entries))
+    }
+
+    /// Tells whether nobody owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get(&self, manager: &Manager) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.manager == *manager)
+    }
+
+    pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
+        let at = self.0.iter().position(|entry| entry.manager == *manager)?;
+        Some(self.0.remove(at))
+    }
+
+    pub(super) fn rename(&mut self, manager: &Manager, to: Manager) {
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.manager == *manager) {
+            entry.manager = to;
+        }
+    }
+
+    /// Puts an entry in place of the one that its manager had.
+    pub(super) fn put(&mut self, entry: Entry) {
+        match self.0.iter_mut().find(|known| known.manager == entry.manager) {
+            Some(known) => *known = entry,
+            None => self.0.push(entry),
+        }
+    }
+}
+
+impl Entry {
+    fn encode(self) -> Value {
+        let mut out = Map::new();
+        out.insert("apiVersion".into(), self.api_version.into());
+        out.insert("fieldsType".into(), "FieldsV1".into());
+        out.insert("fieldsV1".into(), self.fields.encode());
+        out.insert("manager".into(), self.manager.name.into());
+        out.insert("operation".into(), self.manager.operation.as_str().into());
+        if !self.manager.subresource.is_empty() {
+            out.insert("subresource".into(), self.manager.subresource.into());
+        }
+        if let Some(time) = self.time {
+            out.insert("time".into(), json!(time));
+        }
+        Value::Object(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+               "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}})
+    }
+
+    #[test]
+    fn entries_read_and_write_alike_appliers_first() {
+        let entries = json!([entry("b", "Update"), entry("a", "Apply")]);
+        let written = ManagedFields::decode(Some(&entries)).unwrap().encode().unwrap();
+        assert_eq!(written, json!([entry("a", "Apply"), entry("b", "Update")]));
+    }
+
+    #[test]
+    fn a_client_may_strip_or_replace_managers() {
+        let live = json!([entry("live", "Apply")]);
+        let write = |sent: Value, subresource| ManagedFields::for_write(Some(&live), Some(&sent), subresource).encode();
+        assert_eq!(write(json!([]), false), None);
+        assert_eq!(write(json!([{}]), false), None);
+        assert_eq!(write(json!([{}]), true), Some(live.clone()));
+        assert_eq!(write(json!([{"manager": "x"}]), false), Some(live.clone()));
+        assert_eq!(write(json!([entry("x", "Update")]), false), Some(json!([entry("x", "Update")])));
+        assert_eq!(ManagedFields::for_write(Some(&live), None, false).encode(), Some(live));
+    }
+}

@@ -1,0 +1,132 @@
+//! One value out of two: what an applier wants, on top of what is there.
+
+use super::compare::zip;
+use super::path::PathElement;
+use super::set::FieldSet;
+use super::types::{Atom, ListAtom, Type};
+use crate::schema::ListKind;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Merges two values; `None` if nothing is left.
+pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, wanted: Option<&Value>) -> Option<Value> {
+    let either = || wanted.or(live).cloned();
+    match ty.atom(wanted.or(live)) {
+        Atom::Scalar(_) => either(),
+        Atom::List(list) => {
+            let (live, wanted) = (live.and_then(Value::as_array), wanted.and_then(Value::as_array));
+            let empty = |items: Option<&Vec<Value>>| items.is_none_or(Vec::is_empty);
+            if *list.kind == ListKind::Atomic || empty(live) && empty(wanted) {
+                return either();
+            }
+            let items = merge_lists(&list, live.map_or(&[], Vec::as_slice), wanted.map_or(&[], Vec::as_slice));
+            (!items.is_empty()).then_some(Value::Array(items))
+        }
+        Atom::Map(map) => {
+            let (live, wanted) = (live.and_then(Value::as_object), wanted.and_then(Value::as_object));
+            let empty = |entries: Option<&Map<String, Value>>| entries.is_none_or(Map::is_empty);
+            if map.atomic || empty(live) && empty(wanted) {
+                return either();
+            }
+            let merged = zip(live, wanted).filter_map(|(key, live, wanted)| {
+                let value = merge(map.get(key).unwrap_or(Type::Deduced), live, wanted)?;
+                Some((key.to_owned(), value))
+            });
+            let merged: Map<String, Value> = merged.collect();
+            (!merged.is_empty()).then_some(Value::Object(merged))
+        }
+    }
+}
+
+/// Merges two lists whose items have names, in the applier's order, with the other items woven in where they stood.
+fn merge_lists(list: &ListAtom<'_>, live: &[Value], wanted: &[Value]) -> Vec<Value> {
+    let live = named(list, live);
+    let wanted = named(list, wanted);
+    // A live item that stands twice has no content to merge with: which of them would it be?
+    let mut in_live: BTreeMap<&PathElement, Option<&Value>> = BTreeMap::new();
+    for (name, item) in &live {
+        in_live.entry(name).and_modify(|seen| *seen = None).or_insert(Some(item));
+    }
+    let in_wanted: BTreeMap<&PathElement, &Value> = wanted.iter().map(|(name, item)| (name, *item)).collect();
+    let mut shared = wanted.iter().map(|(name, _)| name).filter(|name| in_live.contains_key(name)).peekable();
+
+    let mut out = Vec::with_capacity(live.len().max(wanted.len()));
+    let mut placed: BTreeSet<&PathElement> = BTreeSet::new();
+    let mut take = |live: Option<&Value>, wanted: Option<&Value>| {
+        if live.is_some() || wanted.is_some() {
+            out.extend(merge(list.items, live, wanted));
+        }
+    };
+    let (mut l, mut w) = (0, 0);
+    while l < live.len() || w < wanted.len() {
+        let (ours, theirs) = (live.get(l), wanted.get(w));
+        if let (Some((ours, _)), Some((theirs, _))) = (ours, theirs) {
+            if ours == theirs {
+                placed.insert(ours);
+                take(in_live[ours], Some(in_wanted[ours]));
+                (l, w) = (l + 1, w + 1);
+                shared.next();
+                continue;
+            }
+            if in_wanted.contains_key(ours) && shared.peek().is_some_and(|next| *next != ours) {
+                l += 1; // the applier places it elsewhere
+                continue;
+            }
+        }
+        if let Some((ours, item)) = ours {
+            if !in_wanted.contains_key(ours) {
+                take(Some(item), None);
+                l += 1;
+                continue;
+            }
+            if placed.contains(ours) {
+                l += 1;
+            }
+        }
+        if let Some((theirs, item)) = theirs {
+            placed.insert(theirs);
+            take(in_live.get(theirs).copied().flatten(), Some(item));
+            w += 1;
+            if shared.peek() == Some(&theirs) {
+                shared.next();
+            }
+        }
+    }
+    out
+}
+
+/// Names the items of a list, passing over those that have no name.
+fn named<'v>(list: &ListAtom<'_>, items: &'v [Value]) -> Vec<(PathElement, &'v Value)> {
+    items.iter().filter_map(|item| Some((list.element(item).ok()?, item))).collect()
+}
+
+/// Takes the items of a set out of a value; what becomes empty that way becomes null.
+pub(super) fn remove(ty: Type<'_>, value: &Value, set: &FieldSet) -> Value {
+    match (ty.atom(Some(value)), value) {
+        (Atom::Scalar(_), value) => value.clone(),
+        (Atom::List(list), Value::Array(items)) if *list.kind != ListKind::Atomic => {
+            let left: Vec<Value> = items
+                .iter()
+                .filter_map(|item| match list.element(item).ok().and_then(|element| set.branch(&element)) {
+                    None => Some(item.clone()),
+                    Some(branch) if branch.member => None,
+                    Some(branch) => Some(remove(list.items, item, &branch.below)),
+                })
+                .collect();
+            if left.is_empty() { Value::Null } else { Value::Array(left) }
+        }
+        (Atom::Map(map), Value::Object(entries)) if !map.atomic => {
+            let left = entries.iter().filter_map(|(key, value)| {
+                let left = match set.branch(&PathElement::field(key)) {
+                    None => value.clone(),
+                    Some(branch) if branch.member => return None,
+                    Some(branch) => remove(map.get(key).unwrap_or(Type::Deduced), value, &branch.below),
+                };
+                Some((key.clone(), left))
+            });
+            let left: Map<String, Value> = left.collect();
+            if left.is_empty() { Value::Null } else { Value::Object(left) }
+        }
+        (Atom::List(_) | Atom::Map(_), _) => Value::Null,
+    }
+}

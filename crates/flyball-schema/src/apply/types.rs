@@ -1,0 +1,336 @@
+//! How a place in an object merges: the view that server-side apply takes of a schema.
+
+use super::path::{PathElement, Scalar as KeyValue};
+use super::set::{Branch, FieldSet};
+use crate::schema::{ListKind, Node, Shape, Struct, Text};
+use serde_json::Value;
+use std::fmt;
+
+/// The type of a place in an object.
+#[derive(Clone, Copy)]
+pub(super) enum Type<'a> {
+    /// What a schema says.
+    Schema(Node<'a>),
+    /// Below a schema that keeps unknown fields: maps merge, lists are one value.
+    Deduced,
+    /// Inside a list of anything: all is one value.
+    Atomic,
+}
+
+/// How a value of a type is taken apart.
+pub(super) enum Atom<'a> {
+    Scalar(Scalar),
+    List(ListAtom<'a>),
+    Map(MapAtom<'a>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Numeric,
+    Text,
+    Boolean,
+    Untyped,
+}
+
+pub(super) struct ListAtom<'a> {
+    pub(super) kind: &'a ListKind,
+    pub(super) items: Type<'a>,
+}
+
+pub(super) struct MapAtom<'a> {
+    pub(super) atomic: bool,
+    fields: Option<(Node<'a>, &'a Struct)>,
+    rest: Option<Type<'a>>,
+}
+
+/// Why a value does not fit its schema, with the path to it in front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    path: String,
+    why: String,
+}
+
+impl Misfit {
+    fn new(why: impl Into<String>) -> Self {
+        Self { path: String::new(), why: why.into() }
+    }
+
+    fn below(mut self, element: &PathElement) -> Self {
+        self.path = format!("{element}{}", self.path);
+        self
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() { f.write_str(&self.why) } else { write!(f, "{}: {}", self.path, self.why) }
+    }
+}
+
+impl<'a> Type<'a> {
+    /// Tells how a value is taken apart; for null or nothing, where the type leaves it open, as a map.
+    pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
+        let scalar = || matches!(value, Some(Value::Bool(_) | Value::Number(_) | Value::String(_)));
+        let open = |map: MapAtom<'a>, list: ListAtom<'a>| match value {
+            Some(Value::Array(_)) => Atom::List(list),
+            _ if scalar() => Atom::Scalar(Scalar::Untyped),
+            _ => Atom::Map(map),
+        };
+        let one_list = || ListAtom { kind: &ListKind::Atomic, items: Type::Atomic };
+        match self {
+            Type::Deduced => open(MapAtom { atomic: false, fields: None, rest: Some(Type::Deduced) }, one_list()),
+            Type::Atomic => open(MapAtom { atomic: true, fields: None, rest: Some(Type::Atomic) }, one_list()),
+            Type::Schema(node) => match &node.get().shape {
+                Shape::Any | Shape::Open(_) => {
+                    open(MapAtom { atomic: false, fields: None, rest: Some(Type::Deduced) }, one_list())
+                }
+                Shape::Boolean => Atom::Scalar(Scalar::Boolean),
+                Shape::Integer(_) | Shape::Number => Atom::Scalar(Scalar::Numeric),
+                Shape::Text(Text::Plain | Text::Bytes) if !node.has_format() => Atom::Scalar(Scalar::Text),
+                Shape::Text(_) | Shape::IntOrString => Atom::Scalar(Scalar::Untyped),
+                Shape::List(list) => Atom::List(ListAtom {
+                    kind: &list.kind,
+                    items: list.items.map_or(Type::Atomic, |id| Type::Schema(node.at(id))),
+                }),
+                Shape::Map(map) => Atom::Map(MapAtom {
+                    atomic: map.atomic,
+                    fields: None,
+                    rest: Some(map.values.map_or(Type::Deduced, |id| Type::Schema(node.at(id)))),
+                }),
+                Shape::Struct(fields) => Atom::Map(MapAtom {
+                    atomic: fields.atomic,
+                    fields: Some((node, fields)),
+                    rest: (node.preserve_unknown || fields.fields.is_empty()).then_some(Type::Deduced),
+                }),
+            },
+        }
+    }
+
+    fn map(self) -> Option<MapAtom<'a>> {
+        match self.atom(None) {
+            Atom::Map(map) => Some(map),
+            Atom::Scalar(_) | Atom::List(_) => None,
+        }
+    }
+
+    fn list(self) -> Option<ListAtom<'a>> {
+        match self.atom(Some(&Value::Array(Vec::new()))) {
+            Atom::List(list) => Some(list),
+            Atom::Scalar(_) | Atom::Map(_) => None,
+        }
+    }
+
+    /// Refuses a value that the schema has no place for.
+    pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), Misfit> {
+        match (self.atom(Some(value)), value) {
+            (_, Value::Null) => Ok(()),
+            (Atom::Scalar(scalar), value) => scalar.check(value),
+            (Atom::List(list), Value::Array(items)) => {
+                let mut seen = FieldSet::new();
+                for (i, item) in items.iter().enumerate() {
+                    let element = match list.kind {
+                        ListKind::Atomic => PathElement::Index(i),
+                        ListKind::Set | ListKind::Map(_) => {
+                            list.element(item).map_err(|why| Misfit::new(format!("element {i}: {why}")))?
+                        }
+                    };
+                    if !duplicates && seen.branch(&element).is_some() {
+                        return Err(Misfit::new(format!("duplicate entries for key {element}")));
+                    }
+                    list.items.check(item, duplicates).map_err(|misfit| misfit.below(&element))?;
+                    seen.put(element, Branch::MEMBER);
+                }
+                Ok(())
+            }
+            (Atom::Map(map), Value::Object(entries)) => {
+                for (key, value) in entries {
+                    let element = PathElement::field(key);
+                    let Some(ty) = map.get(key) else {
+                        return Err(Misfit::new("field not declared in schema").below(&element));
+                    };
+                    ty.check(value, duplicates).map_err(|misfit| misfit.below(&element))?;
+                }
+                Ok(())
+            }
+            (Atom::List(_), value) => Err(Misfit::new(format!("expected list, got &{{{}}}", go_syntax(value)))),
+            (Atom::Map(_), value) => Err(Misfit::new(format!("expected map, got &{{{}}}", go_syntax(value)))),
+        }
+    }
+
+    /// Returns the paths of all that a value holds.
+    pub(super) fn fields(self, value: &Value) -> Branch {
+        match (self.atom(Some(value)), value) {
+            (Atom::Scalar(_), _) => Branch::MEMBER,
+            (Atom::List(ListAtom { kind: ListKind::Atomic, .. }), _) | (Atom::Map(MapAtom { atomic: true, .. }), _) => {
+                Branch::MEMBER
+            }
+            (Atom::List(list), Value::Array(items)) => {
+                let mut below = FieldSet::new();
+                for item in items {
+                    let Ok(element) = list.element(item) else { continue };
+                    let inner = list.items.fields(item).below;
+                    below.put(element, Branch { member: true, below: inner });
+                }
+                Branch { member: false, below }
+            }
+            (Atom::Map(map), Value::Object(entries)) => {
+                let mut below = FieldSet::new();
+                for (key, value) in entries {
+                    let mut branch = map.get(key).unwrap_or(Type::Deduced).fields(value);
+                    let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+                    branch.member |= empty || !map.names(key);
+                    below.put(PathElement::field(key), branch);
+                }
+                Branch { member: false, below }
+            }
+            (Atom::List(_) | Atom::Map(_), _) => Branch::default(),
+        }
+    }
+
+    /// Adds the fields of structs that a set has something below of.
+    pub(super) fn with_named_fields(self, set: &FieldSet) -> FieldSet {
+        let (map, list) = (self.map(), self.list());
+        let mut out = FieldSet::new();
+        for (element, branch) in set.branches() {
+            let (named, inner) = match (element, &map, &list) {
+                (PathElement::Field(name), Some(map), _) => (map.names(name), map.get(name)),
+                (PathElement::Key(_), _, Some(list)) => (false, Some(list.items)),
+                _ => (false, None),
+            };
+            let below = inner.unwrap_or(Type::Deduced).with_named_fields(&branch.below);
+            let member = branch.member || named && !branch.below.is_empty();
+            out.put(element.clone(), Branch { member, below });
+        }
+        out
+    }
+
+    /// Folds a set into what the schema is today: what lies below a value that has become atomic becomes that value.
+    pub(super) fn reconcile(self, branch: &Branch) -> Branch {
+        let atom = self.atom(None);
+        let atomic = match &atom {
+            Atom::Scalar(_) => return branch.clone(),
+            Atom::Map(map) if map.is_deduced() => return branch.clone(),
+            Atom::Map(map) => map.atomic && !branch.below.is_empty(),
+            Atom::List(list) => *list.kind == ListKind::Atomic,
+        };
+        let leaf = branch.member && branch.below.is_empty();
+        if atomic && !leaf {
+            return Branch::MEMBER;
+        }
+        let mut below = FieldSet::new();
+        for (element, inner) in branch.below.branches() {
+            let ty = match (&atom, element) {
+                (Atom::Map(map), PathElement::Field(name)) => map.get(name),
+                (Atom::Map(map), _) => map.rest,
+                (Atom::List(list), _) => Some(list.items),
+                (Atom::Scalar(_), _) => None,
+            };
+            below.put(element.clone(), ty.map_or_else(|| inner.clone(), |ty| ty.reconcile(inner)));
+        }
+        Branch { member: branch.member, below }
+    }
+}
+
+impl<'a> ListAtom<'a> {
+    /// Names an item of a set or map list; `Err` says why it has no name.
+    pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
+        let ListKind::Map(keys) = self.kind else {
+            return match item {
+                Value::Object(_) => Err("associative list without keys has an element that's a map type".into()),
+                Value::Array(_) => Err("not supported: associative list with lists as elements".into()),
+                Value::Null => Err("associative list without keys has an element that's an explicit null".into()),
+                scalar => Ok(PathElement::Value(scalar.into())),
+            };
+        };
+        let fields = match item {
+            Value::Object(fields) => fields,
+            Value::Null => return Err("associative list with keys may not have a null element".into()),
+            _ => return Err("associative list with keys may not have non-map elements".into()),
+        };
+        let mut values: Vec<(Box<str>, KeyValue)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            let default = || match self.items {
+                Type::Schema(node) => node.field(key).and_then(|field| field.get().default.as_ref()),
+                Type::Deduced | Type::Atomic => None,
+            };
+            if let Some(value) = fields.get(&**key).or_else(default) {
+                values.push((key.clone(), value.into()));
+            }
+        }
+        if values.is_empty() {
+            let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+                keys.join(" ")
+            ));
+        }
+        values.sort();
+        Ok(PathElement::Key(values.into()))
+    }
+}
+
+impl<'a> MapAtom<'a> {
+    /// Returns the type of a field; `None` if the schema has none of that name.
+    pub(super) fn get(&self, name: &str) -> Option<Type<'a>> {
+        let field = self
+            .fields
+            .and_then(|(node, fields)| fields.fields.get(name).map(|field| Type::Schema(node.at(field.schema))));
+        field.or(self.rest)
+    }
+
+    /// Tells whether the schema names the field.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.fields.is_some_and(|(_, fields)| fields.fields.contains_key(name))
+    }
+
+    fn is_deduced(&self) -> bool {
+        self.fields.is_none_or(|(_, fields)| fields.fields.is_empty()) && matches!(self.rest, Some(Type::Deduced))
+    }
+}
+
+impl Scalar {
+    fn check(self, value: &Value) -> Result<(), Misfit> {
+        let wrong = match (self, value) {
+            (Self::Numeric, Value::Number(_)) | (Self::Text, Value::String(_)) | (Self::Boolean, Value::Bool(_)) => {
+                return Ok(());
+            }
+            (Self::Untyped, Value::Bool(_) | Value::Number(_) | Value::String(_)) => return Ok(()),
+            (Self::Numeric, value) => format!("expected numeric (int or float), got {}", go_type(value)),
+            (Self::Text, value) => {
+                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
+            }
+            (Self::Boolean, value) => format!("expected boolean, got &{{{}}}", go_syntax(value)),
+            (Self::Untyped, value) => format!("expected any scalar, got &{{{}}}", go_syntax(value)),
+        };
+        Err(Misfit::new(wrong))
+    }
+}
+
+/// Names a value's Go type, as messages of the real server do.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// Prints a value as Go's `%v` does.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_syntax).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            format!(
+                "map[{}]",
+                fields.iter().map(|(key, value)| format!("{key}:{}", go_syntax(value))).collect::<Vec<_>>().join(" ")
+            )
+        }
+        value => value.to_string(),
+    }
+}

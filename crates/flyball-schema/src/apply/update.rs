@@ -1,0 +1,409 @@
+//! What a write does to the fields of an object and to their owners.
+
+use super::compare::Comparison;
+use super::managed::{Entry, ManagedFields, Manager, Operation};
+use super::merge::{merge, remove};
+use super::path::PathElement;
+use super::set::{Branch, FieldSet};
+use super::types::{Misfit, Type};
+use crate::schema::Node;
+use flyball_core::Status;
+use flyball_core::status::{Cause, Details, Reason};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// The versions of a kind, in which managers may have named their fields.
+pub trait Versions {
+    /// Returns the schema of a version; `None` if it is no longer served.
+    fn schema(&self, api_version: &str) -> Option<Node<'_>>;
+
+    /// Converts an object; `None` if it cannot be.
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>>;
+}
+
+/// The objects of one kind, as one version sees them.
+#[derive(Clone, Copy)]
+pub struct Objects<'a> {
+    /// How the versions of the kind relate.
+    pub versions: &'a dyn Versions,
+    /// Version of the objects that are handed in.
+    pub api_version: &'a str,
+    /// Fields that nobody can own through this endpoint, with all that is below them: the status, for most.
+    pub ignored: &'a FieldSet,
+}
+
+/// What came of an apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// The object as it is now; `None` if it is as it was.
+    pub object: Option<Value>,
+    /// Who owns what now.
+    pub managed: ManagedFields,
+}
+
+/// Why an apply was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// What the applier sent does not fit the schema.
+    #[error("{0}")]
+    Patch(Misfit),
+    /// What is stored does not fit the schema.
+    #[error("{0}")]
+    Live(Misfit),
+    /// Others own fields that the applier wants otherwise.
+    #[error("conflicts with {} fields of other managers", .0.len())]
+    Conflicts(Vec<Conflict>),
+    /// The version is not one of the kind's.
+    #[error("no schema for version {0}")]
+    Version(String),
+}
+
+/// A field that another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    manager: Manager,
+    path: Vec<PathElement>,
+}
+
+impl Conflict {
+    fn field(&self) -> String {
+        self.path.iter().map(ToString::to_string).collect()
+    }
+
+    /// Makes the 409 that tells an applier of its conflicts.
+    pub fn status(conflicts: &[Self]) -> Status {
+        let message = match conflicts {
+            [only] => {
+                format!("Apply failed with 1 conflict: conflict with {}: {}", only.manager.describe(), only.field())
+            }
+            _ => {
+                let mut message = format!("Apply failed with {} conflicts:", conflicts.len());
+                for (i, conflict) in conflicts.iter().enumerate() {
+                    if i == 0 || conflicts[i - 1].manager != conflict.manager {
+                        let separator = if i == 0 { " " } else { "\n" };
+                        message += &format!("{separator}conflicts with {}:", conflict.manager.describe());
+                    }
+                    message += &format!("\n- {}", conflict.field());
+                }
+                message
+            }
+        };
+        let cause = |conflict: &Self| Cause {
+            reason: "FieldManagerConflict".into(),
+            message: format!("conflict with {}", conflict.manager.describe()),
+            field: conflict.field(),
+        };
+        let causes = conflicts.iter().map(cause).collect();
+        Status::new(409, Reason::Conflict, message).with_details(Details { causes, ..Details::default() })
+    }
+}
+
+/// Metadata that the server owns, or that says which object it is: no manager does.
+static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
+    let mut set = FieldSet::new();
+    for field in ["apiVersion", "kind", "metadata"] {
+        set.insert(&[PathElement::field(field)]);
+    }
+    let metadata = [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ];
+    for field in metadata {
+        set.insert(&[PathElement::field("metadata"), PathElement::field(field)]);
+    }
+    set
+});
+
+/// The most updaters that an object keeps apart; the oldest are then counted as one.
+const MAX_UPDATERS: usize = 10;
+
+impl Objects<'_> {
+    fn ty(&self) -> Result<Type<'_>, Error> {
+        self.ty_in(self.api_version).ok_or_else(|| Error::Version(self.api_version.into()))
+    }
+
+    fn ty_in(&self, api_version: &str) -> Option<Type<'_>> {
+        self.versions.schema(api_version).map(Type::Schema)
+    }
+
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
+        if api_version == self.api_version {
+            Some(Cow::Borrowed(object))
+        } else {
+            self.versions.convert(object, api_version)
+        }
+    }
+
+    /// Records what a plain write changed from `live` to `new`: that now belongs to `manager`, and to nobody else.
+    ///
+    /// Both objects come without managedFields; `live` is `{}` for a create. An object that nobody ever owned anything
+    /// of stays so.
+    pub fn update(
+        &self,
+        live: &Value,
+        new: &Value,
+        managed: ManagedFields,
+        manager: Manager,
+        now: &str,
+    ) -> Result<ManagedFields, Error> {
+        let is_new = live.pointer("/metadata/uid").is_none();
+        if managed.is_empty() && !is_new {
+            return Ok(managed);
+        }
+        self.record(live, new, managed, manager, now).map(cap)
+    }
+
+    fn record(
+        &self,
+        live: &Value,
+        new: &Value,
+        managed: ManagedFields,
+        manager: Manager,
+        now: &str,
+    ) -> Result<ManagedFields, Error> {
+        let managed = self.reconcile(live, managed);
+        let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
+        let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None);
+        let own = changed.modified.union(&changed.added).difference(&UNOWNED);
+        if !own.is_empty() {
+            let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
+            managed.put(Entry { manager, api_version: self.api_version.into(), time: Some(now.into()), fields });
+        }
+        Ok(managed)
+    }
+
+    /// Merges what `manager` wants into `live`, and takes away what it wanted before, no longer does and nobody else owns.
+    pub fn apply(
+        &self,
+        live: &Value,
+        wanted: &Value,
+        managed: ManagedFields,
+        manager: Manager,
+        force: bool,
+        now: &str,
+    ) -> Result<Applied, Error> {
+        let ty = self.ty()?;
+        ty.check(wanted, false).map_err(Error::Patch)?;
+        ty.check(live, true).map_err(Error::Live)?;
+        let managed = if managed.is_empty() {
+            // Whatever is there was made before anyone applied, and must not be taken for unowned.
+            let before = Manager::updater("before-first-apply", self.api_version, &manager.subresource);
+            cap(self.record(&Value::Object(serde_json::Map::new()), live, managed, before, now)?)
+        } else {
+            managed
+        };
+        match self.apply_once(ty, live, wanted, managed.clone(), &manager, force, now) {
+            Err(Error::Conflicts(conflicts)) if manager.name == "kubectl" => {
+                // `kubectl apply` without --server-side noted what it sent; that much is kubectl's own to change.
+                let Some(noted) = self.last_applied(ty, live) else { return Err(Error::Conflicts(conflicts)) };
+                let foreign: Vec<Conflict> =
+                    conflicts.into_iter().filter(|conflict| !noted.contains(&conflict.path)).collect();
+                if foreign.is_empty() {
+                    self.apply_once(ty, live, wanted, managed, &manager, true, now)
+                } else {
+                    Err(Error::Conflicts(foreign))
+                }
+            }
+            result => result,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two calls in `apply` differ in `force` alone")]
+    fn apply_once(
+        &self,
+        ty: Type<'_>,
+        live: &Value,
+        wanted: &Value,
+        managed: ManagedFields,
+        manager: &Manager,
+        force: bool,
+        now: &str,
+    ) -> Result<Applied, Error> {
+        let mut managed = self.reconcile(live, managed);
+        let merged = merge(ty, Some(live), Some(wanted)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let last = managed.get(manager).cloned();
+        let fields = ty.fields(wanted).below.recursive_difference(self.ignored);
+        let time = last.as_ref().and_then(|entry| entry.time.clone());
+        managed.put(Entry { manager: manager.clone(), api_version: self.api_version.into(), time, fields });
+        let object = match last {
+            Some(last) if !last.fields.is_empty() => self.prune(merged, &managed, &last),
+            _ => merged,
+        };
+        let changed = Comparison::of(ty, live, &object).without(self.ignored);
+        let (mut managed, conflicts) = self.take_from_others(live, &object, &changed, managed, Some(manager));
+        if !force && !conflicts.is_empty() {
+            return Err(Error::Conflicts(conflicts));
+        }
+        let changed = object != *live;
+        if let Some(at) = managed.0.iter().position(|entry| entry.manager == *manager) {
+            let entry = &mut managed.0[at];
+            entry.fields = entry.fields.difference(&UNOWNED);
+            if changed {
+                entry.time = Some(now.into());
+            }
+            if entry.fields.is_empty() {
+                managed.0.remove(at);
+            }
+        }
+        Ok(Applied { object: changed.then_some(object), managed })
+    }
+
+    /// Folds what managers own into what the schema is today.
+    fn reconcile(&self, live: &Value, managed: ManagedFields) -> ManagedFields {
+        let entries = managed.0.into_iter().filter_map(|mut entry| {
+            self.convert(live, &entry.api_version)?; // a version that is gone takes its entries along
+            let ty = self.ty_in(&entry.api_version)?;
+            let reconciled = ty.reconcile(&Branch { member: false, below: std::mem::take(&mut entry.fields) });
+            entry.fields = reconciled.below;
+            Some(entry)
+        });
+        ManagedFields(entries.collect())
+    }
+
+    /// Takes what has changed away from all managers but `writer`, and tells what they would have lost in value.
+    fn take_from_others(
+        &self,
+        live: &Value,
+        new: &Value,
+        changed: &Comparison,
+        managed: ManagedFields,
+        writer: Option<&Manager>,
+    ) -> (ManagedFields, Vec<Conflict>) {
+        let mut in_version: BTreeMap<String, Comparison> =
+            BTreeMap::from([(self.api_version.to_owned(), changed.clone())]);
+        let mut conflicts: Vec<Conflict> = Vec::new();
+        let mut left = Vec::new();
+        for mut entry in managed.0 {
+            if writer == Some(&entry.manager) {
+                left.push(entry);
+                continue;
+            }
+            if !in_version.contains_key(&entry.api_version) {
+                let both = self.convert(live, &entry.api_version).zip(self.convert(new, &entry.api_version));
+                let Some(((old, new), ty)) = both.zip(self.ty_in(&entry.api_version)) else { continue };
+                in_version.insert(entry.api_version.clone(), Comparison::of(ty, &old, &new).without(self.ignored));
+            }
+            let changed = &in_version[&entry.api_version];
+            let lost = entry.fields.intersection(&changed.modified.clone().union(&changed.added));
+            lost.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
+            entry.fields = entry.fields.difference(&lost).difference(&changed.removed);
+            if !entry.fields.is_empty() {
+                left.push(entry);
+            }
+        }
+        conflicts.sort_by(|a, b| a.manager.cmp_in_conflicts(&b.manager));
+        (ManagedFields(left), conflicts)
+    }
+
+    /// Takes out of a merged object what its applier owned before, no longer wants, and nobody else owns.
+    fn prune(&self, merged: Value, managed: &ManagedFields, last: &Entry) -> Value {
+        let version = last.api_version.as_str();
+        let (Some(ty), Some(before)) = (self.ty_in(version), self.convert(&merged, version)) else { return merged };
+        let mut pruned = remove(ty, &before, &ty.with_named_fields(&last.fields));
+
+        // What others own comes back, version by version, the applier's last one first.
+        let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        for entry in &managed.0 {
+            let fields = owned.entry(&entry.api_version).or_default();
+            *fields = std::mem::take(fields).union(&entry.fields);
+        }
+        let first = owned.remove_entry(version);
+        for (version, owned) in first.into_iter().chain(owned) {
+            let both = self.convert_from(last, &before, version).zip(self.convert_from(last, &pruned, version));
+            let Some(((whole, left), ty)) = both.zip(self.ty_in(version)) else { continue };
+            let all = ty.with_named_fields(&ty.fields(&whole).below);
+            let keep = ty.with_named_fields(&ty.fields(&left).below).union(&ty.with_named_fields(&owned));
+            let restored = remove(ty, &whole, &all.difference(&keep));
+            let Some(restored) = self.versions.convert(&restored, &last.api_version).map(Cow::into_owned) else {
+                continue;
+            };
+            pruned = restored;
+        }
+
+        // What neither side named comes back too: only what the applier itself had given is its to take away.
+        let gone = ty
+            .with_named_fields(&ty.fields(&before).below)
+            .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
+        let pruned = remove(ty, &before, &gone.intersection(&ty.with_named_fields(&last.fields)));
+        self.versions.convert(&pruned, self.api_version).map_or_else(|| pruned.clone(), Cow::into_owned)
+    }
+
+    fn convert_from<'v>(&self, last: &Entry, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
+        if api_version == last.api_version {
+            Some(Cow::Borrowed(object))
+        } else {
+            self.versions.convert(object, api_version)
+        }
+    }
+
+    /// Returns the fields that `kubectl apply` noted in its annotation and that still are as it noted them.
+    fn last_applied(&self, ty: Type<'_>, live: &Value) -> Option<FieldSet> {
+        let annotations = live.get("metadata")?.get("annotations")?;
+        let noted: Value = serde_json::from_str(annotations.get(LAST_APPLIED)?.as_str()?).ok()?;
+        if noted.get("apiVersion")?.as_str()? != self.api_version || ty.check(&noted, false).is_err() {
+            return None;
+        }
+        let changed = Comparison::of(ty, &noted, live);
+        Some(
+            ty.fields(&noted)
+                .below
+                .difference(&changed.modified)
+                .difference(&changed.added)
+                .difference(&changed.removed),
+        )
+    }
+}
+
+/// The annotation in which `kubectl apply` notes what it sent.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl Manager {
+    /// Orders managers as the answer to a conflicting apply lists them.
+    fn cmp_in_conflicts(&self, other: &Self) -> std::cmp::Ordering {
+        let key = |m: &Self| (m.name.clone(), m.operation, m.api_version.clone(), m.subresource.clone());
+        key(self).cmp(&key(other))
+    }
+}
+
+/// Counts the oldest updaters as one, version by version, once there are too many.
+fn cap(mut managed: ManagedFields) -> ManagedFields {
+    let mut oldest: Vec<(String, Manager, String)> = managed
+        .0
+        .iter()
+        .filter(|entry| entry.manager.operation == Operation::Update)
+        .map(|entry| (entry.time.clone().unwrap_or_default(), entry.manager.clone(), entry.api_version.clone()))
+        .collect();
+    oldest.sort();
+    let mut surplus = oldest.len().saturating_sub(MAX_UPDATERS);
+    let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
+    for (_, manager, api_version) in oldest {
+        if surplus == 0 {
+            break;
+        }
+        let ancient = Manager::updater("ancient-changes", &api_version, "");
+        let Some(first) = first_of_version.get(&api_version) else {
+            first_of_version.insert(api_version, manager);
+            continue;
+        };
+        if manager == ancient {
+            continue;
+        }
+        if managed.get(&ancient).is_none() {
+            managed.rename(first, ancient.clone());
+        }
+        let entry = managed.take(&manager).expect("it was listed above");
+        let bucket = managed.take(&ancient).expect("the first one was given this name");
+        managed.put(Entry { fields: bucket.fields.union(&entry.fields), time: entry.time, ..bucket });
+        surplus -= 1;
+    }
+    managed
+}

@@ -1,0 +1,9 @@
+//! What a Kubernetes object may be, and how two become one.
+//!
+//! Schemas ([`schema`]) of built-in kinds ([`notation`]) and of custom resources ([`openapi`]), and the algebra of
+//! server-side apply ([`apply`]). All of it is pure: no I/O, no clock, no randomness, no knowledge of HTTP.
+
+pub mod apply;
+pub mod notation;
+pub mod openapi;
+pub mod schema;

@@ -1,0 +1,318 @@
+//! The notation in which the types of built-in kinds are written down.
+//!
+//! One file a package, one line a field:
+//!
+//! ```text
+//! package core/v1
+//!
+//! kind ConfigMap                     a struct with apiVersion and kind of its own
+//!   metadata meta.ObjectMeta         a type of another package
+//!   data {}string                    a map from text
+//! struct Container
+//!   name! string                     written even when it is empty
+//!   started? Time                    a value of its own that is left out when it is zero
+//!   tty bool                         written when it is neither zero nor empty
+//!   priority *int32                  written when it is given
+//!   ports []ContainerPort map(containerPort,protocol) merge(containerPort)
+//!   ...VolumeSource                  the fields of another struct
+//! struct LocalObjectReference atomic
+//! alias Protocol string              a type that Go names in errors
+//! open JSONSchemaPropsOrBool JSONSchemaProps    any JSON; an object is read as that type
+//! ```
+//!
+//! Flags of a field: `map(keys)`, `set` and `atomic` say how server-side apply merges it, `merge(key)` and `retain` how
+//! strategic merge patch does, `=value` gives its default as JSON. The types `Quantity`, `IntOrString`, `Time`,
+//! `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's scalars.
+//!
+//! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
+//! of them rules out.
+
+use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The types that all packages share: object metadata, label selectors, conditions.
+pub const META: &str = include_str!("notation/meta.types");
+
+/// Types by package and name.
+#[derive(Clone, Debug)]
+pub struct Library {
+    schemas: Arc<Schemas>,
+    names: BTreeMap<String, Id>,
+}
+
+impl Library {
+    /// Reads packages; they may refer to one another and to [`META`].
+    pub fn read(packages: &[&'static str]) -> Self {
+        let mut reader = Reader::default();
+        let all = std::iter::once(META).chain(packages.iter().copied());
+        reader.read(all);
+        Self { schemas: Arc::new(reader.schemas), names: reader.names }
+    }
+
+    /// Looks up a type of a package such as `apps/v1`.
+    pub fn get(&self, package: &str, name: &str) -> Option<Root> {
+        let id = self.names.get(&format!("{package}.{name}"))?;
+        Some(Root::new(self.schemas.clone(), *id))
+    }
+}
+
+/// Adds the schema of `metadata` to others.
+pub fn object_meta(schemas: &mut Schemas) -> Id {
+    let mut reader = Reader { schemas: std::mem::take(schemas), ..Reader::default() };
+    reader.read(std::iter::once(META));
+    *schemas = reader.schemas;
+    reader.names["meta/v1.ObjectMeta"]
+}
+
+/// One declaration and the lines of its fields.
+struct Declaration {
+    package: &'static str,
+    head: Vec<&'static str>,
+    fields: Vec<&'static str>,
+}
+
+impl Declaration {
+    /// Names the type as Go prints it: by the last part of its package.
+    fn go(&self) -> String {
+        let short = self.package.rsplit('/').next().expect("a split has a last part");
+        format!("{short}.{}", self.head[1])
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    schemas: Schemas,
+    names: BTreeMap<String, Id>,
+    scalars: BTreeMap<&'static str, Id>,
+    /// Which of the named types are structs: known before their fields are.
+    structs: BTreeSet<Id>,
+}
+
+impl Reader {
+    fn read(&mut self, packages: impl Iterator<Item = &'static str>) {
+        let declarations: Vec<Declaration> = packages.flat_map(declarations).collect();
+        for declaration in &declarations {
+            let id = self.schemas.add(Schema { go: Some(declaration.go().into()), ..Schema::default() });
+            if matches!(declaration.head[0], "struct" | "kind") {
+                self.structs.insert(id);
+            }
+            self.names.insert(format!("{}.{}", declaration.package, declaration.head[1]), id);
+        }
+        for declaration in &declarations {
+            self.declare(declaration);
+        }
+        for declaration in &declarations {
+            self.embed(declaration);
+        }
+    }
+
+    fn declare(&mut self, declaration: &Declaration) {
+        let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
+        let name = declaration.head[1];
+        let go = Some(declaration.go().into());
+        let schema = match declaration.head[..] {
+            ["alias", _, ty] => {
+                let aliased = self.ty(declaration.package, ty);
+                Schema { go, ..self.schemas.node(aliased).get().clone() }
+            }
+            ["open", _, ty] => Schema { go, shape: Shape::Open(self.ty(declaration.package, ty)), ..Schema::default() },
+            ["struct" | "kind", _, ref flags @ ..] => {
+                let mut fields = BTreeMap::new();
+                if declaration.head[0] == "kind" {
+                    let text = self.scalar("string");
+                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default() };
+                    fields.insert("apiVersion".into(), field());
+                    fields.insert("kind".into(), field());
+                }
+                for line in declaration.fields.iter().filter(|line| !line.starts_with("...")) {
+                    let (name, field) = self.field(declaration.package, line);
+                    fields.insert(name.into(), field);
+                }
+                let shape = Shape::Struct(Struct { name: name.into(), fields, atomic: flags.contains(&"atomic") });
+                Schema { go, shape, ..Schema::default() }
+            }
+            _ => panic!("{}: {:?} declares nothing", declaration.package, declaration.head),
+        };
+        *self.schemas.change(id) = schema;
+    }
+
+    /// Copies the fields of embedded structs, which embed none themselves.
+    fn embed(&mut self, declaration: &Declaration) {
+        let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
+        for line in declaration.fields.iter().filter_map(|line| line.strip_prefix("...")) {
+            let embedded = self.named(declaration.package, line);
+            let fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
+            let Shape::Struct(target) = &mut self.schemas.change(id).shape else { panic!("only structs embed") };
+            target.fields.extend(fields);
+        }
+    }
+
+    fn field(&mut self, package: &str, line: &'static str) -> (&'static str, Field) {
+        let mut words = line.split_whitespace();
+        let (name, ty) = words.next().zip(words.next()).expect("a field has a name and a type");
+        let (name, written) = match name.strip_suffix(['!', '?']) {
+            Some(bare) => (bare, name.as_bytes()[name.len() - 1]),
+            None => (name, b' '),
+        };
+        let pointer = ty.starts_with('*');
+        let mut schema = self.ty(package, ty.trim_start_matches('*'));
+        let text = matches!(self.schemas.node(schema).get().shape, Shape::Text(Text::Time | Text::MicroTime));
+        let go_struct = text || self.structs.contains(&schema);
+        let mut patch = Patch::default();
+        for flag in words {
+            let (flag, arguments) = match flag.split_once('(') {
+                Some((flag, arguments)) => (flag, arguments.trim_end_matches(')')),
+                None => (flag, ""),
+            };
+            match flag {
+                "merge" => {
+                    patch = Patch { merge: true, key: (!arguments.is_empty()).then(|| arguments.into()), ..patch }
+                }
+                "retain" => patch.retain_keys = true,
+                "map" | "set" | "atomic" => schema = self.merging(schema, flag, arguments),
+                flag => {
+                    let default = flag.strip_prefix('=').unwrap_or_else(|| panic!("{package}: unknown flag {flag}"));
+                    let default = serde_json::from_str(default).unwrap_or_else(|e| panic!("{package}: {flag}: {e}"));
+                    let changed = Schema { default: Some(default), ..self.schemas.node(schema).get().clone() };
+                    schema = self.schemas.add(changed);
+                }
+            }
+        }
+        let presence = match written {
+            _ if pointer && written != b'!' => Presence::Given,
+            b'!' => Presence::Always,
+            b'?' => Presence::NotEmpty,
+            _ if go_struct => Presence::Always, // Go leaves no struct out
+            _ => Presence::NotEmpty,
+        };
+        (name, Field { schema, presence, patch })
+    }
+
+    /// Returns a schema that differs from another in how it merges.
+    fn merging(&mut self, schema: Id, flag: &str, arguments: &str) -> Id {
+        let mut changed = self.schemas.node(schema).get().clone();
+        match &mut changed.shape {
+            Shape::List(list) => {
+                list.kind = match flag {
+                    "map" => ListKind::Map(arguments.split(',').map(Into::into).collect()),
+                    "set" => ListKind::Set,
+                    _ => ListKind::Atomic,
+                }
+            }
+            Shape::Map(map) => map.atomic = flag == "atomic",
+            Shape::Struct(fields) => fields.atomic = flag == "atomic",
+            _ => {}
+        }
+        self.schemas.add(changed)
+    }
+
+    fn ty(&mut self, package: &str, ty: &'static str) -> Id {
+        if let Some(items) = ty.strip_prefix("[]") {
+            let items = self.ty(package, items);
+            let go = self.go(items).map(|go| format!("[]{go}").into());
+            let shape = Shape::List(List { items: Some(items), kind: ListKind::Atomic });
+            return self.schemas.add(Schema { go, shape, ..Schema::default() });
+        }
+        if let Some(values) = ty.strip_prefix("{}") {
+            let values = self.ty(package, values);
+            let go = self.go(values).map(|go| format!("map[string]{go}").into());
+            let shape = Shape::Map(Map { values: Some(values), atomic: false });
+            return self.schemas.add(Schema { go, shape, ..Schema::default() });
+        }
+        if is_scalar(ty) { self.scalar(ty) } else { self.named(package, ty) }
+    }
+
+    fn go(&self, id: Id) -> Option<&str> {
+        self.schemas.node(id).get().go.as_deref()
+    }
+
+    fn named(&self, package: &str, ty: &str) -> Id {
+        let full = match ty.split_once('.') {
+            Some((package, name)) => format!("{package}/v1.{name}"),
+            None => format!("{package}.{ty}"),
+        };
+        *self.names.get(&full).unwrap_or_else(|| panic!("{package}: no type {full}"))
+    }
+
+    fn scalar(&mut self, ty: &'static str) -> Id {
+        if let Some(id) = self.scalars.get(ty) {
+            return *id;
+        }
+        let (shape, go) = match ty {
+            "bool" => (Shape::Boolean, "bool"),
+            "int32" => (Shape::Integer(32), "int32"),
+            "int64" => (Shape::Integer(64), "int64"),
+            "float64" => (Shape::Number, "float64"),
+            "bytes" => (Shape::Text(Text::Bytes), "[]uint8"),
+            "Quantity" => (Shape::Text(Text::Quantity), "resource.Quantity"),
+            "Time" => (Shape::Text(Text::Time), "v1.Time"),
+            "MicroTime" => (Shape::Text(Text::MicroTime), "v1.MicroTime"),
+            "Duration" => (Shape::Text(Text::Duration), "v1.Duration"),
+            "IntOrString" => (Shape::IntOrString, "intstr.IntOrString"),
+            "UID" => (Shape::Text(Text::Plain), "types.UID"),
+            "Any" => (Shape::Any, "interface {}"),
+            _ => (Shape::Text(Text::Plain), "string"),
+        };
+        let id = self.schemas.add(Schema { shape, go: Some(go.into()), ..Schema::default() });
+        self.scalars.insert(ty, id);
+        id
+    }
+}
+
+fn is_scalar(ty: &str) -> bool {
+    let go = ["bool", "int32", "int64", "float64", "string", "bytes"];
+    let ours = ["Quantity", "Time", "MicroTime", "Duration", "IntOrString", "UID", "Any"];
+    go.contains(&ty) || ours.contains(&ty)
+}
+
+fn declarations(text: &'static str) -> Vec<Declaration> {
+    let mut package = "";
+    let mut declarations: Vec<Declaration> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix("package ") {
+            package = name;
+        } else if line.starts_with(' ') {
+            declarations.last_mut().expect("a field belongs to a declaration").fields.push(line.trim());
+        } else {
+            declarations.push(Declaration { package, head: line.split_whitespace().collect(), fields: Vec::new() });
+        }
+    }
+    declarations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "package apps/v1\n\nkind Deployment\n  metadata meta.ObjectMeta\n  spec DeploymentSpec\nstruct DeploymentSpec\n  replicas *int32\n  \
+                          paused bool\n  ports []Port map(port,protocol) merge(port)\n  ...Source\nstruct Source\n  limits {}Quantity\nstruct Port\n  \
+                          port! int32\n  protocol Protocol =\"TCP\"\nalias Protocol string\n";
+
+    #[test]
+    fn fields_know_how_they_merge_and_when_they_are_written() {
+        let library = Library::read(&[SAMPLE]);
+        let root = library.get("apps/v1", "Deployment").unwrap();
+        let spec = root.node().field("spec").unwrap();
+        let fields = &spec.as_struct().unwrap().fields;
+        assert_eq!(fields["replicas"].presence, Presence::Given);
+        assert_eq!(fields["paused"].presence, Presence::NotEmpty);
+        assert_eq!(root.node().as_struct().unwrap().fields["spec"].presence, Presence::Always);
+        assert_eq!(fields["ports"].patch.key.as_deref(), Some("port"));
+        let ports = spec.field("ports").unwrap();
+        assert!(
+            matches!(&ports.get().shape, Shape::List(list) if list.kind == ListKind::Map(vec!["port".into(), "protocol".into()]))
+        );
+        assert_eq!(ports.get().go.as_deref(), Some("[]v1.Port"));
+        assert_eq!(ports.items().unwrap().field("protocol").unwrap().default, Some("TCP".into()));
+        assert_eq!(spec.field("limits").unwrap().get().go.as_deref(), Some("map[string]resource.Quantity"));
+    }
+
+    #[test]
+    fn metadata_is_known_to_all() {
+        let mut schemas = Schemas::default();
+        let meta = object_meta(&mut schemas);
+        let owners = schemas.node(meta).field("ownerReferences").unwrap();
+        assert!(matches!(&owners.get().shape, Shape::List(list) if list.kind == ListKind::Map(vec!["uid".into()])));
+    }
+}

@@ -1,0 +1,243 @@
+//! Schemas of custom resources: `openAPIV3Schema` of a CRD, read into [`Schema`]s.
+//!
+//! Reading never fails: what is malformed says nothing. Whether a CRD's schema is well formed is for the server to say
+//! when the CRD is written. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
+
+use crate::notation;
+use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use regex::Regex;
+use serde_json::{Number, Value};
+use std::sync::Arc;
+
+/// What a custom resource's schema demands beyond the sort of value.
+#[derive(Clone, Debug, Default)]
+pub struct Constraints {
+    /// The `type` that it names.
+    pub ty: Option<Box<str>>,
+    /// The `format` that it names.
+    pub format: Option<Box<str>>,
+    /// The least number.
+    pub minimum: Option<Bound>,
+    /// The greatest number.
+    pub maximum: Option<Bound>,
+    /// What the number must be a multiple of.
+    pub multiple_of: Option<Number>,
+    /// The fewest characters.
+    pub min_length: Option<u64>,
+    /// The most characters.
+    pub max_length: Option<u64>,
+    /// What the text must match, and how it was spelled.
+    pub pattern: Option<(Regex, Box<str>)>,
+    /// The fewest items.
+    pub min_items: Option<u64>,
+    /// The most items.
+    pub max_items: Option<u64>,
+    /// Whether no item may stand twice.
+    pub unique_items: bool,
+    /// The fewest fields.
+    pub min_properties: Option<u64>,
+    /// The most fields.
+    pub max_properties: Option<u64>,
+    /// The fields that must be there.
+    pub required: Vec<Box<str>>,
+    /// The only values allowed.
+    pub one_of_values: Vec<Value>,
+    /// All of these must hold.
+    pub all_of: Vec<Id>,
+    /// One or more of these must hold.
+    pub any_of: Vec<Id>,
+    /// Exactly one of these must hold.
+    pub one_of: Vec<Id>,
+    /// This must not hold.
+    pub not: Option<Id>,
+    /// What the CRD demands of an object's own metadata, of which the schema proper says what Kubernetes does.
+    pub metadata: Option<Id>,
+    /// CEL rules.
+    pub rules: Vec<Rule>,
+}
+
+/// The least or greatest number allowed.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The number.
+    pub value: Number,
+    /// Whether the number itself is not allowed.
+    pub exclusive: bool,
+}
+
+/// An entry of `x-kubernetes-validations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// The expression that must be true.
+    pub rule: String,
+    /// What to say if it is not.
+    pub message: String,
+    /// An expression for what to say.
+    pub message_expression: String,
+    /// The cause's reason; `FieldValueInvalid` if empty.
+    pub reason: String,
+    /// A field below that the error points at.
+    pub field_path: String,
+    /// Whether a rule on changes runs on new values too.
+    pub optional_old_self: bool,
+}
+
+/// Reads the schema of one version of a CRD; without one, anything goes.
+pub fn read(schema: Option<&Value>) -> Root {
+    let mut reader = Reader::default();
+    let open = Value::from(serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let id = reader.read(schema.unwrap_or(&open));
+    reader.make_object(id);
+    Root::new(Arc::new(reader.schemas), id)
+}
+
+#[derive(Default)]
+struct Reader {
+    schemas: Schemas,
+    object_meta: Option<Id>,
+}
+
+impl Reader {
+    fn read(&mut self, from: &Value) -> Id {
+        let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let schema = Schema {
+            shape: self.shape(from),
+            nullable: flag("nullable"),
+            default: from.get("default").filter(|default| !default.is_null() || flag("nullable")).cloned(),
+            preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+            embedded: flag("x-kubernetes-embedded-resource"),
+            go: None,
+            constraints: Some(Box::new(self.constraints(from))),
+        };
+        let embedded = schema.embedded;
+        let id = self.schemas.add(schema);
+        if embedded {
+            self.make_object(id);
+        }
+        id
+    }
+
+    fn shape(&mut self, from: &Value) -> Shape {
+        if from.get("x-kubernetes-int-or-string").and_then(Value::as_bool) == Some(true) {
+            return Shape::IntOrString;
+        }
+        let has = |field: &str| from.get(field).is_some_and(|value| !value.is_null());
+        match from.get("type").and_then(Value::as_str) {
+            Some("boolean") => Shape::Boolean,
+            Some("integer") => Shape::Integer(64),
+            Some("number") => Shape::Number,
+            Some("string") => Shape::Text(Text::Plain),
+            Some("array") => self.list(from),
+            Some("object") => self.object(from),
+            // Inside anyOf and its like a schema may leave the type out and still speak of what is inside.
+            _ if has("properties") || has("additionalProperties") => self.object(from),
+            _ if has("items") => self.list(from),
+            _ => Shape::Any,
+        }
+    }
+
+    fn list(&mut self, from: &Value) -> Shape {
+        let items = from.get("items").filter(|items| items.is_object()).map(|items| self.read(items));
+        let kind = match from.get("x-kubernetes-list-type").and_then(Value::as_str) {
+            Some("set") => ListKind::Set,
+            Some("map") => ListKind::Map(texts(from.get("x-kubernetes-list-map-keys"))),
+            _ => ListKind::Atomic,
+        };
+        Shape::List(List { items, kind })
+    }
+
+    fn object(&mut self, from: &Value) -> Shape {
+        let atomic = from.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
+        match from.get("additionalProperties") {
+            Some(values @ Value::Object(_)) => Shape::Map(Map { values: Some(self.read(values)), atomic }),
+            Some(Value::Bool(true)) => Shape::Map(Map { values: None, atomic }),
+            _ => {
+                let properties = from.get("properties").and_then(Value::as_object);
+                let fields = properties
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, schema)| (name.as_str().into(), field(self.read(schema))));
+                Shape::Struct(Struct { name: "".into(), fields: fields.collect(), atomic })
+            }
+        }
+    }
+
+    /// Gives a schema what every object has: apiVersion, kind and metadata.
+    fn make_object(&mut self, id: Id) {
+        let meta = *self.object_meta.get_or_insert_with(|| notation::object_meta(&mut self.schemas));
+        let text = || Schema { shape: Shape::Text(Text::Plain), ..Schema::default() };
+        let (api_version, kind) = (self.schemas.add(text()), self.schemas.add(text()));
+        let schema = self.schemas.change(id);
+        if !matches!(schema.shape, Shape::Struct(_)) {
+            schema.shape = Shape::Struct(Struct::default());
+        }
+        let Shape::Struct(fields) = &mut schema.shape else { return };
+        fields.fields.insert("apiVersion".into(), field(api_version));
+        fields.fields.insert("kind".into(), field(kind));
+        let demanded = fields.fields.insert("metadata".into(), field(meta)).map(|demanded| demanded.schema);
+        if let Some(constraints) = &mut schema.constraints {
+            constraints.metadata = demanded;
+        }
+    }
+
+    fn constraints(&mut self, from: &Value) -> Constraints {
+        let count = |name: &str| from.get(name).and_then(Value::as_u64);
+        let text = |name: &str| from.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
+        let number = |name: &str| from.get(name).and_then(Value::as_number).cloned();
+        let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
+        let mut each = |name: &str| -> Vec<Id> {
+            from.get(name).and_then(Value::as_array).into_iter().flatten().map(|schema| self.read(schema)).collect()
+        };
+        Constraints {
+            ty: text("type").map(Into::into),
+            format: text("format").map(Into::into),
+            minimum: bound("minimum", "exclusiveMinimum"),
+            maximum: bound("maximum", "exclusiveMaximum"),
+            multiple_of: number("multipleOf"),
+            min_length: count("minLength"),
+            max_length: count("maxLength"),
+            pattern: text("pattern").and_then(|pattern| Some((Regex::new(pattern).ok()?, pattern.into()))),
+            min_items: count("minItems"),
+            max_items: count("maxItems"),
+            unique_items: flag("uniqueItems"),
+            min_properties: count("minProperties"),
+            max_properties: count("maxProperties"),
+            required: texts(from.get("required")),
+            one_of_values: from.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            all_of: each("allOf"),
+            any_of: each("anyOf"),
+            one_of: each("oneOf"),
+            not: from.get("not").filter(|not| not.is_object()).map(|not| self.read(not)),
+            metadata: None,
+            rules: from
+                .get("x-kubernetes-validations")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .map(rule)
+                .collect(),
+        }
+    }
+}
+
+fn field(schema: Id) -> Field {
+    Field { schema, presence: Presence::Given, patch: Patch::default() }
+}
+
+fn texts(list: Option<&Value>) -> Vec<Box<str>> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(|text| text.as_str().map(Into::into)).collect()
+}
+
+fn rule(from: &Value) -> Rule {
+    let text = |name: &str| from.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Rule {
+        rule: text("rule"),
+        message: text("message"),
+        message_expression: text("messageExpression"),
+        reason: text("reason"),
+        field_path: text("fieldPath"),
+        optional_old_self: from.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,250 @@
+//! What values a field may hold, in one form for built-in kinds and for custom resources.
+//!
+//! A [`Schema`] says of one place in an object what JSON may stand there and how it merges. Schemas refer to one
+//! another by number within the [`Schemas`] that holds them, so that types may be recursive and shared; [`Node`] is the
+//! cursor that the rest of this crate descends with.
+//!
+//! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see [`crate::openapi`]).
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The place of a schema within its [`Schemas`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(u32);
+
+/// Schemas that refer to one another.
+#[derive(Clone, Debug, Default)]
+pub struct Schemas(Vec<Schema>);
+
+/// A schema within its [`Schemas`], ready to descend from.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    all: &'a Schemas,
+    id: Id,
+}
+
+/// A schema that owns all it refers to: that of one kind.
+#[derive(Clone, Debug)]
+pub struct Root {
+    all: Arc<Schemas>,
+    id: Id,
+}
+
+/// What may stand in one place.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    /// The sort of value.
+    pub shape: Shape,
+    /// Whether null may stand here and is kept.
+    pub nullable: bool,
+    /// What stands here if nothing is given.
+    pub default: Option<Value>,
+    /// Whether fields that the schema does not name are kept.
+    pub preserve_unknown: bool,
+    /// Whether a whole object stands here, with apiVersion, kind and metadata.
+    pub embedded: bool,
+    /// The type as Go prints it in errors (`v1.Protocol`); built-in kinds only.
+    pub go: Option<Box<str>>,
+    /// What a custom resource demands beyond the sort of value.
+    pub constraints: Option<Box<crate::openapi::Constraints>>,
+}
+
+/// The sort of value that may stand in one place.
+#[derive(Clone, Debug, Default)]
+pub enum Shape {
+    /// Any JSON.
+    #[default]
+    Any,
+    /// Any JSON; an object is read by another schema.
+    Open(Id),
+    /// True or false.
+    Boolean,
+    /// A whole number that fits into so many bits.
+    Integer(u8),
+    /// Any number.
+    Number,
+    /// A text.
+    Text(Text),
+    /// A whole number or a text, such as a port or a percentage.
+    IntOrString,
+    /// A list.
+    List(List),
+    /// A map from any text to values of one schema.
+    Map(Map),
+    /// Fields of fixed names.
+    Struct(Struct),
+}
+
+/// What a text means, where Go decodes it into something else than a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Text {
+    Plain,
+    Quantity,
+    Time,
+    MicroTime,
+    Duration,
+    /// Bytes in base64.
+    Bytes,
+}
+
+/// A list and how two of them merge.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// Schema of the items; any JSON if absent.
+    pub items: Option<Id>,
+    /// How items are told apart.
+    pub kind: ListKind,
+}
+
+/// How the items of a list are told apart when two lists merge; see
+/// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy>.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// Not at all: the list is one value.
+    Atomic,
+    /// By their values.
+    Set,
+    /// By the values of these fields.
+    Map(Vec<Box<str>>),
+}
+
+/// A map and how two of them merge.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// Schema of the values; any JSON if absent.
+    pub values: Option<Id>,
+    /// Whether the map is one value.
+    pub atomic: bool,
+}
+
+/// Fields of fixed names, and how two such values merge.
+#[derive(Clone, Debug, Default)]
+pub struct Struct {
+    /// Name of the Go struct; built-in kinds only.
+    pub name: Box<str>,
+    /// The fields by name.
+    pub fields: BTreeMap<Box<str>, Field>,
+    /// Whether the value is replaced as a whole.
+    pub atomic: bool,
+}
+
+/// A field of a [`Struct`].
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Schema of its value.
+    pub schema: Id,
+    /// When it is written.
+    pub presence: Presence,
+    /// How strategic merge patch treats it.
+    pub patch: Patch,
+}
+
+/// When Go writes a field of a built-in kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// When it is given, even as zero or empty: a pointer, and every field of a custom resource.
+    Given,
+    /// When it is neither zero nor empty.
+    NotEmpty,
+    /// Always: as zero, empty or null if it is not given.
+    Always,
+}
+
+/// How strategic merge patch treats a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// Whether lists merge instead of being replaced.
+    pub merge: bool,
+    /// Whether the patch may name the only keys to be kept.
+    pub retain_keys: bool,
+    /// The field that tells a merged list's items apart; without one they are plain values.
+    pub key: Option<Box<str>>,
+}
+
+impl Schemas {
+    /// Adds a schema.
+    pub fn add(&mut self, schema: Schema) -> Id {
+        self.0.push(schema);
+        Id(u32::try_from(self.0.len() - 1).expect("fewer schemas than 2³²"))
+    }
+
+    /// Changes a schema that has been added.
+    pub fn change(&mut self, id: Id) -> &mut Schema {
+        &mut self.0[id.0 as usize]
+    }
+
+    /// Looks a schema up.
+    pub fn node(&self, id: Id) -> Node<'_> {
+        Node { all: self, id }
+    }
+}
+
+impl Root {
+    /// Makes a kind's schema out of the schemas that it refers to.
+    pub fn new(all: Arc<Schemas>, id: Id) -> Self {
+        Self { all, id }
+    }
+
+    /// Returns the cursor to descend with.
+    pub fn node(&self) -> Node<'_> {
+        self.all.node(self.id)
+    }
+}
+
+impl std::ops::Deref for Node<'_> {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        self.get()
+    }
+}
+
+impl<'a> Node<'a> {
+    /// Returns the schema for as long as its [`Schemas`] live.
+    pub fn get(self) -> &'a Schema {
+        &self.all.0[self.id.0 as usize]
+    }
+
+    /// Looks up another schema of the same [`Schemas`].
+    pub fn at(self, id: Id) -> Node<'a> {
+        self.all.node(id)
+    }
+
+    /// Returns the fields, if this is a struct.
+    pub fn as_struct(self) -> Option<&'a Struct> {
+        match &self.get().shape {
+            Shape::Struct(fields) => Some(fields),
+            _ => None,
+        }
+    }
+
+    /// Descends into a field of a struct, or a value of a map.
+    pub fn field(self, name: &str) -> Option<Node<'a>> {
+        match &self.get().shape {
+            Shape::Struct(fields) => fields.fields.get(name).map(|field| self.at(field.schema)),
+            Shape::Map(map) => map.values.map(|values| self.at(values)),
+            _ => None,
+        }
+    }
+
+    /// Descends into the items of a list.
+    pub fn items(self) -> Option<Node<'a>> {
+        match &self.get().shape {
+            Shape::List(list) => list.items.map(|items| self.at(items)),
+            _ => None,
+        }
+    }
+
+    /// Tells whether a custom resource's schema names a format, such as `date-time`.
+    pub fn has_format(self) -> bool {
+        self.constraints.as_ref().is_some_and(|constraints| constraints.format.is_some())
+    }
+
+    /// Tells whether nothing is said of what may stand here.
+    pub fn is_any(self) -> bool {
+        matches!(self.get().shape, Shape::Any)
+    }
+}
