@@ -4,6 +4,10 @@
 //! server-side apply ([`apply`]). All of it is pure: no I/O, no clock, no randomness, no knowledge of HTTP.
 
 pub mod apply;
+pub mod decode;
+pub mod formats;
 pub mod notation;
 pub mod openapi;
+pub mod prune;
 pub mod schema;
+pub mod validate;

@@ -180,7 +180,8 @@ impl Reader {
             }
         }
         let presence = match written {
-            _ if pointer && written != b'!' => Presence::Given,
+            b'!' if pointer => Presence::OrNull,
+            _ if pointer => Presence::Given,
             b'!' => Presence::Always,
             b'?' => Presence::NotEmpty,
             _ if go_struct => Presence::Always, // Go leaves no struct out

@@ -149,8 +149,10 @@ pub enum Presence {
     Given,
     /// When it is neither zero nor empty.
     NotEmpty,
-    /// Always: as zero, empty or null if it is not given.
+    /// Always: as zero or empty if it is not given, lists and maps as null.
     Always,
+    /// Always: as null if it is not given.
+    OrNull,
 }
 
 /// How strategic merge patch treats a field.

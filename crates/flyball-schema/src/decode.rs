@@ -1,0 +1,439 @@
+//! Reading objects of built-in kinds as Go would: what a struct has no field for is dropped, quantities and times are
+//! put in canonical form, and what is zero is left out unless the field is always written.
+//!
+//! Takes JSON that a client sent or that a patch made, gives the one form in which such an object is stored and
+//! answered. The texts of errors are those of Go's `encoding/json`, since the real server passes them on.
+
+use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
+use flyball_core::{Quantity, time};
+use serde_json::{Map, Number, Value};
+
+/// Why a value cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);
+
+/// Reads a value of a built-in type; adds the paths of fields that it does not have to `unknown`.
+pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result<Value, Error> {
+    Reader { unknown, fields: Vec::new(), place: String::new() }.read(node, value)
+}
+
+/// Returns what Go writes for a field that was never set.
+fn zero(node: Node<'_>) -> Value {
+    match &node.get().shape {
+        Shape::Struct(fields) => {
+            let written = fields.fields.iter().filter(|(_, field)| field.presence == Presence::Always);
+            Value::Object(written.map(|(name, field)| (name.to_string(), zero(node.at(field.schema)))).collect())
+        }
+        Shape::Boolean => Value::Bool(false),
+        Shape::Integer(_) | Shape::Number | Shape::IntOrString => Value::Number(0.into()),
+        Shape::Text(Text::Plain) => Value::String(String::new()),
+        Shape::Text(Text::Quantity) => Value::String("0".into()),
+        Shape::Text(Text::Duration) => Value::String("0s".into()),
+        Shape::Text(Text::Time | Text::MicroTime | Text::Bytes) => Value::Null,
+        Shape::List(_) | Shape::Map(_) | Shape::Any | Shape::Open(_) => Value::Null,
+    }
+}
+
+fn is_zero(node: Node<'_>, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(b) => !b,
+        Value::Number(n) => n.as_f64() == Some(0.0) && !matches!(node.get().shape, Shape::IntOrString | Shape::Any),
+        Value::String(s) => s.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty() && matches!(node.get().shape, Shape::Map(_)),
+    }
+}
+
+struct Reader<'u> {
+    unknown: &'u mut Vec<String>,
+    /// Names of the fields that lead here, as Go's errors show them: without indexes and map keys.
+    fields: Vec<String>,
+    /// Path that leads here, as warnings of unknown fields show it.
+    place: String,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, node: Node<'_>, value: Value) -> Result<Value, Error> {
+        if value.is_null() {
+            return Ok(zero(node));
+        }
+        match (&node.get().shape, value) {
+            (Shape::Any, value) => Ok(value),
+            (Shape::Open(inner), value @ Value::Object(_)) => self.read(node.at(*inner), value),
+            (Shape::Open(inner), Value::Array(items)) => self.list(Some(*inner), node, items),
+            (Shape::Open(_), value) => Ok(value),
+            (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
+            (Shape::Integer(bits), Value::Number(n)) => self.integer(node, *bits, n),
+            (Shape::Number, value @ Value::Number(_)) => Ok(value),
+            (Shape::IntOrString, Value::Number(n)) => self.integer(node, 32, n),
+            (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
+            (Shape::Text(Text::Quantity), Value::Number(n)) => quantity(&n.to_string()),
+            (Shape::Text(text), Value::String(s)) => read_text(*text, s),
+            (Shape::List(list), Value::Array(items)) => self.list(list.items, node, items),
+            (Shape::Map(map), Value::Object(entries)) => {
+                let place = self.place.len();
+                let mut out = Map::new();
+                for (key, value) in entries {
+                    self.push(&key);
+                    let read = match map.values {
+                        Some(values) => self.read(node.at(values), value)?,
+                        None => value,
+                    };
+                    self.place.truncate(place);
+                    out.insert(key, read);
+                }
+                Ok(Value::Object(out))
+            }
+            (Shape::Struct(fields), Value::Object(entries)) => self.fields(node, fields, entries),
+            (_, value) => Err(self.mismatch(node, &json_type(&value))),
+        }
+    }
+
+    fn list(&mut self, items_schema: Option<Id>, node: Node<'_>, items: Vec<Value>) -> Result<Value, Error> {
+        let Some(schema) = items_schema else { return Ok(Value::Array(items)) };
+        let place = self.place.len();
+        let mut out = Vec::with_capacity(items.len());
+        for (i, item) in items.into_iter().enumerate() {
+            self.place += &format!("[{i}]");
+            out.push(self.read(node.at(schema), item)?);
+            self.place.truncate(place);
+        }
+        Ok(Value::Array(out))
+    }
+
+    fn fields(&mut self, node: Node<'_>, fields: &Struct, entries: Map<String, Value>) -> Result<Value, Error> {
+        let mut out = Map::new();
+        let place = self.place.len();
+        let outer_fields = self.fields.len();
+        for (name, value) in entries {
+            let Some(field) = fields.fields.get(&*name) else {
+                let mut path = self.place.clone();
+                path.push_str(if path.is_empty() { "" } else { "." });
+                self.unknown.push(path + &name);
+                continue;
+            };
+            if value.is_null() {
+                continue;
+            }
+            let inner = node.at(field.schema);
+            self.push(&name);
+            self.fields.push(name.clone());
+            let read = self.read(inner, value).map_err(|e| e.inside(&fields.name))?;
+            self.fields.truncate(outer_fields);
+            self.place.truncate(place);
+            if field.presence == Presence::NotEmpty && is_zero(inner, &read) {
+                continue;
+            }
+            out.insert(name, read);
+        }
+        for (name, field) in &fields.fields {
+            let missing = match field.presence {
+                Presence::Always => zero(node.at(field.schema)),
+                Presence::OrNull => Value::Null,
+                Presence::Given | Presence::NotEmpty => continue,
+            };
+            if !out.contains_key(&**name) {
+                out.insert(name.to_string(), missing);
+            }
+        }
+        Ok(Value::Object(out))
+    }
+
+    fn push(&mut self, name: &str) {
+        if !self.place.is_empty() {
+            self.place.push('.');
+        }
+        self.place.push_str(name);
+    }
+
+    fn integer(&self, node: Node<'_>, bits: u8, n: Number) -> Result<Value, Error> {
+        let fits = n.as_i64().is_some_and(|n| bits == 64 || i32::try_from(n).is_ok());
+        if fits { Ok(Value::Number(n)) } else { Err(self.mismatch(node, &format!("number {n}"))) }
+    }
+
+    fn mismatch(&self, node: Node<'_>, got: &str) -> Error {
+        let want = node.get().go.as_deref().unwrap_or("interface {}");
+        if self.fields.is_empty() {
+            return Error(format!("json: cannot unmarshal {got} into Go value of type {want}"));
+        }
+        Error(format!(
+            "json: cannot unmarshal {got} into Go struct field {STRUCT}.{} of type {want}",
+            self.fields.join(".")
+        ))
+    }
+}
+
+/// Stands in an error for the name of the innermost struct until the reader of that struct puts it in.
+const STRUCT: &str = "\u{0}";
+
+impl Error {
+    fn inside(self, name: &str) -> Self {
+        Self(self.0.replace(STRUCT, name))
+    }
+}
+
+fn json_type(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(_) => "bool".into(),
+        Value::Number(_) => "number".into(),
+        Value::String(_) => "string".into(),
+        Value::Array(_) => "array".into(),
+        Value::Object(_) => "object".into(),
+    }
+}
+
+fn quantity(text: &str) -> Result<Value, Error> {
+    text.trim().parse::<Quantity>().map(|q| Value::String(q.to_string())).map_err(|e| Error(e.to_string()))
+}
+
+fn read_text(text: Text, s: String) -> Result<Value, Error> {
+    match text {
+        Text::Plain => Ok(Value::String(s)),
+        Text::Quantity => quantity(&s),
+        Text::Bytes => match base64_error(&s) {
+            Some(at) => Err(Error(format!("illegal base64 data at input byte {at}"))),
+            None => Ok(Value::String(s)),
+        },
+        Text::Duration => parse_duration(&s)
+            .map(|nanos| Value::String(print_duration(nanos)))
+            .ok_or_else(|| Error(format!("time: invalid duration {s:?}"))),
+        Text::Time if s.is_empty() => Ok(Value::Null),
+        Text::Time => time::parse_rfc3339(&s)
+            .map(|t| Value::String(time::rfc3339(t)))
+            .ok_or_else(|| time_error(&s, "2006-01-02T15:04:05Z07:00")),
+        Text::MicroTime => {
+            let layout = "2006-01-02T15:04:05.000000Z07:00";
+            let micro =
+                s.get(19..20) == Some(".") && s.get(20..26).is_some_and(|f| f.bytes().all(|b| b.is_ascii_digit()));
+            let exact = micro && s.as_bytes().get(26).is_some_and(|b| !b.is_ascii_digit());
+            let parsed = time::parse_rfc3339(&s).filter(|_| exact);
+            parsed.map(|t| Value::String(time::rfc3339_micro(t))).ok_or_else(|| time_error(&s, layout))
+        }
+    }
+}
+
+/// Says what of a time Go could not read by a layout.
+fn time_error(text: &str, layout: &str) -> Error {
+    let quoted = |t: &str| flyball_core::field::go_quote(t);
+    // Go reads both from the left and names the first pair of rests that do not fit.
+    let shape = b"dddd-dd-ddTdd:dd:dd";
+    let fits = shape
+        .iter()
+        .zip(text.as_bytes())
+        .take_while(|(want, got)| if **want == b'd' { got.is_ascii_digit() } else { want == got })
+        .count();
+    let (value, element) = if fits < shape.len() {
+        // Elements of the layout, and where in the text each begins.
+        let elements = [
+            (0, "2006"),
+            (4, "-"),
+            (5, "01"),
+            (7, "-"),
+            (8, "02"),
+            (10, "T"),
+            (11, "15"),
+            (13, ":"),
+            (14, "04"),
+            (16, ":"),
+            (17, "05"),
+        ];
+        let (at, element) = elements.iter().rev().find(|(at, _)| *at <= fits).expect("the first begins at 0");
+        (text.get(*at..).unwrap_or(""), *element)
+    } else if layout.contains(".000000") {
+        let digits = text[19..].strip_prefix('.').map(|rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        match digits {
+            Some(6) => (&text[26..], "Z07:00"),
+            Some(n) if n > 6 => (&text[26..], "Z07:00"),
+            _ => (&text[19..], ".000000"),
+        }
+    } else {
+        (text[19..].trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()), "Z07:00")
+    };
+    Error(format!(
+        "parsing time {} as {}: cannot parse {} as {}",
+        quoted(text),
+        quoted(layout),
+        quoted(value),
+        quoted(element)
+    ))
+}
+
+/// Returns where base64 goes wrong, if it does.
+fn base64_error(s: &str) -> Option<usize> {
+    let mut count = 0;
+    let mut padding = 0;
+    for (at, b) in s.bytes().enumerate() {
+        match b {
+            b'\r' | b'\n' => {}
+            b'=' if count % 4 >= 2 && padding < 4 - count % 4 => padding += 1,
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' if padding == 0 => count += 1,
+            _ => return Some(at),
+        }
+    }
+    ((count + padding) % 4 != 0).then(|| s.len().saturating_sub((count + padding) % 4))
+}
+
+/// Reads a duration such as `1h30m` into nanoseconds, as Go's `time.ParseDuration` does.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    let (sign, mut rest) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    let mut total: f64 = 0.0;
+    let mut exact: i128 = 0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, next) = after.split_at(unit_end);
+        let scale: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        match number.parse::<i64>() {
+            Ok(whole) => exact += i128::from(whole) * scale,
+            Err(_) => total += number.parse::<f64>().ok()? * scale as f64,
+        }
+        rest = next;
+    }
+    i64::try_from(exact + total as i128).ok().map(|nanos| sign * nanos)
+}
+
+/// Writes nanoseconds as Go prints a duration: `1h30m0s`, `1.5s`, `100ms`.
+pub fn print_duration(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    let n = nanos.unsigned_abs();
+    let decimal = |whole: u64, unit: u64| {
+        let fraction = whole % unit;
+        if fraction == 0 {
+            return (whole / unit).to_string();
+        }
+        let digits = format!("{fraction:0width$}", width = unit.ilog10() as usize);
+        format!("{}.{}", whole / unit, digits.trim_end_matches('0'))
+    };
+    let text = match n {
+        0 => "0s".into(),
+        n if n < 1_000 => format!("{n}ns"),
+        n if n < 1_000_000 => format!("{}µs", decimal(n, 1_000)),
+        n if n < 1_000_000_000 => format!("{}ms", decimal(n, 1_000_000)),
+        n => {
+            let (minutes, seconds) = (n / 60_000_000_000, decimal(n % 60_000_000_000, 1_000_000_000));
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, m) => format!("{m}m{seconds}s"),
+                (h, m) => format!("{h}h{m}m{seconds}s"),
+            }
+        }
+    };
+    format!("{sign}{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::Library;
+    use serde_json::json;
+
+    const TYPES: &str = "package core/v1\n\nkind Thing\n  metadata meta.ObjectMeta\n  spec ThingSpec\n  rules! []string\nstruct ThingSpec\n  items []Item\n  \
+                         replicas *int32\n  paused bool\n  limits {}Quantity\n  at Time\n  port IntOrString\n  ref! *Item\n  data {}bytes\n  wait *Duration\n\
+                         struct Item\n  name! string\n  size int32\n";
+
+    fn read(value: Value) -> (Result<Value, String>, Vec<String>) {
+        let mut unknown = Vec::new();
+        let library = Library::read(&[TYPES]);
+        let result = decode(library.get("core/v1", "Thing").unwrap().node(), value, &mut unknown);
+        (result.map_err(|e| e.to_string()), unknown)
+    }
+
+    #[test]
+    fn what_is_zero_is_left_out_unless_it_is_always_written() {
+        let (thing, unknown) = read(
+            json!({"metadata": {"name": "a", "labels": {}}, "spec": {"paused": false, "replicas": 0, "items": [{}, null]}}),
+        );
+        let spec = json!({"replicas": 0, "items": [{"name": ""}, {"name": ""}], "at": null, "ref": null});
+        assert_eq!(thing.unwrap(), json!({"metadata": {"name": "a"}, "spec": spec, "rules": null}));
+        assert_eq!(unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn values_take_their_canonical_form() {
+        let (thing, _) = read(
+            json!({"spec": {"limits": {"cpu": "1000m", "memory": 1024}, "at": "2026-01-01T02:00:00+02:00", "wait": "90s"}}),
+        );
+        let spec = &thing.unwrap()["spec"];
+        assert_eq!(spec["limits"], json!({"cpu": "1", "memory": "1024"}));
+        assert_eq!(spec["at"], "2026-01-01T00:00:00Z");
+        assert_eq!(spec["wait"], "1m30s");
+    }
+
+    #[test]
+    fn unknown_fields_are_dropped_and_told() {
+        let (thing, unknown) = read(json!({"foo": 1, "spec": {"items": [{"name": "a", "x": 1}], "Paused": true}}));
+        assert_eq!(thing.unwrap()["spec"]["items"], json!([{"name": "a"}]));
+        assert_eq!(unknown, ["foo", "spec.Paused", "spec.items[0].x"]);
+    }
+
+    #[test]
+    fn wrong_types_are_refused_in_gos_words() {
+        let refused = |value| read(value).0.unwrap_err();
+        assert_eq!(
+            refused(json!({"spec": {"items": {}}})),
+            "json: cannot unmarshal object into Go struct field ThingSpec.spec.items of type []v1.Item"
+        );
+        assert_eq!(
+            refused(json!({"spec": {"items": [{"size": "x"}]}})),
+            "json: cannot unmarshal string into Go struct field Item.spec.items.size of type int32"
+        );
+        assert_eq!(
+            refused(json!({"spec": {"replicas": 1.5}})),
+            "json: cannot unmarshal number 1.5 into Go struct field ThingSpec.spec.replicas of type int32"
+        );
+        assert_eq!(
+            refused(json!({"metadata": {"labels": {"a": true}}})),
+            "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"
+        );
+        assert_eq!(
+            refused(json!({"metadata": "x"})),
+            "json: cannot unmarshal string into Go struct field Thing.metadata of type v1.ObjectMeta"
+        );
+        assert_eq!(refused(json!([])), "json: cannot unmarshal array into Go value of type v1.Thing");
+        assert_eq!(refused(json!({"spec": {"data": {"a": "%"}}})), "illegal base64 data at input byte 0");
+        assert_eq!(
+            refused(json!({"spec": {"at": "tomorrow"}})),
+            r#"parsing time "tomorrow" as "2006-01-02T15:04:05Z07:00": cannot parse "tomorrow" as "2006""#
+        );
+    }
+
+    #[test]
+    fn durations_read_and_print_as_go_does() {
+        for (text, printed) in [
+            ("90s", "1m30s"),
+            ("1.5h", "1h30m0s"),
+            ("100ms", "100ms"),
+            ("1500us", "1.5ms"),
+            ("0", "0s"),
+            ("-5m", "-5m0s"),
+            ("1h1ns", "1h0m0.000000001s"),
+        ] {
+            assert_eq!(print_duration(parse_duration(text).unwrap()), printed, "{text}");
+        }
+        for bad in ["", "5", "5x", "h", "1h5", "--1s"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Pruning custom resources to what their schema knows, and filling in its defaults.
+//!
+//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning>
+//! and the section on defaulting there.
+
+use crate::decode;
+use crate::schema::{Map as MapShape, Node, Shape};
+use flyball_core::field::FieldError;
+use serde_json::{Map, Value};
+
+/// What every object has besides what its schema names.
+const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Takes out of an object what its schema does not know, and reads its metadata as that of any object.
+///
+/// Returns the paths of the unknown fields: those of the metadata first, then the others in order. Fails if metadata,
+/// the object's own or that of one embedded in it, is not of the right types.
+pub fn prune(node: Node<'_>, object: &mut Map<String, Value>) -> Result<Vec<String>, decode::Error> {
+    let mut unknown = read_metadata(node, object)?;
+    let mut pruner = Pruner { unknown: Vec::new(), path: String::new() };
+    pruner.fields(Some(node), object, true);
+    pruner.unknown.sort();
+    unknown.extend(pruner.unknown);
+    drop_nulls(Some(node), object);
+    let mut embedded = Vec::new();
+    read_embedded(node, object, &mut String::new(), &mut embedded)?;
+    unknown.extend(embedded);
+    Ok(unknown)
+}
+
+fn read_metadata(node: Node<'_>, object: &mut Map<String, Value>) -> Result<Vec<String>, decode::Error> {
+    let mut unknown = Vec::new();
+    if let (Some(schema), Some(metadata)) = (node.field("metadata"), object.get_mut("metadata")) {
+        *metadata = decode::decode(schema, metadata.take(), &mut unknown)?;
+    }
+    Ok(unknown.into_iter().map(|path| format!("metadata.{path}")).collect())
+}
+
+struct Pruner {
+    unknown: Vec<String>,
+    path: String,
+}
+
+impl Pruner {
+    fn value(&mut self, node: Option<Node<'_>>, value: &mut Value) {
+        match value {
+            Value::Object(fields) => self.fields(node, fields, false),
+            Value::Array(items) => {
+                let length = self.path.len();
+                for (i, item) in items.iter_mut().enumerate() {
+                    self.path += &format!("[{i}]");
+                    self.value(node.and_then(Node::items), item);
+                    self.path.truncate(length);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fields(&mut self, node: Option<Node<'_>>, fields: &mut Map<String, Value>, root: bool) {
+        let length = self.path.len();
+        let object = root || node.is_some_and(|node| node.embedded);
+        let keep_all = node.is_some_and(|node| node.preserve_unknown || open_map(node));
+        fields.retain(|name, value| {
+            if object && META_FIELDS.contains(&name.as_str()) {
+                return true;
+            }
+            let inner = node.and_then(|node| node.field(name));
+            if inner.is_none() && keep_all {
+                // What an open map holds has no schema to be kept by: maps inside it lose all their fields.
+                if node.is_some_and(open_map) {
+                    self.step(name);
+                    self.value(None, value);
+                    self.path.truncate(length);
+                }
+                return true;
+            }
+            self.step(name);
+            if inner.is_some() {
+                self.value(inner, value);
+            } else {
+                self.unknown.push(self.path.clone());
+            }
+            self.path.truncate(length);
+            inner.is_some()
+        });
+    }
+
+    fn step(&mut self, name: &str) {
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+    }
+}
+
+/// Tells whether a schema says `additionalProperties: true`.
+fn open_map(node: Node<'_>) -> bool {
+    matches!(node.get().shape, Shape::Map(MapShape { values: None, .. }))
+}
+
+/// Drops the nulls that a schema neither allows nor replaces by a default.
+fn drop_nulls(node: Option<Node<'_>>, fields: &mut Map<String, Value>) {
+    fields.retain(|name, value| {
+        let inner = node.and_then(|node| node.field(name));
+        let dropped = value.is_null() && inner.is_some_and(|inner| !inner.nullable && inner.default.is_none());
+        if !dropped {
+            drop_nulls_in(inner, value);
+        }
+        !dropped
+    });
+}
+
+fn drop_nulls_in(node: Option<Node<'_>>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => drop_nulls(node, fields),
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_nulls_in(node.and_then(Node::items), item)),
+        _ => {}
+    }
+}
+
+/// Reads the metadata of objects that stand inside another.
+fn read_embedded(
+    node: Node<'_>,
+    fields: &mut Map<String, Value>,
+    path: &mut String,
+    unknown: &mut Vec<String>,
+) -> Result<(), decode::Error> {
+    let length = path.len();
+    for (name, value) in fields.iter_mut() {
+        let Some(inner) = node.field(name).filter(|_| !META_FIELDS.contains(&name.as_str())) else { continue };
+        path.push_str(if path.is_empty() { "" } else { "." });
+        path.push_str(name);
+        embedded_in(inner, value, path, unknown)?;
+        path.truncate(length);
+    }
+    Ok(())
+}
+
+fn embedded_in(
+    node: Node<'_>,
+    value: &mut Value,
+    path: &mut String,
+    unknown: &mut Vec<String>,
+) -> Result<(), decode::Error> {
+    let length = path.len();
+    match value {
+        Value::Object(fields) => {
+            if node.embedded {
+                check_embedded(node, fields, path, unknown)?;
+            }
+            read_embedded(node, fields, path, unknown)
+        }
+        Value::Array(items) => {
+            let Some(schema) = node.items() else { return Ok(()) };
+            for (i, item) in items.iter_mut().enumerate() {
+                *path += &format!("[{i}]");
+                embedded_in(schema, item, path, unknown)?;
+                path.truncate(length);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_embedded(
+    node: Node<'_>,
+    fields: &mut Map<String, Value>,
+    path: &str,
+    unknown: &mut Vec<String>,
+) -> Result<(), decode::Error> {
+    for name in ["apiVersion", "kind"] {
+        if let Some(value) = fields.get(name).filter(|value| !value.is_string()) {
+            let error = FieldError::invalid(format!("{path}.{name}"), value.clone(), "must be a string");
+            return Err(decode::Error(error.to_string()));
+        }
+    }
+    let original = fields.get("metadata").cloned().unwrap_or_default();
+    let found = read_metadata(node, fields)
+        .map_err(|e| decode::Error(FieldError::invalid(format!("{path}.metadata"), original, e.0).to_string()))?;
+    unknown.extend(found.into_iter().map(|found| format!("{path}.{found}")));
+    Ok(())
+}
+
+/// Fills in the defaults of what is absent, or null where null is not allowed.
+pub fn default(node: Node<'_>, value: &mut Value) {
+    let refill = |node: Node<'_>, value: &mut Value| {
+        if value.is_null() && !node.nullable {
+            if let Some(default) = &node.get().default {
+                *value = default.clone();
+            }
+        }
+        default(node, value);
+    };
+    match value {
+        Value::Object(fields) => {
+            if let Some(named) = node.as_struct() {
+                for (name, field) in &named.fields {
+                    let inner = node.at(field.schema).get();
+                    if let (Some(default), None) = (&inner.default, fields.get(&**name)) {
+                        fields.insert(name.to_string(), default.clone());
+                    }
+                }
+            }
+            for (name, value) in fields.iter_mut() {
+                if let Some(inner) = node.field(name) {
+                    refill(inner, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items() {
+                items.iter_mut().for_each(|item| refill(inner, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi;
+    use serde_json::json;
+
+    fn schema() -> crate::schema::Root {
+        openapi::read(Some(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "a": {"type": "string"},
+            "n": {"type": "integer", "nullable": true, "default": 3},
+            "d": {"type": "integer", "default": 4},
+            "o": {"type": "object", "default": {}, "properties": {"x": {"type": "integer", "default": 5}}},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"y": {"type": "string"}}}},
+            "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"k": {"type": "object", "properties": {}}}},
+            "open": {"type": "object", "additionalProperties": true},
+            "obj": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}},
+        }}}})))
+    }
+
+    fn pruned(object: Value) -> (Value, Vec<String>) {
+        let Value::Object(mut object) = object else { panic!("an object") };
+        let unknown = prune(schema().node(), &mut object).unwrap();
+        (Value::Object(object), unknown)
+    }
+
+    #[test]
+    fn unknown_fields_go_and_are_told() {
+        let (object, unknown) = pruned(
+            json!({"metadata": {"name": "a", "colour": 1}, "top": 1, "spec": {"a": "x", "z": 1, "l": [{"y": "a", "w": 2}], "any": {"p": {"q": 1}, "k": {"r": 1}}}}),
+        );
+        assert_eq!(
+            object,
+            json!({"metadata": {"name": "a"}, "spec": {"a": "x", "l": [{"y": "a"}], "any": {"p": {"q": 1}, "k": {}}}})
+        );
+        assert_eq!(unknown, ["metadata.colour", "spec.any.k.r", "spec.l[0].w", "spec.z", "top"]);
+    }
+
+    #[test]
+    fn embedded_objects_have_metadata() {
+        let (object, unknown) = pruned(
+            json!({"spec": {"obj": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "b": 1}, "other": 1}}}),
+        );
+        assert_eq!(object, json!({"spec": {"obj": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}}}}));
+        assert_eq!(unknown, ["spec.obj.other", "spec.obj.metadata.b"]);
+        let Value::Object(mut bad) = json!({"spec": {"obj": {"metadata": {"labels": "x"}}}}) else { panic!() };
+        let error = prune(schema().node(), &mut bad).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            r#"spec.obj.metadata: Invalid value: {"labels":"x"}: json: cannot unmarshal string into Go struct field ObjectMeta.labels of type map[string]string"#
+        );
+    }
+
+    #[test]
+    fn nulls_go_unless_they_are_allowed_or_have_a_default() {
+        let (mut object, _) = pruned(json!({"spec": {"a": null, "n": null, "d": null}}));
+        assert_eq!(object, json!({"spec": {"n": null, "d": null}}));
+        default(schema().node(), &mut object);
+        assert_eq!(object, json!({"spec": {"n": null, "d": 4, "o": {"x": 5}}}));
+    }
+}

@@ -1,0 +1,500 @@
+//! Validating custom resources against their schema.
+//!
+//! All mistakes are told, in the words of the real server, which are those of go-openapi. A part of an object that an
+//! update leaves as it was passes even if the schema has become stricter meanwhile ("ratcheting", KEP-4008).
+
+use crate::formats;
+use crate::openapi::{Bound, Constraints};
+use crate::schema::{ListKind, Node, Shape};
+use flyball_core::field::{FieldError, Path, Shown};
+use serde_json::{Number, Value};
+use std::collections::BTreeSet;
+
+/// Validates a value; `prefix` is the path of the value in its object, empty for the object itself.
+///
+/// `old` is the value as it was before an update.
+pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
+    Validator { prefix }.run(node, value, old, "").errors
+}
+
+struct Validator<'p> {
+    prefix: &'p str,
+}
+
+/// What came of validating one value: the errors, and how many demands were looked at, by which the best of several
+/// failed alternatives is chosen.
+#[derive(Default)]
+struct Outcome {
+    errors: Vec<FieldError>,
+    looked_at: u32,
+}
+
+impl Outcome {
+    fn add(&mut self, error: FieldError) {
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.looked_at += other.looked_at;
+        other.errors.into_iter().for_each(|error| self.add(error));
+    }
+}
+
+impl Validator<'_> {
+    fn field(&self, name: &str) -> String {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        match (self.prefix, name) {
+            ("", "") => Path::ROOT.to_string(),
+            (prefix, "") => prefix.into(),
+            ("", name) => name.into(),
+            (prefix, name) => format!("{prefix}.{name}"),
+        }
+    }
+
+    fn invalid(&self, name: &str, value: impl Into<Shown>, what: &str) -> FieldError {
+        FieldError::invalid(self.field(name), value, format!("{name} in body {what}"))
+    }
+
+    fn run(&self, node: Node<'_>, value: &Value, old: Option<&Value>, name: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let Some(demands) = node.get().constraints.as_deref() else { return outcome };
+        if old == Some(value) {
+            return outcome;
+        }
+        let mut step = |errors: Vec<FieldError>| {
+            errors.into_iter().for_each(|error| outcome.add(error));
+            outcome.looked_at += 1;
+        };
+        step(self.ty(node, demands, value, name).into_iter().collect());
+        if value.is_null() {
+            step(self.one_of_values(demands, value, name).into_iter().collect());
+            return outcome;
+        }
+        let alternatives = self.alternatives(node, demands, value, old, name);
+        outcome.merge(alternatives);
+        let mut step = |errors: Vec<FieldError>| {
+            errors.into_iter().for_each(|error| outcome.add(error));
+            outcome.looked_at += 1;
+        };
+        match value {
+            Value::String(text) => {
+                step(self.text(demands, text, name).into_iter().collect());
+                step(self.format(demands, text, name).into_iter().collect());
+            }
+            Value::Number(number) => step(self.number(demands, number, name)),
+            _ => {}
+        }
+        if let Value::Array(items) = value {
+            outcome.merge(self.items(node, demands, items, old, name));
+        }
+        if let Some(error) = self.one_of_values(demands, value, name) {
+            outcome.add(error);
+        }
+        outcome.looked_at += 1;
+        if let Value::Object(_) = value {
+            outcome.merge(self.fields(node, demands, value, old, name));
+        }
+        outcome.looked_at += 1;
+        outcome
+    }
+
+    fn ty(&self, node: Node<'_>, demands: &Constraints, value: &Value, name: &str) -> Option<FieldError> {
+        let want = demands.ty.as_deref()?;
+        let got = match value {
+            Value::Null if node.nullable => return None,
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(n) if n.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let numeric = matches!(want, "number" | "integer");
+        let formatted = demands.format.is_some() && !numeric && matches!(value, Value::String(_) | Value::Array(_));
+        if got == want || want == "number" && got == "integer" || formatted {
+            return None;
+        }
+        let detail = format!("{name} in body must be of type {want}: {got:?}");
+        Some(FieldError::type_invalid(self.field(name), got, detail))
+    }
+
+    fn one_of_values(&self, demands: &Constraints, value: &Value, name: &str) -> Option<FieldError> {
+        let known = &demands.one_of_values;
+        if known.is_empty() || known.contains(value) {
+            return None;
+        }
+        let known = known.iter().map(|known| known.as_str().map_or_else(|| known.to_string(), str::to_owned));
+        Some(FieldError::not_supported(self.field(name), value.clone(), known))
+    }
+
+    fn alternatives(
+        &self,
+        node: Node<'_>,
+        demands: &Constraints,
+        value: &Value,
+        old: Option<&Value>,
+        name: &str,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let run = |id| self.run(node.at(id), value, old, name);
+        let failure = |what: String| FieldError::invalid(self.whole(), "", format!("{name:?} {what}"));
+        if !demands.any_of.is_empty() {
+            match first_valid(demands.any_of.iter().map(|id| run(*id))) {
+                Ok(valid) => outcome.merge(valid),
+                Err(best) => {
+                    outcome.add(failure("must validate at least one schema (anyOf)".into()));
+                    outcome.merge(best);
+                }
+            }
+        }
+        if !demands.one_of.is_empty() {
+            let results: Vec<Outcome> = demands.one_of.iter().map(|id| run(*id)).collect();
+            let valid = results.iter().filter(|result| result.errors.is_empty()).count();
+            match valid {
+                0 => {
+                    outcome.add(failure("must validate one and only one schema (oneOf). Found none valid".into()));
+                    if let Err(best) = first_valid(results.into_iter()) {
+                        outcome.merge(best);
+                    }
+                }
+                1 => {
+                    outcome.looked_at +=
+                        results.iter().find(|result| result.errors.is_empty()).map_or(0, |result| result.looked_at)
+                }
+                n => outcome.add(failure(format!(
+                    "must validate one and only one schema (oneOf). Found {n} valid alternatives"
+                ))),
+            }
+        }
+        if !demands.all_of.is_empty() {
+            let mut valid = 0;
+            for id in &demands.all_of {
+                let result = run(*id);
+                valid += usize::from(result.errors.is_empty());
+                outcome.merge(result);
+            }
+            if valid < demands.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                outcome.add(failure(format!("must validate all the schemas (allOf){none}")));
+            }
+        }
+        if demands.not.is_some_and(|id| run(id).errors.is_empty()) {
+            outcome.add(failure("must not validate the schema (not)".into()));
+        }
+        outcome.looked_at += 2;
+        outcome
+    }
+
+    /// The field that errors without a place of their own are told at.
+    fn whole(&self) -> String {
+        self.field("")
+    }
+
+    fn text(&self, demands: &Constraints, text: &str, name: &str) -> Option<FieldError> {
+        let length = text.chars().count() as u64;
+        if let Some(max) = demands.max_length.filter(|max| length > *max) {
+            return Some(FieldError::too_long(self.field(name), max));
+        }
+        if let Some(min) = demands.min_length.filter(|min| length < *min) {
+            return Some(self.invalid(name, text, &format!("should be at least {min} chars long")));
+        }
+        let (_, pattern) = demands.pattern.as_ref().filter(|(regex, _)| !regex.is_match(text))?;
+        Some(self.invalid(name, text, &format!("should match '{pattern}'")))
+    }
+
+    fn format(&self, demands: &Constraints, text: &str, name: &str) -> Option<FieldError> {
+        let format = demands.format.as_deref()?;
+        if formats::check(format, text)? {
+            return None;
+        }
+        let detail = format!("{name} in body must be of type {format}: {}", flyball_core::field::go_quote(text));
+        Some(FieldError::type_invalid(self.field(name), text, detail))
+    }
+
+    fn number(&self, demands: &Constraints, number: &Number, name: &str) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let value = || Value::Number(number.clone());
+        if demands.ty.as_deref() == Some("integer") {
+            let format = demands.format.as_deref().filter(|format| matches!(*format, "int32" | "int64"));
+            let fits = number.as_i64().is_some_and(|n| format != Some("int32") || i32::try_from(n).is_ok());
+            if !fits {
+                let as_what =
+                    format.map_or_else(|| "(default format)".into(), |format| format!("with format {format}"));
+                errors.push(FieldError::invalid(
+                    self.whole(),
+                    "",
+                    format!("Checked value must be of type integer {as_what} in {name}"),
+                ));
+            }
+        }
+        if let Some(factor) = demands.multiple_of.as_ref().filter(|factor| !is_multiple(number, factor)) {
+            errors.push(self.invalid(name, value(), &format!("should be a multiple of {factor}")));
+        }
+        if let Some(bound) = demands.minimum.as_ref().filter(|bound| beyond(&bound.value, number, bound)) {
+            let relation = if bound.exclusive { "greater than" } else { "greater than or equal to" };
+            errors.push(self.invalid(name, value(), &format!("should be {relation} {}", bound.value)));
+        }
+        if let Some(bound) = demands.maximum.as_ref().filter(|bound| beyond(number, &bound.value, bound)) {
+            let relation = if bound.exclusive { "less than" } else { "less than or equal to" };
+            errors.push(self.invalid(name, value(), &format!("should be {relation} {}", bound.value)));
+        }
+        errors
+    }
+
+    fn items(
+        &self,
+        node: Node<'_>,
+        demands: &Constraints,
+        items: &[Value],
+        old: Option<&Value>,
+        name: &str,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        if let Some(schema) = node.items() {
+            for (i, item) in items.iter().enumerate() {
+                let old = old.and_then(|old| correlated(node, old, item));
+                outcome.merge(self.run(schema, item, old, &format!("{name}[{i}]")));
+            }
+        }
+        let count = items.len() as u64;
+        if let Some(min) = demands.min_items.filter(|min| count < *min) {
+            outcome.add(self.invalid(name, count, &format!("should have at least {min} items")));
+        }
+        if let Some(max) = demands.max_items.filter(|max| count > *max) {
+            outcome.add(FieldError::too_many(self.field(name), count, max));
+        }
+        let repeated = || items.iter().enumerate().any(|(i, item)| items[..i].contains(item));
+        if demands.unique_items && repeated() {
+            outcome.add(self.invalid(name, "", "shouldn't contain duplicates"));
+        }
+        outcome.looked_at += 2;
+        outcome
+    }
+
+    fn fields(&self, node: Node<'_>, demands: &Constraints, value: &Value, old: Option<&Value>, name: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        let Value::Object(fields) = value else { return outcome };
+        let count = fields.len() as u64;
+        if let Some(min) = demands.min_properties.filter(|min| count < *min) {
+            outcome.add(self.invalid(name, count, &format!("should have at least {min} properties")));
+        }
+        if let Some(max) = demands.max_properties.filter(|max| count > *max) {
+            outcome.add(FieldError::too_many(self.field(name), count, max));
+        }
+        let join = |inner: &str| if name.is_empty() { inner.to_owned() } else { format!("{name}.{inner}") };
+        for (inner, value) in fields {
+            let demanded = demands.metadata.filter(|_| inner == "metadata").map(|id| node.at(id));
+            if let Some(schema) = demanded.or_else(|| node.field(inner)) {
+                let old = old.and_then(|old| old.get(inner));
+                outcome.merge(self.run(schema, value, old, &join(inner)));
+            }
+        }
+        for inner in demands.required.iter().filter(|inner| !fields.contains_key(&***inner)) {
+            outcome.add(FieldError::required(self.field(&join(inner)), ""));
+        }
+        outcome
+    }
+}
+
+/// Returns the first outcome without errors, or else the one of those that failed that looked at the most.
+fn first_valid(outcomes: impl Iterator<Item = Outcome>) -> Result<Outcome, Outcome> {
+    let mut best: Option<Outcome> = None;
+    for outcome in outcomes {
+        if outcome.errors.is_empty() {
+            return Ok(outcome);
+        }
+        if best.as_ref().is_none_or(|best| outcome.looked_at > best.looked_at) {
+            best = Some(outcome);
+        }
+    }
+    Err(best.unwrap_or_default())
+}
+
+/// Tells whether `more` goes beyond `less`, or reaches it where the bound is exclusive.
+fn beyond(more: &Number, less: &Number, bound: &Bound) -> bool {
+    match (more.as_i64(), less.as_i64()) {
+        (Some(more), Some(less)) => more > less || bound.exclusive && more == less,
+        _ => {
+            let (more, less) = (more.as_f64().unwrap_or_default(), less.as_f64().unwrap_or_default());
+            more > less || bound.exclusive && more >= less
+        }
+    }
+}
+
+fn is_multiple(number: &Number, factor: &Number) -> bool {
+    if let (Some(n), Some(factor)) = (number.as_i64(), factor.as_i64()) {
+        return factor != 0 && n % factor == 0;
+    }
+    let (n, factor) = (number.as_f64().unwrap_or_default(), factor.as_f64().unwrap_or_default());
+    let ratio = if factor < 1.0 { 1.0 / factor * n } else { n / factor };
+    (ratio - ratio.round()).abs() < 1e-9
+}
+
+/// Returns the item of an old list that an item is the successor of: in a list of type map, the one with the same keys.
+pub(crate) fn correlated<'v>(node: Node<'_>, old: &'v Value, item: &Value) -> Option<&'v Value> {
+    let Shape::List(list) = &node.get().shape else { return None };
+    let ListKind::Map(keys) = &list.kind else { return None };
+    old.as_array()?.iter().find(|candidate| keys.iter().all(|key| candidate.get(&**key) == item.get(&**key)))
+}
+
+/// Finds items that stand twice in lists of type set or map.
+pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match value {
+        Value::Object(fields) => {
+            let map = matches!(node.get().shape, Shape::Map(_));
+            for (name, value) in fields {
+                let Some(inner) = node.field(name) else { continue };
+                let path = if map { path.key(name) } else { path.field(name) };
+                errors.extend(validate_lists(inner, value, &path));
+            }
+        }
+        Value::Array(items) => {
+            if let Shape::List(list) = &node.get().shape {
+                errors.extend(repeated(&list.kind, items, path));
+            }
+            if let Some(inner) = node.items() {
+                for (i, item) in items.iter().enumerate() {
+                    errors.extend(validate_lists(inner, item, &path.index(i)));
+                }
+            }
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn repeated(kind: &ListKind, items: &[Value], path: &Path<'_>) -> Vec<FieldError> {
+    let identity = |item: &Value| match kind {
+        ListKind::Map(keys) => {
+            let known = keys.iter().filter_map(|key| Some((key.to_string(), item.get(&**key)?.clone())));
+            Value::Object(known.collect())
+        }
+        ListKind::Atomic | ListKind::Set => item.clone(),
+    };
+    if *kind == ListKind::Atomic {
+        return Vec::new();
+    }
+    let mut seen = BTreeSet::new();
+    let mut told = BTreeSet::new();
+    let mut errors = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let identity = identity(item);
+        let text = identity.to_string();
+        if !seen.insert(text.clone()) && told.insert(text) {
+            errors.push(FieldError::duplicate(path.index(i), identity));
+        }
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi;
+    use serde_json::json;
+
+    fn errors(schema: Value, value: Value) -> Vec<String> {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": schema}}}});
+        let root = openapi::read(Some(&schema));
+        let object = json!({"spec": {"x": value}});
+        validate(root.node(), &object, None, "").iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_demand_has_its_words() {
+        assert_eq!(
+            errors(json!({"type": "integer"}), json!("a")),
+            [r#"spec.x: Invalid value: "string": spec.x in body must be of type integer: "string""#]
+        );
+        assert_eq!(
+            errors(json!({"type": "integer", "maximum": 4}), json!(5)),
+            ["spec.x: Invalid value: 5: spec.x in body should be less than or equal to 4"]
+        );
+        assert_eq!(
+            errors(json!({"type": "number", "minimum": 0.5, "exclusiveMinimum": true}), json!(0.5)),
+            ["spec.x: Invalid value: 0.5: spec.x in body should be greater than 0.5"]
+        );
+        assert_eq!(
+            errors(json!({"type": "integer", "multipleOf": 5}), json!(7)),
+            ["spec.x: Invalid value: 7: spec.x in body should be a multiple of 5"]
+        );
+        assert_eq!(
+            errors(json!({"type": "integer", "enum": [1, 5]}), json!(2)),
+            [r#"spec.x: Unsupported value: 2: supported values: "1", "5""#]
+        );
+        assert_eq!(
+            errors(json!({"type": "string", "maxLength": 3}), json!("abcd")),
+            ["spec.x: Too long: may not be more than 3 bytes"]
+        );
+        assert_eq!(
+            errors(json!({"type": "string", "minLength": 2}), json!("é")),
+            [r#"spec.x: Invalid value: "é": spec.x in body should be at least 2 chars long"#]
+        );
+        assert_eq!(
+            errors(json!({"type": "string", "pattern": "^a$"}), json!("b")),
+            [r#"spec.x: Invalid value: "b": spec.x in body should match '^a$'"#]
+        );
+        assert_eq!(
+            errors(json!({"type": "string", "format": "ipv4"}), json!("b")),
+            [r#"spec.x: Invalid value: "b": spec.x in body must be of type ipv4: "b""#]
+        );
+        assert_eq!(
+            errors(json!({"type": "array", "maxItems": 1, "items": {"type": "integer"}}), json!([1, 2])),
+            ["spec.x: Too many: 2: must have at most 1 item"]
+        );
+        assert_eq!(
+            errors(json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}), json!({})),
+            ["spec.x.a: Required value"]
+        );
+        assert_eq!(
+            errors(json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"k": 1})),
+            [r#"spec.x.k: Invalid value: "integer": spec.x.k in body must be of type string: "integer""#]
+        );
+    }
+
+    #[test]
+    fn alternatives_tell_the_best_of_those_that_failed() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                            "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        assert_eq!(errors(schema.clone(), json!({"a": "x"})), Vec::<String>::new());
+        assert_eq!(
+            errors(schema.clone(), json!({})),
+            [
+                r#"<nil>: Invalid value: "": "spec.x" must validate one and only one schema (oneOf). Found none valid"#,
+                "spec.x.a: Required value"
+            ]
+        );
+        assert_eq!(
+            errors(schema, json!({"a": "x", "b": "y"})),
+            [
+                r#"<nil>: Invalid value: "": "spec.x" must validate one and only one schema (oneOf). Found 2 valid alternatives"#
+            ]
+        );
+    }
+
+    #[test]
+    fn what_an_update_leaves_alone_is_not_looked_at() {
+        let root = openapi::read(Some(
+            &json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 1}, "b": {"type": "string"}}}),
+        ));
+        let (old, new) = (json!({"a": "long", "b": "x"}), json!({"a": "long", "b": "y"}));
+        assert!(validate(root.node(), &new, Some(&old), "").is_empty());
+        assert_eq!(validate(root.node(), &new, None, "").len(), 1);
+        assert_eq!(validate(root.node(), &json!({"a": "longer"}), Some(&old), "").len(), 1);
+    }
+
+    #[test]
+    fn items_may_stand_once_in_sets_and_maps() {
+        let root = openapi::read(Some(&json!({"type": "object", "properties": {
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}})));
+        let value = json!({"set": ["a", "b", "a", "a"], "map": [{"k": "x"}, {"k": "x", "v": 1}]});
+        let errors: Vec<String> =
+            validate_lists(root.node(), &value, &Path::ROOT).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, [r#"map[1]: Duplicate value: {"k":"x"}"#, r#"set[2]: Duplicate value: "a""#]);
+    }
+}
