@@ -281,6 +281,20 @@ pub fn go_json(value: &Value) -> String {
     text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
+/// Prints a value as Go's `%v` does: `map[a:1 b:[x y]]`.
+pub fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        value => value.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ pub mod decode;
 pub mod formats;
 pub mod notation;
 pub mod openapi;
+pub mod patch;
 pub mod prune;
 pub mod schema;
 pub mod validate;

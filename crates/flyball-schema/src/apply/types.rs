@@ -3,6 +3,7 @@
 use super::path::{PathElement, Scalar as KeyValue};
 use super::set::{Branch, FieldSet};
 use crate::schema::{ListKind, Node, Shape, Struct, Text};
+use flyball_core::field::go_print;
 use serde_json::Value;
 use std::fmt;
 
@@ -152,8 +153,8 @@ impl<'a> Type<'a> {
                 }
                 Ok(())
             }
-            (Atom::List(_), value) => Err(Misfit::new(format!("expected list, got &{{{}}}", go_syntax(value)))),
-            (Atom::Map(_), value) => Err(Misfit::new(format!("expected map, got &{{{}}}", go_syntax(value)))),
+            (Atom::List(_), value) => Err(Misfit::new(format!("expected list, got &{{{}}}", go_print(value)))),
+            (Atom::Map(_), value) => Err(Misfit::new(format!("expected map, got &{{{}}}", go_print(value)))),
         }
     }
 
@@ -297,10 +298,10 @@ impl Scalar {
             (Self::Untyped, Value::Bool(_) | Value::Number(_) | Value::String(_)) => return Ok(()),
             (Self::Numeric, value) => format!("expected numeric (int or float), got {}", go_type(value)),
             (Self::Text, value) => {
-                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
+                format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_print(value))
             }
-            (Self::Boolean, value) => format!("expected boolean, got &{{{}}}", go_syntax(value)),
-            (Self::Untyped, value) => format!("expected any scalar, got &{{{}}}", go_syntax(value)),
+            (Self::Boolean, value) => format!("expected boolean, got &{{{}}}", go_print(value)),
+            (Self::Untyped, value) => format!("expected any scalar, got &{{{}}}", go_print(value)),
         };
         Err(Misfit::new(wrong))
     }
@@ -316,21 +317,5 @@ fn go_type(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// Prints a value as Go's `%v` does.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(go_syntax).collect::<Vec<_>>().join(" ")),
-        Value::Object(fields) => {
-            format!(
-                "map[{}]",
-                fields.iter().map(|(key, value)| format!("{key}:{}", go_syntax(value))).collect::<Vec<_>>().join(" ")
-            )
-        }
-        value => value.to_string(),
     }
 }

@@ -1,0 +1,15 @@
+//! The three patches that carry no owner: JSON patch, merge patch and strategic merge patch.
+//!
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply>.
+
+pub mod json;
+mod merge;
+mod strategic;
+
+pub use merge::merge;
+pub use strategic::strategic;
+
+/// Why a patch cannot be applied, in the words of the real server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(pub String);

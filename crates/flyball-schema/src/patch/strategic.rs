@@ -1,0 +1,362 @@
+//! Strategic merge patch: a merge patch that knows which lists merge, and by which key.
+//!
+//! See <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
+//! Only built-in kinds have it: their schema says how each field is patched.
+
+use super::Error;
+use crate::schema::{Node, Patch, Shape};
+use flyball_core::field::go_print;
+use serde_json::{Map, Value};
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
+const ORDER_PREFIX: &str = "$setElementOrder/";
+
+/// Lays a patch over an object.
+pub fn strategic(node: Node<'_>, target: &mut Map<String, Value>, patch: Map<String, Value>) -> Result<(), Error> {
+    let original = std::mem::take(target);
+    *target = merge_maps(Some(node), original, patch)?;
+    Ok(())
+}
+
+/// Returns how a field is patched, and the schema of its value.
+fn lookup<'a>(node: Option<Node<'a>>, name: &str) -> Result<(Option<Node<'a>>, Patch), Error> {
+    let Some(node) = node else { return Ok((None, Patch::default())) };
+    match &node.get().shape {
+        Shape::Struct(fields) => match fields.fields.get(name) {
+            Some(field) => Ok((Some(node.at(field.schema)), field.patch.clone())),
+            None => {
+                Err(Error(format!("unable to find api field in struct {} for the json field {name:?}", fields.name)))
+            }
+        },
+        _ => Ok((node.field(name), Patch::default())),
+    }
+}
+
+fn merge_maps(
+    node: Option<Node<'_>>,
+    mut original: Map<String, Value>,
+    mut patch: Map<String, Value>,
+) -> Result<Map<String, Value>, Error> {
+    match patch.remove(DIRECTIVE) {
+        None => {}
+        Some(Value::String(directive)) if directive == "replace" => return Ok(patch),
+        Some(Value::String(directive)) if directive == "delete" => return Ok(Map::new()),
+        Some(directive) => {
+            patch.insert(DIRECTIVE.into(), directive.clone());
+            return Err(unknown_directive(&directive, &patch));
+        }
+    }
+    retain_keys(&mut original, &mut patch)?;
+    merge_ordered(node, &mut original, &mut patch)?;
+    for (key, value) in patch {
+        if let Some(name) = key.strip_prefix(DELETE_PREFIX) {
+            if let (Some(Value::Array(items)), Value::Array(gone)) = (original.get_mut(name), &value) {
+                items.retain(|item| !gone.contains(item));
+            }
+            continue;
+        }
+        if value.is_null() {
+            original.remove(&key);
+            continue;
+        }
+        let merged = match (original.remove(&key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                let (inner, _) = lookup(node, &key)?;
+                Some(Value::Object(merge_maps(inner, old, new)?))
+            }
+            (Some(Value::Array(old)), Value::Array(new)) => {
+                let (inner, how) = lookup(node, &key)?;
+                Some(Value::Array(if how.merge { merge_lists(inner, &how, old, new)? } else { new }))
+            }
+            (_, fresh) => without_directives(without_nulls(fresh)),
+        };
+        if let Some(merged) = merged {
+            original.insert(key, merged);
+        }
+    }
+    Ok(original)
+}
+
+/// Keeps only the keys that the patch says are to be kept.
+fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Error> {
+    let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad = || Error("invalid patch format of retainKeys".into());
+    let keys: Vec<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
+    let directive = |key: &str| key.starts_with(DELETE_PREFIX) || key.starts_with(ORDER_PREFIX);
+    if patch.iter().any(|(key, value)| !value.is_null() && !directive(key) && !keys.contains(&key.as_str())) {
+        return Err(bad());
+    }
+    original.retain(|key, _| keys.contains(&key.as_str()));
+    Ok(())
+}
+
+/// Merges the lists whose order the patch gives, and puts them in that order.
+fn merge_ordered(
+    node: Option<Node<'_>>,
+    original: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), Error> {
+    let ordered: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER_PREFIX)).cloned().collect();
+    for directive in ordered {
+        let name = &directive[ORDER_PREFIX.len()..];
+        let bad = || Error("invalid patch format of setElementOrder list".into());
+        let Some(Value::Array(order)) = patch.remove(&directive) else { return Err(bad()) };
+        let (inner, how) = lookup(node, name)?;
+        let list = |value: Option<Value>| match value {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(_) => Err(bad()),
+        };
+        let live = list(original.get(name).cloned())?;
+        let wanted = list(patch.get(name).cloned())?;
+        check_order(wanted.as_deref().unwrap_or_default(), &order, &how)?;
+        let before = live.clone().unwrap_or_default();
+        let merged = match (live, wanted) {
+            (None, None) => continue,
+            (Some(live), None) => live,
+            (None, Some(wanted)) => match without_directives(Value::Array(wanted)) {
+                Some(Value::Array(items)) => items,
+                _ => continue,
+            },
+            (Some(live), Some(wanted)) if how.merge => merge_lists(inner, &how, live, wanted)?,
+            (Some(_), Some(wanted)) => wanted,
+        };
+        let (named, others) = partition(merged, &order, &how)?;
+        original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &before, &how)));
+        patch.remove(name);
+    }
+    Ok(())
+}
+
+/// Refuses a list whose items do not come in the order that the patch itself gives.
+fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Error> {
+    let mut items = wanted.iter().filter(|item| item.get(DIRECTIVE).is_none()).peekable();
+    if order.is_empty() {
+        return Ok(());
+    }
+    for place in order {
+        let Some(item) = items.peek() else { break };
+        if identity(item, how)? == identity(place, how)? {
+            items.next();
+        }
+    }
+    if items.peek().is_none() {
+        return Ok(());
+    }
+    let print = |items: &[Value]| go_print(&Value::Array(items.to_vec()));
+    Err(Error(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        print(wanted),
+        print(order)
+    )))
+}
+
+/// Returns what tells an item of a merged list from the others.
+fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
+    match &how.key {
+        None => Ok(item),
+        Some(key) => item
+            .get(&**key)
+            .ok_or_else(|| Error(format!("map: {} does not contain declared merge key: {key}", go_print(item)))),
+    }
+}
+
+fn position(items: &[Value], item: &Value, how: &Patch) -> Option<usize> {
+    let wanted = identity(item, how).ok()?;
+    items.iter().position(|item| identity(item, how).is_ok_and(|found| found == wanted))
+}
+
+fn merge_lists(
+    node: Option<Node<'_>>,
+    how: &Patch,
+    mut live: Vec<Value>,
+    wanted: Vec<Value>,
+) -> Result<Vec<Value>, Error> {
+    if live.is_empty() && wanted.is_empty() {
+        return Ok(live);
+    }
+    let before = live.clone();
+    let objects = live.iter().chain(&wanted).any(Value::is_object);
+    let mut fresh: Vec<Value> = Vec::new();
+    if objects {
+        let mut replace = false;
+        for item in wanted {
+            match item.get(DIRECTIVE).cloned() {
+                None => fresh.push(item),
+                Some(Value::String(directive)) if directive == "delete" => {
+                    let gone = identity(&item, how)?;
+                    live.retain(|item| identity(item, how).map_or(true, |found| found != gone));
+                }
+                Some(Value::String(directive)) if directive == "replace" => replace = true,
+                Some(Value::String(directive)) if directive == "merge" => {
+                    return Err(Error("merging lists cannot yet be specified in the patch".into()));
+                }
+                Some(directive) => return Err(unknown_directive(&directive, item.as_object().unwrap_or(&Map::new()))),
+            }
+        }
+        if replace {
+            return Ok(fresh);
+        }
+        let items = node.and_then(Node::items);
+        for item in &fresh {
+            identity(item, how)?;
+            match (position(&live, item, how), item) {
+                (Some(at), Value::Object(new)) => {
+                    let Value::Object(old) = live[at].take() else {
+                        return Err(Error("an item of a merged list is no map".into()));
+                    };
+                    live[at] = Value::Object(merge_maps(items, old, new.clone())?);
+                }
+                _ => live.push(item.clone()),
+            }
+        }
+    } else {
+        for item in &wanted {
+            if !live.contains(item) {
+                live.push(item.clone());
+            }
+        }
+        fresh = wanted;
+    }
+    let (named, others) = partition(live, &fresh, how)?;
+    Ok(arrange(named, others, &fresh, &before, how))
+}
+
+/// Parts the items that a list names from those that it does not.
+fn partition(items: Vec<Value>, by: &[Value], how: &Patch) -> Result<(Vec<Value>, Vec<Value>), Error> {
+    items.iter().try_for_each(|item| identity(item, how).map(drop))?;
+    Ok(items.into_iter().partition(|item| position(by, item, how).is_some()))
+}
+
+/// Puts the named items in the order given, and weaves the others in where they stood relative to them before.
+fn arrange(
+    mut named: Vec<Value>,
+    mut others: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    how: &Patch,
+) -> Vec<Value> {
+    named.sort_by_key(|item| position(order, item, how));
+    others.sort_by_key(|item| position(before, item, how));
+    let mut out = Vec::with_capacity(named.len() + others.len());
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    loop {
+        let first = match (others.peek(), named.peek()) {
+            (None, None) => return out,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(other), Some(named)) => {
+                matches!((position(before, other, how), position(before, named, how)), (Some(other), Some(named)) if other < named)
+            }
+        };
+        out.extend(if first { others.next() } else { named.next() });
+    }
+}
+
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Error {
+    Error(format!("unknown patch type: {} in map: {}", go_print(directive), go_print(&Value::Object(patch.clone()))))
+}
+
+/// Takes values that hold a directive out of what is new; `None` if it holds one itself.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => Some(Value::Object(
+            fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?))).collect(),
+        )),
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        value => Some(value),
+    }
+}
+
+/// Takes the fields that are null out of what is new: there is nothing for them to remove.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (name, without_nulls(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        value => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::Library;
+    use serde_json::json;
+
+    const TYPES: &str = "package core/v1\n\nstruct Pod\n  containers []Container merge(name)\n  finalizers []string merge\n  args []string\n  \
+                         labels {}string\n  strategy Strategy retain\nstruct Container\n  name string\n  image string\n  ports []Port merge(port)\n\
+                         struct Port\n  port int32\n  name string\nstruct Strategy\n  type string\n  rolling {}string\n";
+
+    fn patched(target: Value, patch: Value) -> Result<Value, String> {
+        let library = Library::read(&[TYPES]);
+        let (Value::Object(mut target), Value::Object(patch)) = (target, patch) else { panic!("objects") };
+        strategic(library.get("core/v1", "Pod").unwrap().node(), &mut target, patch).map_err(|e| e.to_string())?;
+        Ok(Value::Object(target))
+    }
+
+    #[test]
+    fn lists_merge_by_their_key_new_items_first() {
+        let target = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]});
+        let patch = json!({"containers": [{"name": "c", "image": "3"}, {"name": "b", "image": "2"}]});
+        let containers = json!([{"name": "c", "image": "3"}, {"name": "a", "image": "1"}, {"name": "b", "image": "2"}]);
+        assert_eq!(patched(target.clone(), patch), Ok(json!({"containers": containers})));
+        let patch = json!({"containers": [{"name": "c", "image": "3"}]});
+        assert_eq!(patched(target, patch).unwrap()["containers"][0]["name"], "c");
+    }
+
+    #[test]
+    fn directives_delete_replace_and_order() {
+        let target = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b"}], "finalizers": ["x", "y"], "labels": {"k": "v"}});
+        let patch = |patch| patched(target.clone(), patch);
+        assert_eq!(
+            patch(json!({"containers": [{"name": "a", "$patch": "delete"}]})).unwrap()["containers"],
+            json!([{"name": "b"}])
+        );
+        assert_eq!(
+            patch(json!({"containers": [{"$patch": "replace"}, {"name": "z"}]})).unwrap()["containers"],
+            json!([{"name": "z"}])
+        );
+        assert_eq!(patch(json!({"$deleteFromPrimitiveList/finalizers": ["x"]})).unwrap()["finalizers"], json!(["y"]));
+        assert_eq!(patch(json!({"labels": {"$patch": "replace", "n": "w"}})).unwrap()["labels"], json!({"n": "w"}));
+        let order = json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a", "image": "2"}]});
+        assert_eq!(patch(order).unwrap()["containers"], json!([{"name": "b"}, {"name": "a", "image": "2"}]));
+    }
+
+    #[test]
+    fn only_the_keys_named_are_retained() {
+        let target = json!({"strategy": {"type": "RollingUpdate", "rolling": {"surge": "1"}}});
+        let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
+        assert_eq!(patched(target, patch), Ok(json!({"strategy": {"type": "Recreate"}})));
+    }
+
+    #[test]
+    fn other_lists_are_replaced_and_null_removes() {
+        let target = json!({"args": ["a"], "finalizers": ["x"], "labels": {"k": "v"}});
+        let patch = json!({"args": ["b"], "finalizers": ["y"], "labels": {"k": null, "n": "1", "m": null}});
+        assert_eq!(patched(target, patch), Ok(json!({"args": ["b"], "finalizers": ["y", "x"], "labels": {"n": "1"}})));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let target = || json!({"containers": [{"name": "a"}], "labels": {}});
+        assert_eq!(
+            patched(target(), json!({"containers": [{"image": "i:6"}]})),
+            Err("map: map[image:i:6] does not contain declared merge key: name".into())
+        );
+        assert_eq!(
+            patched(target(), json!({"labels": {"$patch": "explode"}})),
+            Err("unknown patch type: explode in map: map[$patch:explode]".into())
+        );
+        let order = json!({"$setElementOrder/containers": [{"name": "two"}], "containers": [{"name": "three"}]});
+        assert!(patched(target(), order).unwrap_err().starts_with("The order in patch list:\n[map[name:three]]\n"));
+    }
+}
