@@ -4,6 +4,7 @@
 //! server-side apply ([`apply`]). All of it is pure: no I/O, no clock, no randomness, no knowledge of HTTP.
 
 pub mod apply;
+pub mod cel;
 pub mod decode;
 pub mod formats;
 pub mod notation;

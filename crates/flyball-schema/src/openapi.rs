@@ -4,6 +4,7 @@
 //! when the CRD is written. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
+use crate::cel::Rule;
 use crate::notation;
 use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
 use regex::Regex;
@@ -64,23 +65,6 @@ pub struct Bound {
     pub value: Number,
     /// Whether the number itself is not allowed.
     pub exclusive: bool,
-}
-
-/// An entry of `x-kubernetes-validations`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// The expression that must be true.
-    pub rule: String,
-    /// What to say if it is not.
-    pub message: String,
-    /// An expression for what to say.
-    pub message_expression: String,
-    /// The cause's reason; `FieldValueInvalid` if empty.
-    pub reason: String,
-    /// A field below that the error points at.
-    pub field_path: String,
-    /// Whether a rule on changes runs on new values too.
-    pub optional_old_self: bool,
 }
 
 /// Reads the schema of one version of a CRD; without one, anything goes.
@@ -216,7 +200,7 @@ impl Reader {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
-                .map(rule)
+                .map(Rule::read)
                 .collect(),
         }
     }
@@ -228,16 +212,4 @@ fn field(schema: Id) -> Field {
 
 fn texts(list: Option<&Value>) -> Vec<Box<str>> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(|text| text.as_str().map(Into::into)).collect()
-}
-
-fn rule(from: &Value) -> Rule {
-    let text = |name: &str| from.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Rule {
-        rule: text("rule"),
-        message: text("message"),
-        message_expression: text("messageExpression"),
-        reason: text("reason"),
-        field_path: text("fieldPath"),
-        optional_old_self: from.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
-    }
 }
