@@ -1,1 +1,4 @@
-//! The embedded API server.
+//! The embedded API server: a function from request to response.
+
+mod request;
+mod storage;

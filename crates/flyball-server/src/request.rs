@@ -1,0 +1,14 @@
+//! Request: what a client asks for, read from path, query and headers.
+//!
+//! Takes the parts of an HTTP request, gives what the other stations work with: a [`Target`], its options, the media
+//! type to answer in, the body as JSON. It must not know which kinds exist, nor look at storage.
+
+pub(crate) mod accept;
+pub(crate) mod body;
+pub(crate) mod options;
+mod query;
+mod syntax;
+mod target;
+
+pub(crate) use query::Query;
+pub(crate) use target::{ResourcePath, Target};

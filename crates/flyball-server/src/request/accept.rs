@@ -1,0 +1,171 @@
+//! In which form a client wants its answer.
+
+use flyball_core::Status;
+use flyball_core::status::{Details, Reason};
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+}
+
+/// What an answer shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// All of it.
+    Whole,
+    /// Rows and columns.
+    Table,
+    /// Its metadata alone.
+    Metadata,
+    /// The metadata of each object of a list.
+    MetadataList,
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) encoding: Encoding,
+    pub(crate) view: View,
+}
+
+impl Form {
+    /// The form of answers that no client chose: errors, mostly.
+    pub(crate) const PLAIN: Form = Form { encoding: Encoding::Json, view: View::Whole };
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self.encoding {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// One clause of an `Accept` header.
+struct Clause<'h> {
+    media: &'h str,
+    parameters: Vec<(&'h str, &'h str)>,
+    quality: f32,
+}
+
+fn clauses(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = header
+        .split(',')
+        .filter_map(|clause| {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next().filter(|media| !media.is_empty())?;
+            let parameters: Vec<(&str, &str)> =
+                parts.filter_map(|part| part.split_once('=')).map(|(k, v)| (k.trim(), v.trim())).collect();
+            let quality =
+                parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, q)| q.parse().ok()).unwrap_or(1.0);
+            Some(Clause { media, parameters, quality })
+        })
+        .collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+/// Which types a resource can be answered in, as messages list them.
+pub(crate) const BUILT_IN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// The same for custom resources.
+pub(crate) const CUSTOM: &str = "application/json, application/yaml";
+
+fn encoding(media: &str) -> Option<Encoding> {
+    match media {
+        "application/json" | "*/*" => Some(Encoding::Json),
+        "application/yaml" => Some(Encoding::Yaml),
+        _ => None,
+    }
+}
+
+/// Chooses the form of the answer to a request for objects.
+///
+/// `offered` is the list that a refusal shows. Binary encodings are never chosen, though the list names them: clients
+/// that prefer one name JSON besides.
+pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Status> {
+    let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
+    let mut known_media = false;
+    for clause in clauses(header) {
+        let Some(encoding) = encoding(clause.media) else { continue };
+        known_media = true;
+        let parameter =
+            |name: &str| clause.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let version_known = parameter("g").is_none_or(|g| g == "meta.k8s.io")
+            && parameter("v").is_none_or(|v| matches!(v, "v1" | "v1beta1"));
+        let view = match parameter("as") {
+            None => View::Whole,
+            Some("Table") if version_known => View::Table,
+            Some("PartialObjectMetadata") if version_known => View::Metadata,
+            Some("PartialObjectMetadataList") if version_known => View::MetadataList,
+            Some(_) => continue,
+        };
+        return Ok(Form { encoding, view });
+    }
+    if known_media {
+        let message = format!("only the following media types are accepted: {offered}");
+        return Err(Status::new(406, Reason::NotAcceptable, message));
+    }
+    Err(not_acceptable(offered))
+}
+
+/// Refuses a request whose answer cannot be given in any type that it accepts.
+pub(crate) fn not_acceptable(offered: &str) -> Status {
+    Status::new(406, Reason::NotAcceptable, format!("406: Not Acceptable\n\nAvailable representations: {offered}"))
+        .with_details(Details::default())
+}
+
+/// How discovery is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discovery {
+    /// One document a group version.
+    Plain,
+    /// All of it in one document.
+    Aggregated,
+}
+
+/// Chooses the form of discovery; `None` if no form is acceptable.
+pub(crate) fn negotiate_discovery(header: Option<&str>) -> Option<Discovery> {
+    let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
+    clauses(header).into_iter().find_map(|clause| {
+        encoding(clause.media)?;
+        let parameter =
+            |name: &str| clause.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        match (parameter("as"), parameter("g"), parameter("v")) {
+            (None, None, None) => Some(Discovery::Plain),
+            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2" | "v2beta1")) => {
+                Some(Discovery::Aggregated)
+            }
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(header: &str) -> Result<Form, u16> {
+        negotiate(Some(header), BUILT_IN).map_err(|status| status.code)
+    }
+
+    #[test]
+    fn quality_decides_then_order() {
+        let json = Form { encoding: Encoding::Json, view: View::Whole };
+        let yaml = Form { encoding: Encoding::Yaml, view: View::Whole };
+        assert_eq!(chosen(""), Ok(json));
+        assert_eq!(chosen("text/html,*/*;q=0.8"), Ok(json));
+        assert_eq!(chosen("application/yaml;q=0.5,application/json;q=0.9"), Ok(json));
+        assert_eq!(chosen("application/yaml, application/json"), Ok(yaml));
+        assert_eq!(chosen("application/vnd.kubernetes.protobuf,application/json"), Ok(json));
+        assert_eq!(chosen("text/html"), Err(406));
+        assert_eq!(chosen("application/*"), Err(406));
+    }
+
+    #[test]
+    fn views_are_versioned() {
+        assert_eq!(chosen("application/json;as=Table;v=v1;g=meta.k8s.io").unwrap().view, View::Table);
+        assert_eq!(chosen("application/json;as=Table;v=v9;g=meta.k8s.io"), Err(406));
+        assert_eq!(chosen("application/json;as=Table;v=v9;g=meta.k8s.io,application/json").unwrap().view, View::Whole);
+    }
+}

@@ -1,0 +1,352 @@
+//! The options of each verb, and what is wrong with them.
+//!
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
+
+use super::Query;
+use flyball_core::field::FieldError;
+use flyball_core::{FieldSelector, GroupVersionKind, LabelSelector, Status};
+use serde_json::Value;
+
+/// How strictly a body is held to its schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// Options of create, update, patch and apply.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WriteOptions {
+    pub(crate) dry_run: bool,
+    /// Who writes, if the client says so.
+    pub(crate) field_manager: Option<String>,
+    pub(crate) field_validation: FieldValidation,
+    /// Whether an apply takes fields from their owners.
+    pub(crate) force: bool,
+}
+
+/// The verb whose options are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    Create,
+    Update,
+    Patch,
+    Apply,
+}
+
+fn options_kind(kind: &str) -> GroupVersionKind {
+    GroupVersionKind::new("meta.k8s.io", "", kind)
+}
+
+fn refuse(kind: &str, errors: Vec<FieldError>) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&options_kind(kind), "", &errors)) }
+}
+
+fn check_dry_run(values: &[&str]) -> Option<FieldError> {
+    let wrong = values.iter().any(|value| *value != "All");
+    wrong.then(|| FieldError::not_supported("dryRun", Value::from(values.to_vec()), ["All"]))
+}
+
+impl WriteOptions {
+    /// Reads and checks the options of a write.
+    pub(crate) fn read(query: &Query, write: Write) -> Result<Self, Status> {
+        let mut errors = Vec::new();
+        let dry_run = query.all("dryRun");
+        errors.extend(check_dry_run(&dry_run));
+        let manager = query.text("fieldManager");
+        let forced = query.get("force").is_some();
+        match write {
+            Write::Apply if manager.is_empty() => {
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"))
+            }
+            Write::Patch if forced => {
+                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"))
+            }
+            _ => {}
+        }
+        errors.extend(check_manager(manager));
+        let validation = match query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.push(FieldError::not_supported("fieldValidation", other, ["", "Ignore", "Strict", "Warn"]));
+                FieldValidation::Warn
+            }
+        };
+        let kind = match write {
+            Write::Create => "CreateOptions",
+            Write::Update => "UpdateOptions",
+            Write::Patch | Write::Apply => "PatchOptions",
+        };
+        refuse(kind, errors)?;
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            field_manager: Some(manager).filter(|manager| !manager.is_empty()).map(str::to_owned),
+            field_validation: validation,
+            force: query.flag("force"),
+        })
+    }
+}
+
+fn check_manager(manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > 128 {
+        errors.push(FieldError::too_long("fieldManager", 128));
+    }
+    for (at, c) in manager.char_indices() {
+        if c.is_control() {
+            let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
+            errors.push(FieldError::invalid("fieldManager", manager, detail));
+        }
+    }
+    errors
+}
+
+/// What happens to those that an object owns when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// Options of delete and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) grace_period_seconds: Option<i64>,
+    /// UID that the object must have.
+    pub(crate) uid: Option<String>,
+    /// Version that the object must have.
+    pub(crate) resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// Reads the options from the query, or from the body if there is one: then the query does not count.
+    pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, Status> {
+        let from_query;
+        let source = match body {
+            Some(body) => body,
+            None => {
+                from_query = Self::query_as_body(query)?;
+                &from_query
+            }
+        };
+        let text = |field: &str| source.get(field).and_then(Value::as_str);
+        let mut errors = Vec::new();
+        let dry_run: Vec<&str> =
+            source.get("dryRun").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let orphan = source.get("orphanDependents").and_then(Value::as_bool);
+        let policy = text("propagationPolicy");
+        let mut propagation = match policy {
+            None => None,
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Background") => Some(Propagation::Background),
+            Some("Orphan") => Some(Propagation::Orphan),
+            Some(other) => {
+                errors.push(FieldError::not_supported(
+                    "propagationPolicy",
+                    other,
+                    ["Foreground", "Background", "Orphan", "nil"],
+                ));
+                None
+            }
+        };
+        if let (Some(policy), true, true) = (policy, orphan.is_some(), errors.is_empty()) {
+            errors.push(FieldError::invalid(
+                "propagationPolicy",
+                policy,
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        errors.extend(check_dry_run(&dry_run));
+        refuse("DeleteOptions", errors)?;
+        if let Some(orphan) = orphan {
+            propagation = Some(if orphan { Propagation::Orphan } else { Propagation::Background });
+        }
+        let precondition = |field: &str| source.get("preconditions")?.get(field)?.as_str().map(str::to_owned);
+        Ok(Self {
+            dry_run: !dry_run.is_empty(),
+            propagation,
+            grace_period_seconds: source.get("gracePeriodSeconds").and_then(Value::as_i64),
+            uid: precondition("uid"),
+            resource_version: precondition("resourceVersion"),
+        })
+    }
+
+    fn query_as_body(query: &Query) -> Result<Value, Status> {
+        let mut body = serde_json::Map::new();
+        if let Some(policy) = query.get("propagationPolicy") {
+            body.insert("propagationPolicy".into(), policy.into());
+        }
+        if query.get("orphanDependents").is_some() {
+            body.insert("orphanDependents".into(), query.flag("orphanDependents").into());
+        }
+        if let Some(seconds) = query.get("gracePeriodSeconds") {
+            body.insert("gracePeriodSeconds".into(), integer(seconds)?.into());
+        }
+        let dry_run = query.all("dryRun");
+        if !dry_run.is_empty() {
+            body.insert("dryRun".into(), dry_run.into());
+        }
+        Ok(Value::Object(body))
+    }
+}
+
+/// Reads a whole number of a query, or refuses it in Go's words.
+fn integer(text: &str) -> Result<i64, Status> {
+    text.parse().map_err(|_| {
+        Status::bad_request(format!(
+            "strconv.ParseInt: parsing {}: invalid syntax",
+            flyball_core::field::go_quote(text)
+        ))
+    })
+}
+
+/// How a list's version is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionMatch {
+    NotOlderThan,
+    Exact,
+}
+
+/// Options of list and watch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListOptions {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+    pub(crate) resource_version: String,
+    pub(crate) version_match: Option<VersionMatch>,
+    pub(crate) limit: usize,
+    pub(crate) continue_token: String,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) bookmarks: bool,
+    pub(crate) initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    /// Reads and checks the options of a list, or of a watch.
+    pub(crate) fn read(query: &Query, watch: bool) -> Result<Self, Status> {
+        let number = |name: &str| query.get(name).filter(|text| !text.is_empty()).map(integer).transpose();
+        let (limit, timeout) = (number("limit")?, number("timeoutSeconds")?);
+        let bad = |e: flyball_core::selector::Error| Status::bad_request(e.0);
+        let labels = LabelSelector::parse(query.text("labelSelector")).map_err(bad)?;
+        let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(bad)?;
+        let initial_events =
+            query.get("sendInitialEvents").filter(|text| !text.is_empty()).map(|_| query.flag("sendInitialEvents"));
+        refuse("ListOptions", check_match(query, watch, initial_events))?;
+        Ok(Self {
+            labels,
+            fields,
+            resource_version: query.text("resourceVersion").to_owned(),
+            version_match: match query.text("resourceVersionMatch") {
+                "Exact" => Some(VersionMatch::Exact),
+                "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+                _ => None,
+            },
+            limit: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0),
+            continue_token: query.text("continue").to_owned(),
+            timeout_seconds: timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            initial_events,
+        })
+    }
+}
+
+/// Checks that version, its match and the rest go together.
+fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<FieldError> {
+    const FIELD: &str = "resourceVersionMatch";
+    let (version, wanted) = (query.text("resourceVersion"), query.text(FIELD));
+    let forbidden = |detail: &str| FieldError::forbidden(FIELD, detail);
+    let mut errors = Vec::new();
+    if watch {
+        if initial_events.is_some() {
+            if wanted != "NotOlderThan" {
+                errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+            }
+        } else if !wanted.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            return errors;
+        }
+        if wanted.is_empty() {
+            return errors;
+        }
+        if !query.text("continue").is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if wanted != "NotOlderThan" {
+            errors.push(FieldError::not_supported(FIELD, wanted, ["NotOlderThan"]));
+        }
+        return errors;
+    }
+    if initial_events.is_some() {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if wanted.is_empty() {
+        return errors;
+    }
+    if !query.text("continue").is_empty() {
+        errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if version.is_empty() {
+        errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    match wanted {
+        "NotOlderThan" => {}
+        "Exact" if version == "0" => {
+            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
+        }
+        "Exact" => {}
+        other => errors.push(FieldError::not_supported(FIELD, other, ["Exact", "NotOlderThan", ""])),
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message<T>(result: Result<T, Status>) -> String {
+        result.err().expect("a refusal").message
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused_by_name() {
+        let write = |query: &str, write| message(WriteOptions::read(&Query::parse(query), write));
+        assert_eq!(
+            write("dryRun=Some", Write::Create),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\""
+        );
+        assert_eq!(
+            write("", Write::Apply),
+            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+        );
+        assert!(
+            write("force=true&fieldManager=a", Write::Patch)
+                .ends_with("force: Forbidden: may not be specified for non-apply patch")
+        );
+        assert!(write("fieldManager=a%01b", Write::Update).ends_with("invalid character U+0001 (at position 1)"));
+        let list = |query: &str, watch| message(ListOptions::read(&Query::parse(query), watch));
+        assert_eq!(list("limit=x", false), "strconv.ParseInt: parsing \"x\": invalid syntax");
+        assert!(
+            list("resourceVersionMatch=Exact&resourceVersion=0", false).contains("\\\"exact\\\"")
+                || list("resourceVersionMatch=Exact&resourceVersion=0", false).contains("\"exact\"")
+        );
+        assert!(list("sendInitialEvents=true", true).contains("requires setting resourceVersionMatch to NotOlderThan"));
+    }
+
+    #[test]
+    fn a_body_of_delete_options_hides_the_query() {
+        let query = Query::parse("dryRun=All&propagationPolicy=Orphan");
+        let options = DeleteOptions::read(&query, None).unwrap();
+        assert!(options.dry_run && options.propagation == Some(Propagation::Orphan));
+        let options = DeleteOptions::read(&query, Some(&json!({"preconditions": {"uid": "x"}}))).unwrap();
+        assert!(!options.dry_run && options.propagation.is_none());
+        assert_eq!(options.uid.as_deref(), Some("x"));
+    }
+}

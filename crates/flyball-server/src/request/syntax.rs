@@ -1,0 +1,236 @@
+//! What is wrong with text that is no JSON, in the words of Go's `encoding/json`.
+//!
+//! Clients of the real server see these words in the answer to a malformed body. This scanner runs only then.
+
+/// Says where JSON goes wrong; for text that is well formed, that it ends too early.
+pub(crate) fn json_error(text: &[u8]) -> String {
+    let mut scanner = Scanner { text, at: 0, depth: 0 };
+    match scanner.value().and_then(|()| scanner.end()) {
+        Err(error) => error,
+        Ok(()) => "unexpected end of JSON input".into(),
+    }
+}
+
+struct Scanner<'t> {
+    text: &'t [u8],
+    at: usize,
+    depth: usize,
+}
+
+/// How deep JSON may nest: as deep as `serde_json` reads.
+const DEPTH: usize = 127;
+
+type Scan = Result<(), String>;
+
+impl Scanner<'_> {
+    fn blank(&mut self) {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// Refuses the next byte, or the end.
+    fn wrong<T>(&self, context: &str) -> Result<T, String> {
+        match self.peek() {
+            None => Err("unexpected end of JSON input".into()),
+            Some(b) => Err(format!("invalid character {} {context}", quote(b))),
+        }
+    }
+
+    fn end(&mut self) -> Scan {
+        self.blank();
+        if self.at < self.text.len() { self.wrong("after top-level value") } else { Ok(()) }
+    }
+
+    fn value(&mut self) -> Scan {
+        self.blank();
+        match self.peek() {
+            Some(b'{' | b'[') if self.depth == DEPTH => Err("exceeded max depth".into()),
+            Some(b'{') => self.deeper(Self::object),
+            Some(b'[') => self.deeper(Self::array),
+            Some(b'"') => self.string(),
+            Some(b't') => self.literal(b"true"),
+            Some(b'f') => self.literal(b"false"),
+            Some(b'n') => self.literal(b"null"),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => self.wrong("looking for beginning of value"),
+        }
+    }
+
+    fn deeper(&mut self, scan: fn(&mut Self) -> Scan) -> Scan {
+        self.depth += 1;
+        scan(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn object(&mut self) -> Scan {
+        self.at += 1;
+        self.blank();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.blank();
+            if self.peek() != Some(b'"') {
+                return self.wrong("looking for beginning of object key string");
+            }
+            self.string()?;
+            self.blank();
+            if self.peek() != Some(b':') {
+                return self.wrong("after object key");
+            }
+            self.at += 1;
+            self.value()?;
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return self.wrong("after object key:value pair"),
+            }
+        }
+    }
+
+    fn array(&mut self) -> Scan {
+        self.at += 1;
+        self.blank();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.value()?;
+            self.blank();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                _ => return self.wrong("after array element"),
+            }
+        }
+    }
+
+    fn string(&mut self) -> Scan {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some(b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"') => self.at += 1,
+                        Some(b'u') => {
+                            self.at += 1;
+                            for _ in 0..4 {
+                                if !self.peek().is_some_and(|b| b.is_ascii_hexdigit()) {
+                                    return self.wrong("in \\u hexadecimal character escape");
+                                }
+                                self.at += 1;
+                            }
+                        }
+                        _ => return self.wrong("in string escape code"),
+                    }
+                }
+                Some(b) if b >= 0x20 => self.at += 1,
+                _ => return self.wrong("in string literal"),
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Scan {
+        for expected in word {
+            if self.peek() != Some(*expected) {
+                let word = String::from_utf8_lossy(word);
+                return self.wrong(&format!("in literal {word} (expecting {})", quote(*expected)));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self, context: &str) -> Scan {
+        if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
+            return self.wrong(context);
+        }
+        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Scan {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits("in numeric literal")?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        Ok(())
+    }
+}
+
+fn quote(b: u8) -> String {
+    match b {
+        b'\'' => r"'\''".into(),
+        b'"' => "'\"'".into(),
+        b'\n' => r"'\n'".into(),
+        b'\t' => r"'\t'".into(),
+        b'\r' => r"'\r'".into(),
+        b'\\' => r"'\\'".into(),
+        b if b < 0x20 => format!(r"'\x{b:02x}'"),
+        b => format!("'{}'", char::from(b)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::json_error;
+
+    #[test]
+    fn errors_read_as_gos_do() {
+        let cases = [
+            ("", "unexpected end of JSON input"),
+            ("{\"a\":1", "unexpected end of JSON input"),
+            ("not json", "invalid character 'o' in literal null (expecting 'u')"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("{a}", "invalid character 'a' looking for beginning of object key string"),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            ("{\"a\":1 \"b\"}", "invalid character '\"' after object key:value pair"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("[1,]", "invalid character ']' looking for beginning of value"),
+            ("\"\\x\"", "invalid character 'x' in string escape code"),
+            ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+            ("-", "unexpected end of JSON input"),
+            ("\"a\nb\"", "invalid character '\\n' in string literal"),
+        ];
+        for (text, error) in cases {
+            assert_eq!(json_error(text.as_bytes()), error, "{text}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! One state of one object.
+
+use super::Revision;
+use bytes::Bytes;
+use flyball_core::{Object, ObjectKey};
+use std::sync::Arc;
+
+/// One state of one object; never changed once made.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: ObjectKey,
+    pub(crate) revision: Revision,
+    /// The object as JSON, without `apiVersion` and `kind`: those depend on the version in which it is asked for.
+    pub(crate) body: Bytes,
+    /// What selects the object.
+    pub(crate) facts: Facts,
+    /// The schema that the object was written by, as its owner numbers schemas.
+    pub(crate) schema: u64,
+}
+
+/// The decoded facts of an object by which lists and watches select it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Labels, in order.
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// Values of the kind's selectable fields, in the order that the kind lists them.
+    pub(crate) fields: Box<[Box<str>]>,
+}
+
+impl Facts {
+    /// Takes the labels of an object, and the values of the fields that its kind can be selected by.
+    pub(crate) fn of(object: &Object, fields: Vec<String>) -> Self {
+        let labels = object.labels().into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into())));
+        Self { labels: labels.collect(), fields: fields.into_iter().map(String::into_boxed_str).collect() }
+    }
+
+    /// Looks a label up.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        let at = self.labels.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&self.labels[at].1)
+    }
+}
+
+impl Entry {
+    /// Writes an object down; its `apiVersion` and `kind` are left out.
+    pub(crate) fn new(key: ObjectKey, mut object: Object, revision: Revision, facts: Facts, schema: u64) -> Self {
+        object.remove("apiVersion");
+        object.remove("kind");
+        object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
+        let body = serde_json::to_vec(object.as_value()).expect("JSON values can be written");
+        Self { key, revision, body: body.into(), facts, schema }
+    }
+
+    /// Reads the object; `apiVersion` and `kind` are not in it.
+    pub(crate) fn object(&self) -> Object {
+        let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
+        Object::try_from(value).expect("storage holds objects only")
+    }
+
+    /// Returns how many bytes the entry keeps alive.
+    pub(crate) fn size(self: &Arc<Self>) -> usize {
+        self.body.len() + size_of::<Self>()
+    }
+}

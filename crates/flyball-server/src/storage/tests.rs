@@ -1,0 +1,119 @@
+//! Storage against a model of it that keeps every state there ever was.
+
+use super::*;
+use flyball_core::Object;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn table() -> GroupResource {
+    GroupResource::new("", "things")
+}
+
+fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
+    let object =
+        Object::try_from(json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": n}))
+            .expect("an object");
+    let key = key.clone();
+    move |revision| Entry::new(key, object, revision, Facts::default(), 0)
+}
+
+fn number(entry: &Entry) -> u64 {
+    entry.object()["n"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_write_on_top_of_what_is_gone_is_refused() {
+    let store = Store::new(Limits::default());
+    let key = ObjectKey::new(Some("a"), "x");
+    let first = store.put(&table(), &key, None, entry(&key, 1)).unwrap();
+    assert_eq!(store.put(&table(), &key, None, entry(&key, 2)).unwrap_err(), Error::Changed);
+    let second = store.put(&table(), &key, Some(&first), entry(&key, 3)).unwrap();
+    assert_eq!(store.remove(&table(), &key, &first, entry(&key, 4)).unwrap_err(), Error::Changed);
+    store.remove(&table(), &key, &second, entry(&key, 5)).unwrap();
+    assert!(store.get(&table(), &key).is_none());
+    assert_eq!(store.revision(), FIRST + 3, "refused writes use up no revision");
+}
+
+#[test]
+fn entries_know_their_revision_and_not_their_version() {
+    let store = Store::new(Limits::default());
+    let key = ObjectKey::new(None, "x");
+    let written = store.put(&table(), &key, None, entry(&key, 1)).unwrap();
+    assert_eq!(&written.body[..], br#"{"metadata":{"name":"x","resourceVersion":"101"},"n":1}"#);
+}
+
+#[test]
+fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
+    let store = Store::new(Limits::default());
+    for (i, namespace) in ["a", "a-b", "ab", "a"].into_iter().enumerate() {
+        let key = ObjectKey::new(Some(namespace), &i.to_string());
+        store.put(&table(), &key, None, entry(&key, 0)).unwrap();
+    }
+    let names =
+        |namespace| store.list(&table(), namespace).entries.iter().map(|e| e.key.to_string()).collect::<Vec<_>>();
+    assert_eq!(names(Some("a")), ["a/0", "a/3"]);
+    assert_eq!(names(None), ["a-b/1", "a/0", "a/3", "ab/2"]);
+}
+
+#[tokio::test]
+async fn the_bell_rings_after_a_write() {
+    let store = Store::new(Limits::default());
+    let bell = store.bell(&table());
+    let rung = bell.notified();
+    let key = ObjectKey::new(None, "x");
+    store.put(&table(), &key, None, entry(&key, 1)).unwrap();
+    rung.await;
+}
+
+proptest! {
+    #[test]
+    fn every_past_state_in_reach_can_be_restored(steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60)) {
+        let limits = Limits { events: 20, bytes: usize::MAX };
+        let store = Store::new(limits);
+        let mut model: BTreeMap<String, u64> = BTreeMap::new();
+        let mut past: Vec<(Revision, BTreeMap<String, u64>)> = vec![(store.revision(), model.clone())];
+        for (n, (namespace, name, remove)) in steps.into_iter().enumerate() {
+            let key = ObjectKey::new(Some(["a", "a-b", "b"][usize::from(namespace)]), &name.to_string());
+            let current = store.get(&table(), &key);
+            match (&current, remove) {
+                (Some(current), true) => {
+                    store.remove(&table(), &key, current, entry(&key, n as u64)).unwrap();
+                    model.remove(key.as_str());
+                }
+                (None, true) => continue,
+                _ => {
+                    store.put(&table(), &key, current.as_ref(), entry(&key, n as u64)).unwrap();
+                    model.insert(key.to_string(), n as u64);
+                }
+            }
+            past.push((store.revision(), model.clone()));
+        }
+        let state = |snapshot: Snapshot| -> BTreeMap<String, u64> {
+            snapshot.entries.iter().map(|e| (e.key.to_string(), number(e))).collect()
+        };
+        prop_assert_eq!(&state(store.list(&table(), None)), &model);
+        let oldest = past.len().saturating_sub(21);
+        for (i, (revision, then)) in past.iter().enumerate() {
+            match store.list_at(&table(), None, *revision) {
+                Ok(snapshot) => prop_assert_eq!(&state(snapshot), then),
+                Err(Error::Compacted { .. }) => prop_assert!(i < oldest, "revision {} is in reach", revision),
+                Err(e) => panic!("{e}"),
+            }
+            // Replaying the events since onto that state gives today's.
+            if let Ok((events, _)) = store.events_after(&table(), *revision, usize::MAX) {
+                let mut replayed = then.clone();
+                for event in events {
+                    prop_assert_eq!(event.before.as_ref().map(|b| number(b)), replayed.get(event.after.key.as_str()).copied());
+                    if event.removed {
+                        replayed.remove(event.after.key.as_str());
+                    } else {
+                        replayed.insert(event.after.key.to_string(), number(&event.after));
+                    }
+                }
+                prop_assert_eq!(&replayed, &model);
+            }
+        }
+        let beyond = store.revision() + 1;
+        prop_assert_eq!(store.list_at(&table(), None, beyond).unwrap_err(), Error::Future { asked: beyond, current: beyond - 1 });
+    }
+}
