@@ -19,7 +19,7 @@ pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result
 }
 
 /// Returns what Go writes for a field that was never set.
-fn zero(node: Node<'_>) -> Value {
+pub fn zero(node: Node<'_>) -> Value {
     match &node.get().shape {
         Shape::Struct(fields) => {
             let written = fields.fields.iter().filter(|(_, field)| field.presence == Presence::Always);

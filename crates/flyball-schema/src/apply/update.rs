@@ -32,6 +32,8 @@ pub struct Objects<'a> {
     pub api_version: &'a str,
     /// Fields that nobody can own through this endpoint, with all that is below them: the status, for most.
     pub ignored: &'a FieldSet,
+    /// An object of which nothing is set: what whoever was first is taken to have begun with.
+    pub empty: &'a Value,
 }
 
 /// What came of an apply.
@@ -70,6 +72,13 @@ pub struct Conflict {
 impl Conflict {
     fn field(&self) -> String {
         self.path.iter().map(ToString::to_string).collect()
+    }
+
+    /// Shows the other manager as one that wrote another version, as it looks through a subresource of another kind.
+    pub fn show_as(&mut self, api_version: &str) {
+        if self.manager.api_version.is_some() {
+            self.manager.api_version = Some(api_version.into());
+        }
     }
 
     /// Makes the 409 that tells an applier of its conflicts.
@@ -143,7 +152,7 @@ impl Objects<'_> {
         }
     }
 
-    /// Records what a plain write changed from `live` to `new`: that now belongs to `manager`, and to nobody else.
+    /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to `manager`, and to nobody else.
     ///
     /// Both objects come without managedFields; `live` is `{}` for a create. An object that nobody ever owned anything
     /// of stays so.
@@ -153,7 +162,7 @@ impl Objects<'_> {
         new: &Value,
         managed: ManagedFields,
         manager: Manager,
-        now: &str,
+        now: Option<&str>,
     ) -> Result<ManagedFields, Error> {
         let is_new = live.pointer("/metadata/uid").is_none();
         if managed.is_empty() && !is_new {
@@ -168,7 +177,7 @@ impl Objects<'_> {
         new: &Value,
         managed: ManagedFields,
         manager: Manager,
-        now: &str,
+        now: Option<&str>,
     ) -> Result<ManagedFields, Error> {
         let managed = self.reconcile(live, managed);
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
@@ -176,7 +185,7 @@ impl Objects<'_> {
         let own = changed.modified.union(&changed.added).difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
-            managed.put(Entry { manager, api_version: self.api_version.into(), time: Some(now.into()), fields });
+            managed.put(Entry { manager, api_version: self.api_version.into(), time: now.map(str::to_owned), fields });
         }
         Ok(managed)
     }
@@ -189,7 +198,7 @@ impl Objects<'_> {
         managed: ManagedFields,
         manager: Manager,
         force: bool,
-        now: &str,
+        now: Option<&str>,
     ) -> Result<Applied, Error> {
         let ty = self.ty()?;
         ty.check(wanted, false).map_err(Error::Patch)?;
@@ -197,7 +206,7 @@ impl Objects<'_> {
         let managed = if managed.is_empty() {
             // Whatever is there was made before anyone applied, and must not be taken for unowned.
             let before = Manager::updater("before-first-apply", self.api_version, &manager.subresource);
-            cap(self.record(&Value::Object(serde_json::Map::new()), live, managed, before, now)?)
+            cap(self.record(self.empty, live, managed, before, now)?)
         } else {
             managed
         };
@@ -226,7 +235,7 @@ impl Objects<'_> {
         managed: ManagedFields,
         manager: &Manager,
         force: bool,
-        now: &str,
+        now: Option<&str>,
     ) -> Result<Applied, Error> {
         let mut managed = self.reconcile(live, managed);
         let merged = merge(ty, Some(live), Some(wanted)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
@@ -248,7 +257,7 @@ impl Objects<'_> {
             let entry = &mut managed.0[at];
             entry.fields = entry.fields.difference(&UNOWNED);
             if changed {
-                entry.time = Some(now.into());
+                entry.time = now.map(str::to_owned);
             }
             if entry.fields.is_empty() {
                 managed.0.remove(at);
