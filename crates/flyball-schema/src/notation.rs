@@ -27,7 +27,7 @@
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
 
-use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use crate::schema::{Field, Id, List, ListKind, Map, Node, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -54,6 +54,11 @@ impl Library {
     pub fn get(&self, package: &str, name: &str) -> Option<Root> {
         let id = self.names.get(&format!("{package}.{name}"))?;
         Some(Root::new(self.schemas.clone(), *id))
+    }
+
+    /// Returns all types with their names, such as `core/v1.PodSpec`.
+    pub fn types(&self) -> impl Iterator<Item = (&str, Node<'_>)> {
+        self.names.iter().map(|(name, id)| (name.as_str(), self.schemas.node(*id)))
     }
 }
 

@@ -210,6 +210,11 @@ impl<'a> Node<'a> {
         &self.all.0[self.id.0 as usize]
     }
 
+    /// Returns the number of the schema within its [`Schemas`].
+    pub fn id(self) -> Id {
+        self.id
+    }
+
     /// Looks up another schema of the same [`Schemas`].
     pub fn at(self, id: Id) -> Node<'a> {
         self.all.node(id)

@@ -1,4 +1,35 @@
 //! The embedded API server: a function from request to response.
+//!
+//! It takes the HTTP requests that a kube-apiserver takes and answers them as one does. The stations that a request
+//! passes are the modules, in this order: [`Server`] finds out who sends it and whether it may, the request is read,
+//! the registry makes a candidate of it, admission looks at that, storage keeps it and watches tell of it.
+//!
+//! In process a [`Server`] is a tower service that needs neither a socket nor a thread; with a clock and a seed given
+//! it answers the same requests alike, byte for byte. [`serve`] puts it behind TLS.
+//!
+//! What is absent: controllers (they are clients, see `flyball-cluster`), anything that runs containers, aggregated API
+//! servers, binary encodings.
 
 mod request;
+mod registry;
+mod admission;
 mod storage;
+mod watch;
+
+mod kinds;
+mod custom;
+mod auth;
+mod discovery;
+mod openapi;
+mod table;
+mod metrics;
+mod response;
+mod server;
+
+pub mod pki;
+mod serve;
+
+pub use auth::User;
+pub use response::Body;
+pub use serve::serve;
+pub use server::{Options, Server};

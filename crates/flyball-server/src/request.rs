@@ -10,5 +10,6 @@ mod query;
 mod syntax;
 mod target;
 
-pub(crate) use query::Query;
+pub(crate) use query::{Query, decode as percent_decode};
+pub(crate) use syntax::json_error;
 pub(crate) use target::{ResourcePath, Target};

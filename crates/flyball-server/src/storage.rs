@@ -171,6 +171,17 @@ impl Store {
         self.lock().tables.get(table).map_or(0, Table::len)
     }
 
+    /// Counts the objects of each table that has any.
+    pub(crate) fn counts(&self) -> Vec<(GroupResource, usize)> {
+        let state = self.lock();
+        state.tables.iter().map(|(name, table)| (name.clone(), table.len())).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Returns the revision of the latest write to a table.
+    pub(crate) fn changed(&self, table: &GroupResource) -> Revision {
+        self.lock().tables.get(table).map_or(FIRST, Table::changed)
+    }
+
     /// Returns at most `max` events of a table after a revision, and the latest revision if that was all of them.
     pub(crate) fn events_after(
         &self,

@@ -47,6 +47,11 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
+    /// Demands a value of a field besides what is demanded already.
+    pub fn require(&mut self, field: &str, value: &str) {
+        self.terms.push(FieldTerm { field: field.into(), value: value.into(), negated: false });
+    }
+
     /// Returns the value that a field must equal, if one is demanded.
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| !term.negated && term.field == field).map(|term| term.value.as_str())

@@ -66,6 +66,11 @@ impl Table {
         self.objects.len()
     }
 
+    /// Returns the revision of the latest event.
+    pub(super) fn changed(&self) -> Revision {
+        self.window.back().map_or(self.start, |event| event.revision)
+    }
+
     pub(super) fn bell(&self) -> Arc<Notify> {
         self.bell.clone()
     }

@@ -1,0 +1,94 @@
+//! Admission: rules that look beyond the object itself.
+//!
+//! Runs on the computed candidate of a write, inside the registry's loop, and again if another write came first. First
+//! all plugins may change the candidate, then all may refuse it. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
+
+mod escalation;
+mod namespace;
+mod pods;
+
+use crate::auth::User;
+use crate::kinds::Part;
+use crate::registry::{Resource, Target, Writer};
+use crate::server::Inner;
+use flyball_core::{Object, Status};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// What admission knows of a write besides the object.
+pub(crate) struct Attributes<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+    pub(crate) part: Part,
+    pub(crate) operation: Operation,
+    pub(crate) user: &'a User,
+}
+
+impl<'a> Attributes<'a> {
+    pub(crate) fn new(target: &'a Target, operation: Operation, writer: &Writer<'a>) -> Self {
+        Self {
+            resource: &target.resource,
+            namespace: target.namespace.as_deref(),
+            name: target.name.as_deref().unwrap_or_default(),
+            part: target.part,
+            operation,
+            user: writer.user,
+        }
+    }
+
+    /// Tells whether the write is to a built-in kind.
+    fn is(&self, group: &str, plural: &str) -> bool {
+        self.resource.custom().is_none() && *self.resource.kind.group == *group && *self.resource.plural == *plural
+    }
+}
+
+/// The plugins, in the order in which they run.
+#[derive(Default)]
+pub(crate) struct Admission;
+
+impl Admission {
+    /// Lets plugins change a candidate.
+    #[expect(clippy::unused_async, reason = "webhooks will be called from here")]
+    pub(crate) async fn admit(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        object: &mut Object,
+        old: Option<&Object>,
+        _warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        namespace::check(inner, attributes)?;
+        if attributes.is("", "pods") && attributes.operation == Operation::Create && attributes.part == Part::Whole {
+            pods::admit(inner, attributes, object)?;
+        }
+        let _ = old;
+        Ok(())
+    }
+
+    /// Lets plugins refuse a candidate, or a deletion.
+    #[expect(clippy::unused_async, reason = "webhooks will be called from here")]
+    pub(crate) async fn validate(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+        _warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        if attributes.operation == Operation::Delete {
+            namespace::check(inner, attributes)?;
+        }
+        if let Some(object) = object {
+            escalation::check(inner, attributes, object, old)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Nothing comes into being in a namespace that is not there or is going.
+
+use super::{Attributes, Operation};
+use crate::server::Inner;
+use flyball_core::status::Cause;
+use flyball_core::{GroupResource, ObjectKey, Status};
+
+/// Namespaces without which nothing works.
+const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+
+pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let namespaces = GroupResource::new("", "namespaces");
+    if attributes.is("", "namespaces") {
+        if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name) {
+            return Err(Status::forbidden(&namespaces, attributes.name, "this namespace may not be deleted"));
+        }
+        return Ok(());
+    }
+    let (Operation::Create, Some(namespace), true) = (attributes.operation, attributes.namespace, attributes.resource.namespaced) else {
+        return Ok(());
+    };
+    let Some(entry) = inner.store.get(&namespaces, &ObjectKey::new(None, namespace)) else {
+        // A review is an answer, not an object: it needs no namespace to stand in.
+        let fleeting = attributes.resource.verbs() == crate::kinds::Verbs::CreateOnly;
+        return if fleeting { Ok(()) } else { Err(Status::not_found(&namespaces, namespace)) };
+    };
+    if entry.object().deletion_timestamp().is_none() {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, why);
+    if let Some(details) = &mut status.details {
+        details.causes.push(Cause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".into(),
+        });
+    }
+    Err(status)
+}

@@ -1,0 +1,132 @@
+//! What every new pod gets: a service account with its token mounted, a priority, tolerations of nodes that fail.
+
+use super::Attributes;
+use crate::server::Inner;
+use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use serde_json::{Map, Value, json};
+
+pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    service_account(inner, attributes, pod)?;
+    tolerations(pod);
+    priority(inner, attributes, pod)
+}
+
+fn spec(pod: &mut Object) -> &mut Map<String, Value> {
+    let spec = pod.entry("spec").or_insert_with(|| json!({}));
+    if !spec.is_object() {
+        *spec = json!({});
+    }
+    spec.as_object_mut().expect("just made one")
+}
+
+fn list<'s>(spec: &'s mut Map<String, Value>, field: &str) -> &'s mut Vec<Value> {
+    let list = spec.entry(field).or_insert_with(|| json!([]));
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    list.as_array_mut().expect("just made one")
+}
+
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Gives the pod its service account, which must be there, and mounts the account's token.
+fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    if pod.annotation("kubernetes.io/config.mirror").is_some() {
+        return Ok(());
+    }
+    let rng = &inner.rng;
+    let name = {
+        let spec = spec(pod);
+        let name = spec.get("serviceAccountName").and_then(Value::as_str).filter(|name| !name.is_empty()).unwrap_or("default").to_owned();
+        spec.insert("serviceAccountName".into(), name.as_str().into());
+        spec.insert("serviceAccount".into(), name.as_str().into());
+        name
+    };
+    let key = ObjectKey::new(attributes.namespace, &name);
+    let Some(account) = inner.store.get(&GroupResource::new("", "serviceaccounts"), &key).map(|entry| entry.object()) else {
+        let namespace = attributes.namespace.unwrap_or_default();
+        let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+    };
+    let spec = spec(pod);
+    let wanted = spec.get("automountServiceAccountToken").or_else(|| account.get("automountServiceAccountToken")).and_then(Value::as_bool);
+    if !spec.contains_key("imagePullSecrets")
+        && let Some(secrets) = account.get("imagePullSecrets")
+    {
+        spec.insert("imagePullSecrets".into(), secrets.clone());
+    }
+    if wanted == Some(false) {
+        return Ok(());
+    }
+    let volume = format!("kube-api-access-{}", rng.suffix(5));
+    let mut mounted = false;
+    for field in ["initContainers", "containers"] {
+        for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
+            let mounts = list(container, "volumeMounts");
+            if mounts.iter().any(|mount| mount["mountPath"] == TOKEN_PATH) {
+                continue;
+            }
+            mounts.push(json!({"name": volume, "readOnly": true, "mountPath": TOKEN_PATH}));
+            mounted = true;
+        }
+    }
+    if mounted {
+        let namespace = json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
+        let sources = json!([
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [namespace]}},
+        ]);
+        list(spec, "volumes").push(json!({"name": volume, "projected": {"sources": sources, "defaultMode": 420}}));
+    }
+    Ok(())
+}
+
+/// Lets the pod stay on a failing node for five minutes, unless it says otherwise.
+fn tolerations(pod: &mut Object) {
+    let tolerations = list(spec(pod), "tolerations");
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerates = |t: &Value| {
+            let effect = t["effect"].as_str().unwrap_or_default();
+            let tolerated = t["key"].as_str().unwrap_or_default();
+            matches!(effect, "" | "NoExecute") && (tolerated == key || tolerated.is_empty())
+        };
+        if !tolerations.iter().any(tolerates) {
+            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+        }
+    }
+}
+
+/// Works out the pod's priority from its class.
+fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    let spec = spec(pod);
+    let classes = GroupResource::new("scheduling.k8s.io", "priorityclasses");
+    let named = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
+    let (value, policy) = match named {
+        Some(name) => {
+            let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, &name)).map(|entry| entry.object()) else {
+                let why = format!("no PriorityClass with name {name} was found");
+                return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+            };
+            (class.get("value").and_then(Value::as_i64).unwrap_or(0), class.get("preemptionPolicy").cloned())
+        }
+        None => {
+            let all = inner.store.list(&classes, None).entries;
+            let default = all.iter().map(|entry| entry.object()).find(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
+            match default {
+                Some(class) => {
+                    spec.insert("priorityClassName".into(), class.name().into());
+                    (class.get("value").and_then(Value::as_i64).unwrap_or(0), class.get("preemptionPolicy").cloned())
+                }
+                None => (0, None),
+            }
+        }
+    };
+    if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
+        let why = format!("the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name");
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+    }
+    spec.insert("priority".into(), value.into());
+    spec.entry("preemptionPolicy").or_insert(policy.unwrap_or_else(|| "PreemptLowerPriority".into()));
+    Ok(())
+}

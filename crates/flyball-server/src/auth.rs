@@ -1,0 +1,108 @@
+//! Auth: who a client is, and what it may do.
+//!
+//! A client is known by its certificate, by a service account's token or by what an in-process caller says; what it may
+//! do, RBAC rules say. See <https://kubernetes.io/docs/reference/access-authn-authz/>.
+
+mod authenticate;
+pub(crate) mod bootstrap;
+mod rbac;
+pub(crate) mod reviews;
+mod tokens;
+
+pub(crate) use authenticate::{impersonated, of_request};
+pub(crate) use rbac::{Rbac, Rule};
+pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};
+
+use flyball_core::{GroupResource, Status};
+use std::collections::BTreeMap;
+
+/// A client that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: String,
+    /// Its UID, empty if it has none.
+    pub uid: String,
+    /// The groups that it is a member of.
+    pub groups: Vec<String>,
+    /// Whatever else is known of it.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user of these groups, and of all that are known.
+    pub fn new(name: &str, groups: &[&str]) -> Self {
+        let groups = groups.iter().copied().chain([AUTHENTICATED]).map(str::to_owned).collect();
+        Self { name: name.into(), groups, ..Self::default() }
+    }
+
+    /// The user that may do anything.
+    pub fn admin() -> Self {
+        Self::new("kubernetes-admin", &[MASTERS])
+    }
+
+    /// A service account, as its token would make it known.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")])
+    }
+
+    /// A client that did not say who it is.
+    pub(crate) fn anonymous() -> Self {
+        Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|known| known == group)
+    }
+}
+
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const MASTERS: &str = "system:masters";
+
+/// Something that someone wants to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Action<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) verb: &'a str,
+    pub(crate) on: On<'a>,
+}
+
+/// What it is to be done to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On<'a> {
+    Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str, name: &'a str },
+    Path(&'a str),
+}
+
+/// Whether something may be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// It may; the text says by which rule, if by one.
+    Allowed(String),
+    /// Nothing allows it.
+    NoOpinion,
+}
+
+impl Action<'_> {
+    /// Refuses the action, in the words of the real server.
+    pub(crate) fn forbidden(&self) -> Status {
+        let user = flyball_core::field::go_quote(&self.user.name);
+        match self.on {
+            On::Path(path) => {
+                let quoted = flyball_core::field::go_quote(path);
+                let why = format!("User {user} cannot {} path {quoted}", self.verb);
+                let mut status = Status::forbidden(&GroupResource::default(), "", why);
+                status.details = Some(Box::default());
+                status
+            }
+            On::Resource { group, resource, subresource, namespace, name } => {
+                let full = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
+                let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace \"{namespace}\"") };
+                let why = format!("User {user} cannot {} resource \"{full}\" in API group \"{group}\" {place}", self.verb);
+                Status::forbidden(&GroupResource::new(group, resource), name, why)
+            }
+        }
+    }
+}

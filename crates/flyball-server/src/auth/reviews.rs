@@ -1,0 +1,205 @@
+//! Questions about who a client is and what someone may do; tokens for those who ask.
+
+use super::{Action, Bound, Decision, On, Rule, User};
+use crate::registry::Target;
+use crate::server::Inner;
+use flyball_core::field::{FieldError, Shown};
+use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
+use serde_json::{Value, json};
+
+/// Answers a review: the question comes back with its status.
+pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
+    let status = match &*target.resource.kind.kind {
+        "SelfSubjectReview" => json!({"userInfo": describe(user)}),
+        "TokenReview" => token_review(inner, &review)?,
+        "SelfSubjectRulesReview" => rules_review(inner, user, &mut review)?,
+        "SelfSubjectAccessReview" => access_review(inner, user, &review)?,
+        "LocalSubjectAccessReview" => {
+            let namespace = target.namespace.as_deref().unwrap_or_default();
+            let asked = text(review.at(&["spec", "resourceAttributes", "namespace"]));
+            if asked != namespace {
+                let error = FieldError::invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace");
+                return Err(invalid("authorization.k8s.io", "LocalSubjectAccessReview", error));
+            }
+            access_review(inner, &subject(&review)?, &review)?
+        }
+        "SubjectAccessReview" => access_review(inner, &subject(&review)?, &review)?,
+        _ => return Err(Status::method_not_allowed()),
+    };
+    review.metadata_mut().remove("managedFields");
+    if &*target.resource.kind.kind == "SelfSubjectReview" {
+        review.metadata_mut().insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+    }
+    review.insert("status".into(), status);
+    Ok(review)
+}
+
+fn text(value: Option<&Value>) -> &str {
+    value.and_then(Value::as_str).unwrap_or_default()
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn invalid(group: &str, kind: &str, error: FieldError) -> Status {
+    Status::invalid(&GroupVersionKind::new(group, "", kind), "", &[error])
+}
+
+/// Writes a user as reviews show one.
+fn describe(user: &User) -> Value {
+    let mut info = serde_json::Map::new();
+    info.insert("username".into(), user.name.as_str().into());
+    if !user.uid.is_empty() {
+        info.insert("uid".into(), user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".into(), json!(user.extra));
+    }
+    Value::Object(info)
+}
+
+/// The user that a review asks about.
+fn subject(review: &Object) -> Result<User, Status> {
+    let extra = review.at(&["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
+    let user = User {
+        name: text(review.at(&["spec", "user"])).to_owned(),
+        uid: text(review.at(&["spec", "uid"])).to_owned(),
+        groups: texts(review.at(&["spec", "groups"])),
+        extra: extra.map(|(key, values)| (key.clone(), texts(Some(values)))).collect(),
+    };
+    if user.name.is_empty() && user.groups.is_empty() {
+        let error = FieldError::invalid("spec.user", "", "at least one of user or group must be specified");
+        return Err(invalid("authorization.k8s.io", "", error));
+    }
+    Ok(user)
+}
+
+fn access_review(inner: &Inner, user: &User, review: &Object) -> Result<Value, Status> {
+    let resource = review.at(&["spec", "resourceAttributes"]).filter(|value| value.is_object());
+    let path = review.at(&["spec", "nonResourceAttributes"]).filter(|value| value.is_object());
+    let refuse = |error| Err(invalid("authorization.k8s.io", "", error));
+    let metadata = review.metadata().cloned().unwrap_or_default();
+    if metadata.keys().any(|field| !matches!(field.as_str(), "managedFields" | "namespace" | "creationTimestamp")) {
+        return refuse(FieldError::invalid("metadata", Value::Object(metadata), "must be empty"));
+    }
+    let decision = match (resource, path) {
+        (None, None) => {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            return refuse(FieldError::invalid("spec.resourceAttributes", Value::Null, detail));
+        }
+        (Some(_), Some(path)) => {
+            let shown = format!("{{\"Path\":{},\"Verb\":{}}}", json!(text(path.get("path"))), json!(text(path.get("verb"))));
+            let detail = "cannot be specified in combination with resourceAttributes";
+            return refuse(FieldError::invalid("spec.nonResourceAttributes", Shown::Raw(shown), detail));
+        }
+        (Some(asked), None) => {
+            let part = |field: &str| text(asked.get(field));
+            let on = On::Resource {
+                group: part("group"),
+                resource: part("resource"),
+                subresource: part("subresource"),
+                namespace: part("namespace"),
+                name: part("name"),
+            };
+            inner.rbac.decide(&inner.store, &Action { user, verb: part("verb"), on })
+        }
+        (None, Some(asked)) => {
+            let on = On::Path(text(asked.get("path")));
+            inner.rbac.decide(&inner.store, &Action { user, verb: text(asked.get("verb")), on })
+        }
+    };
+    Ok(match decision {
+        Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
+        Decision::Allowed(reason) => json!({"allowed": true, "reason": reason}),
+        Decision::NoOpinion => json!({"allowed": false}),
+    })
+}
+
+fn rules_review(inner: &Inner, user: &User, review: &mut Object) -> Result<Value, Status> {
+    let namespace = text(review.at(&["spec", "namespace"])).to_owned();
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    // The namespace does not come back.
+    review.insert("spec".into(), json!({}));
+    let rules = inner.rbac.rules_of(&inner.store, user, &namespace);
+    let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(|rule| !rule.paths.is_empty());
+    let write = |rules: Vec<&Rule>| rules.into_iter().map(Rule::write).collect::<Value>();
+    Ok(json!({"resourceRules": write(resources), "nonResourceRules": write(paths), "incomplete": false}))
+}
+
+fn token_review(inner: &Inner, review: &Object) -> Result<Value, Status> {
+    let token = text(review.at(&["spec", "token"]));
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let mut audiences = texts(review.at(&["spec", "audiences"]));
+    if audiences.is_empty() {
+        audiences = vec![super::tokens::ISSUER.to_owned()];
+    }
+    Ok(match inner.bearer(token, &audiences) {
+        Ok((user, audiences)) => json!({"authenticated": true, "user": describe(&user), "audiences": audiences}),
+        Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
+    })
+}
+
+/// The shortest and the longest time that a token may be good for, in seconds.
+const LIFETIME: std::ops::RangeInclusive<i64> = 600..=1 << 32;
+
+/// Makes the token that a request asks for.
+pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object) -> Result<(), Status> {
+    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(3600);
+    if !LIFETIME.contains(&seconds) {
+        let detail = if seconds < *LIFETIME.start() {
+            "may not specify a duration less than 10 minutes"
+        } else {
+            "may not specify a duration larger than 2^32 seconds"
+        };
+        return Err(invalid("authentication.k8s.io", "TokenRequest", FieldError::invalid("spec.expirationSeconds", seconds, detail)));
+    }
+    let mut audiences = texts(request.at(&["spec", "audiences"]));
+    if audiences.is_empty() {
+        audiences = vec![super::tokens::ISSUER.to_owned()];
+    }
+    let namespace = account.namespace().unwrap_or_default();
+    let bound = match request.at(&["spec", "boundObjectRef"]).filter(|value| value.is_object()) {
+        Some(reference) => Some(bound_object(inner, namespace, reference)?),
+        None => None,
+    };
+    let account = (namespace, account.name(), account.uid());
+    let (token, ends) = inner.issuer.issue(account, bound.as_ref(), &audiences, seconds, &inner.clock, &inner.rng);
+    let reference = request.at(&["spec", "boundObjectRef"]).cloned().unwrap_or_default();
+    request.insert("spec".into(), json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference}));
+    let ends = time::Timestamp::from_second(ends).map(time::rfc3339).unwrap_or_default();
+    request.insert("status".into(), json!({"token": token, "expirationTimestamp": ends}));
+    Ok(())
+}
+
+/// Finds the object that a token is to end with.
+fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bound, Status> {
+    let (kind, name, uid) = (text(reference.get("kind")), text(reference.get("name")), text(reference.get("uid")));
+    let (resource, namespace) = match kind {
+        "Pod" => ("pods", Some(namespace)),
+        "Secret" => ("secrets", Some(namespace)),
+        "Node" => ("nodes", None),
+        _ => {
+            let version = text(reference.get("apiVersion"));
+            let message = format!("cannot bind token for serviceaccount to object of type {version}, Kind={kind}: Pod, Secret and Node are possible");
+            return Err(Status::bad_request(message));
+        }
+    };
+    let resource = GroupResource::new("", resource);
+    let Some(entry) = inner.store.get(&resource, &ObjectKey::new(namespace, name)) else {
+        return Err(Status::not_found(&resource, name));
+    };
+    let object = entry.object();
+    if !uid.is_empty() && uid != object.uid() {
+        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
+        return Err(Status::conflict(&resource, name, why));
+    }
+    Ok(Bound { kind: kind.into(), name: name.into(), uid: object.uid().into() })
+}

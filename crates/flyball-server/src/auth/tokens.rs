@@ -1,0 +1,168 @@
+//! Tokens of service accounts: signed statements of who the bearer is.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens>.
+//! Signatures are Ed25519, which needs no randomness to sign: tokens repeat with the simulation.
+
+use super::User;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use flyball_core::{Clock, Rng};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde_json::{Value, json};
+
+/// The name of the issuer, and the audience of tokens that name none.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
+
+/// Makes tokens and knows its own.
+pub(crate) struct Issuer {
+    keys: Ed25519KeyPair,
+    id: String,
+}
+
+/// The object that a token is bound to, and dies with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// `Pod`, `Secret` or `Node`.
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// What a token says.
+#[derive(Clone, Debug)]
+pub(crate) struct Claims {
+    pub(crate) namespace: String,
+    pub(crate) account: String,
+    pub(crate) account_uid: String,
+    pub(crate) bound: Option<Bound>,
+    pub(crate) audiences: Vec<String>,
+    id: String,
+}
+
+/// Why a token is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// It is not ours, not whole, or no longer good.
+    #[error("invalid bearer token")]
+    Invalid,
+    /// It is for others.
+    #[error("[invalid bearer token, token audiences {0:?} is invalid for the target audiences {1:?}]")]
+    Audience(Vec<String>, Vec<String>),
+}
+
+impl Issuer {
+    /// Makes an issuer whose keys come from 32 bytes, which must be secret.
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
+        let keys = Ed25519KeyPair::from_seed_unchecked(seed).expect("any 32 bytes are a seed");
+        let digest = ring::digest::digest(&ring::digest::SHA256, keys.public_key().as_ref());
+        let id = BASE64.encode(digest);
+        Self { keys, id }
+    }
+
+    /// Makes a token for a service account; also returns the second at which it ends.
+    pub(crate) fn issue(
+        &self,
+        account: (&str, &str, &str),
+        bound: Option<&Bound>,
+        audiences: &[String],
+        seconds: i64,
+        clock: &Clock,
+        rng: &Rng,
+    ) -> (String, i64) {
+        let (namespace, name, uid) = account;
+        let now = clock.now().as_second();
+        let mut private = json!({"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}});
+        if let Some(bound) = bound {
+            private[bound.kind.to_lowercase()] = json!({"name": bound.name, "uid": bound.uid});
+        }
+        let claims = json!({
+            "aud": audiences, "exp": now + seconds, "iat": now, "nbf": now, "iss": ISSUER, "jti": rng.uuid(),
+            "kubernetes.io": private, "sub": format!("system:serviceaccount:{namespace}:{name}"),
+        });
+        let header = json!({"alg": "EdDSA", "kid": self.id, "typ": "JWT"});
+        let signed = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
+        let signature = self.keys.sign(signed.as_bytes());
+        (format!("{signed}.{}", BASE64.encode(signature)), now + seconds)
+    }
+
+    /// Reads a token of ours that has not ended.
+    pub(crate) fn read(&self, token: &str, clock: &Clock) -> Option<Claims> {
+        let (signed, signature) = token.rsplit_once('.')?;
+        let signature = BASE64.decode(signature).ok()?;
+        UnparsedPublicKey::new(&ED25519, self.keys.public_key()).verify(signed.as_bytes(), &signature).ok()?;
+        let (_, payload) = signed.split_once('.')?;
+        let claims: Value = serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()?;
+        let now = clock.now().as_second();
+        if claims["iss"] != ISSUER || claims["exp"].as_i64()? <= now || claims["nbf"].as_i64()? > now {
+            return None;
+        }
+        let private = &claims["kubernetes.io"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let bound = ["Pod", "Secret", "Node"].into_iter().find_map(|kind| {
+            let object = private.get(kind.to_lowercase())?;
+            Some(Bound { kind: kind.into(), name: text(&object["name"]), uid: text(&object["uid"]) })
+        });
+        Some(Claims {
+            namespace: text(&private["namespace"]),
+            account: text(&private["serviceaccount"]["name"]),
+            account_uid: text(&private["serviceaccount"]["uid"]),
+            bound,
+            audiences: claims["aud"].as_array().into_iter().flatten().map(text).collect(),
+            id: text(&claims["jti"]),
+        })
+    }
+
+    /// The public key, as `/openid/v1/jwks` publishes it.
+    pub(crate) fn jwks(&self) -> Value {
+        let x = BASE64.encode(self.keys.public_key());
+        json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": self.id, "x": x}]})
+    }
+}
+
+impl Claims {
+    /// The user that the bearer is.
+    pub(crate) fn user(&self) -> User {
+        let mut user = User::service_account(&self.namespace, &self.account);
+        user.uid = self.account_uid.clone();
+        user.extra.insert("authentication.kubernetes.io/credential-id".into(), vec![format!("JTI={}", self.id)]);
+        if let Some(bound) = self.bound.as_ref().filter(|bound| bound.kind == "Pod") {
+            user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![bound.name.clone()]);
+            user.extra.insert("authentication.kubernetes.io/pod-uid".into(), vec![bound.uid.clone()]);
+        }
+        user
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyball_core::time::Timestamp;
+
+    fn clock(second: i64) -> Clock {
+        Clock::new(move || Timestamp::from_second(second).expect("in range"))
+    }
+
+    #[test]
+    fn a_token_says_who_its_bearer_is_until_it_ends() {
+        let issuer = Issuer::new(&[7; 32]);
+        let (token, end) = issuer.issue(("ns", "robot", "u-1"), None, &["a".into()], 600, &clock(1000), &Rng::from_seed(1));
+        assert_eq!(end, 1600);
+        let claims = issuer.read(&token, &clock(1599)).unwrap();
+        assert_eq!(claims.user().name, "system:serviceaccount:ns:robot");
+        assert_eq!(claims.audiences, ["a"]);
+        assert!(issuer.read(&token, &clock(1600)).is_none());
+        assert!(issuer.read(&token, &clock(999)).is_none());
+    }
+
+    #[test]
+    fn what_another_signed_or_somebody_changed_is_refused() {
+        let issuer = Issuer::new(&[7; 32]);
+        let (token, _) = issuer.issue(("ns", "robot", "u-1"), None, &[], 600, &clock(1000), &Rng::from_seed(1));
+        assert!(Issuer::new(&[8; 32]).read(&token, &clock(1000)).is_none());
+        let forged = token.replacen('.', ".e", 1);
+        assert!(issuer.read(&forged, &clock(1000)).is_none());
+        for junk in ["", ".", "a.b.c", "not-a-token"] {
+            assert!(issuer.read(junk, &clock(1000)).is_none(), "{junk}");
+        }
+    }
+}

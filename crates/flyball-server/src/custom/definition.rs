@@ -1,0 +1,424 @@
+//! CRDs as objects: what is filled in, what an update may not touch, what is wrong with one.
+//!
+//! The real server validates an internal form in which what all versions share stands at the top; paths in its errors
+//! are those of that form, and so they are here.
+
+use super::structural;
+use crate::kinds::Part;
+use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::{Clock, Object, names};
+use serde_json::{Map, Value, json};
+
+const SPEC: Path<'static> = Path::new("spec");
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field].as_str().unwrap_or_default()
+}
+
+fn versions(crd: &Object) -> &[Value] {
+    crd.at(&["spec", "versions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Fills in what the client left out.
+pub(crate) fn default(crd: &mut Object) {
+    let Some(spec) = crd.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) {
+        let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut fill = |field: &str, value: String| {
+            let missing = names.get(field).and_then(Value::as_str).unwrap_or_default().is_empty();
+            if missing && !kind.is_empty() {
+                names.insert(field.to_owned(), value.into());
+            }
+        };
+        fill("singular", kind.to_lowercase());
+        fill("listKind", format!("{kind}List"));
+    }
+    let conversion = spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    if let Some(service) = conversion.pointer_mut("/webhook/clientConfig/service").and_then(Value::as_object_mut) {
+        service.entry("port").or_insert_with(|| 443.into());
+    }
+    // A null default says nothing, unless null is allowed.
+    for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            drop_null_defaults(schema);
+        }
+    }
+}
+
+fn drop_null_defaults(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    let nullable = fields.get("nullable") == Some(&Value::Bool(true));
+    if fields.get("default") == Some(&Value::Null) && !nullable {
+        fields.remove("default");
+    }
+    for (name, value) in fields.iter_mut() {
+        match (name.as_str(), value) {
+            ("properties", Value::Object(inner)) => inner.values_mut().for_each(drop_null_defaults),
+            ("items" | "additionalProperties" | "not", value) => drop_null_defaults(value),
+            ("allOf" | "anyOf" | "oneOf", Value::Array(inner)) => inner.iter_mut().for_each(drop_null_defaults),
+            _ => {}
+        }
+    }
+}
+
+/// Brings a written CRD into the state that a write may leave it in.
+pub(crate) fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock: &Clock) {
+    let storage: Option<String> = versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name").to_owned());
+    if old.is_none() {
+        crd.insert("status".into(), json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}));
+    }
+    let status = crd.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else { return };
+    let mut stored: Vec<Value> = status.get("storedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(storage) = storage.filter(|_| part == Part::Whole || stored.is_empty())
+        && !stored.iter().any(|known| *known == storage)
+    {
+        stored.push(storage.into());
+    }
+    if !stored.is_empty() {
+        status.insert("storedVersions".into(), stored.into());
+    }
+}
+
+/// Finds what is wrong with a CRD, or with its change.
+pub(crate) fn validate(crd: &Object, old: Option<&Object>, _part: Part) -> Vec<FieldError> {
+    let spec = crd.get("spec").cloned().unwrap_or_default();
+    if let Some(old) = old.filter(|old| super::names::condition(old, "Established") == Some("True")) {
+        let errors = validate_immutable(&spec, old.get("spec").unwrap_or(&Value::Null));
+        if !errors.is_empty() {
+            return errors;
+        }
+    }
+    let mut errors: Vec<FieldError> = validate_name(crd, &spec).into_iter().collect();
+    errors.extend(validate_group(crd, &spec));
+    errors.extend(validate_scope(&spec));
+    errors.extend(validate_versions(&spec));
+    errors.extend(validate_preserve(&spec));
+    errors.extend(validate_parts(&spec));
+    errors.extend(validate_names(&spec["names"]));
+    errors.extend(validate_conversion(&spec["conversion"]));
+    errors.extend(validate_stored(crd, &spec));
+    errors
+}
+
+fn validate_immutable(new: &Value, old: &Value) -> Vec<FieldError> {
+    let fields: [&[&str]; 4] = [&["scope"], &["group"], &["names", "plural"], &["names", "kind"]];
+    let changed = fields.iter().find_map(|steps| {
+        let at = |value: &Value| steps.iter().fold(value.clone(), |value, step| value[*step].clone());
+        (at(new) != at(old)).then(|| FieldError::invalid(format!("spec.{}", steps.join(".")), at(new), "field is immutable"))
+    });
+    changed.into_iter().collect()
+}
+
+fn validate_name(crd: &Object, spec: &Value) -> Option<FieldError> {
+    let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
+    let upper = text(&spec["names"], "plural").chars().any(char::is_uppercase);
+    (crd.name() != wanted && !upper)
+        .then(|| FieldError::invalid("metadata.name", crd.name(), "must be spec.names.plural+\".\"+spec.group"))
+}
+
+fn validate_group(crd: &Object, spec: &Value) -> Vec<FieldError> {
+    let group = text(spec, "group");
+    let path = SPEC.field("group");
+    if group.is_empty() {
+        return vec![FieldError::required(path, "")];
+    }
+    let mut errors: Vec<FieldError> = names::dns_subdomain(group).into_iter().map(|e| FieldError::invalid(path, group, e)).collect();
+    if !group.contains('.') {
+        errors.push(FieldError::invalid(path, group, "should be a domain with at least one dot"));
+    }
+    let protected = group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io");
+    const APPROVAL: &str = "api-approved.kubernetes.io";
+    let approved = crd.annotation(APPROVAL).is_some_and(|text| text.starts_with("http") || text.starts_with("unapproved"));
+    if protected && !approved {
+        let annotations = Path::new("metadata");
+        let annotations = annotations.field("annotations");
+        let detail = format!("protected groups must have approval annotation {APPROVAL:?}, see https://github.com/kubernetes/enhancements/pull/1111");
+        errors.push(FieldError::required(annotations.key(APPROVAL), detail));
+    }
+    errors
+}
+
+fn validate_scope(spec: &Value) -> Option<FieldError> {
+    let path = SPEC.field("scope");
+    match text(spec, "scope") {
+        "" => Some(FieldError::required(path, "")),
+        "Cluster" | "Namespaced" => None,
+        other => Some(FieldError::not_supported(path, other, ["Cluster", "Namespaced"])),
+    }
+}
+
+/// Returns what all versions share of a field; `None` if they do not all have the same.
+fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
+    let versions = spec["versions"].as_array()?;
+    let first = &versions.first()?[field];
+    versions.iter().all(|version| version[field] == *first).then_some(first)
+}
+
+/// Shows versions as Go prints the internal form.
+fn shown(spec: &Value) -> Shown {
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let own = |version: &Value, field: &str| if shared(spec, field).is_some() { "null".to_owned() } else { version[field].to_string() };
+    let list: Vec<String> = versions
+        .map(|v| {
+            let flag = |field: &str| v[field].as_bool().unwrap_or(false);
+            format!(
+                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":{},\"Subresources\":{},\
+                 \"AdditionalPrinterColumns\":{},\"SelectableFields\":{}}}",
+                v["name"],
+                flag("served"),
+                flag("storage"),
+                flag("deprecated"),
+                v["deprecationWarning"],
+                own(v, "schema"),
+                own(v, "subresources"),
+                own(v, "additionalPrinterColumns"),
+                own(v, "selectableFields"),
+            )
+        })
+        .collect();
+    Shown::Raw(format!("[{}]", list.join(",")))
+}
+
+fn validate_versions(spec: &Value) -> Vec<FieldError> {
+    let path = SPEC.field("versions");
+    let list = spec["versions"].as_array().cloned().unwrap_or_default();
+    let mut errors = Vec::new();
+    for (i, version) in list.iter().enumerate() {
+        let name = text(version, "name");
+        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(path.index(i).field("name"), name, e)));
+    }
+    if let [only] = &list[..] {
+        let name = text(only, "name");
+        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(SPEC.field("version"), name, e)));
+    }
+    let names: Vec<&str> = list.iter().map(|version| text(version, "name")).collect();
+    if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
+        errors.push(FieldError::invalid(path, shown(spec), "must contain unique version names"));
+    }
+    if list.iter().filter(|version| version["storage"] == true).count() != 1 {
+        errors.push(FieldError::invalid(path, shown(spec), "must have exactly one version marked as storage version"));
+    }
+    errors
+}
+
+fn validate_preserve(spec: &Value) -> Option<FieldError> {
+    let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    (spec["preserveUnknownFields"] == true).then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
+}
+
+/// Validates schemas, subresources, columns and selectable fields, each at the place that the internal form has for it.
+fn validate_parts(spec: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let list = spec["versions"].as_array().cloned().unwrap_or_default();
+    let versions = SPEC.field("versions");
+    let empty = |version: &Value| version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object).is_none_or(Map::is_empty);
+    for (i, version) in list.iter().enumerate() {
+        if empty(version) {
+            let at = versions.index(i);
+            let at = at.field("schema");
+            errors.push(FieldError::required(at.field("openAPIV3Schema"), ""));
+        }
+    }
+    let mut check = |field: &str, top: &dyn Fn(&Value, &Value) -> Vec<FieldError>, each: &dyn Fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>| {
+        if shared(spec, field).is_some() {
+            if let Some(first) = list.first() {
+                errors.extend(top(&first[field], first));
+            }
+        } else {
+            for (i, version) in list.iter().enumerate() {
+                errors.extend(each(&versions.index(i), &version[field], version));
+            }
+        }
+    };
+    let schema = |path: &Path<'_>, schema: &Value| match schema.get("openAPIV3Schema") {
+        Some(Value::Object(fields)) if !fields.is_empty() => structural::validate(&schema["openAPIV3Schema"], path),
+        _ => Vec::new(),
+    };
+    check(
+        "schema",
+        &|value, _| {
+            let validation = SPEC.field("validation");
+            schema(&validation.field("openAPIV3Schema"), value)
+        },
+        &|path, value, _| {
+            let at = path.field("schema");
+            schema(&at.field("openAPIV3Schema"), value)
+        },
+    );
+    check("subresources", &|value, _| validate_scale(&SPEC.field("subresources"), value), &|path, value, _| {
+        validate_scale(&path.field("subresources"), value)
+    });
+    check("additionalPrinterColumns", &|value, _| validate_columns(&SPEC.field("additionalPrinterColumns"), value), &|path, value, _| {
+        validate_columns(&path.field("additionalPrinterColumns"), value)
+    });
+    check("selectableFields", &|value, version| validate_selectable(&SPEC.field("selectableFields"), value, version), &|path, value, version| {
+        validate_selectable(&path.field("selectableFields"), value, version)
+    });
+    errors
+}
+
+fn validate_scale(path: &Path<'_>, subresources: &Value) -> Vec<FieldError> {
+    let scale = &subresources["scale"];
+    if scale.is_null() {
+        return Vec::new();
+    }
+    let path = path.field("scale");
+    let mut errors = Vec::new();
+    for (field, root) in [("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")] {
+        let at = path.field(field);
+        match text(scale, field) {
+            "" => errors.push(FieldError::required(at, "")),
+            given if !given.starts_with(&format!("{root}.")) => {
+                errors.push(FieldError::invalid(at, given, format!("should be a json path under {root}")));
+            }
+            _ => {}
+        }
+    }
+    let selector = text(scale, "labelSelectorPath");
+    if !selector.is_empty() && !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
+        errors.push(FieldError::invalid(path.field("labelSelectorPath"), selector, "should be a json path under either .spec or .status"));
+    }
+    errors
+}
+
+fn validate_columns(path: &Path<'_>, columns: &Value) -> Vec<FieldError> {
+    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    let mut errors = Vec::new();
+    for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
+        let path = path.index(i);
+        if text(column, "name").is_empty() {
+            errors.push(FieldError::required(path.field("name"), ""));
+        }
+        match text(column, "type") {
+            "" => {
+                errors.push(FieldError::required(path.field("type"), format!("must be one of {}", TYPES.join(","))));
+            }
+            given if !TYPES.contains(&given) => {
+                errors.push(FieldError::invalid(path.field("type"), given, format!("must be one of {}", TYPES.join(","))));
+            }
+            _ => {}
+        }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            errors.push(FieldError::invalid(path.field("format"), format, format!("must be one of {}", FORMATS.join(","))));
+        }
+        match text(column, "jsonPath") {
+            "" => errors.push(FieldError::required(path.field("JSONPath"), "")),
+            given if !given.starts_with('.') => {
+                errors.push(FieldError::invalid(path.field("JSONPath"), given, "must be a simple json path starting with ."));
+            }
+            _ => {}
+        }
+    }
+    errors
+}
+
+fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, field) in fields.as_array().into_iter().flatten().enumerate() {
+        let given = text(field, "jsonPath");
+        let path = path.index(i);
+        let at = path.field("jsonPath");
+        if given.is_empty() {
+            errors.push(FieldError::required(at, ""));
+            continue;
+        }
+        if seen.contains(&given) {
+            errors.push(FieldError::duplicate(at, given));
+            continue;
+        }
+        seen.push(given);
+        let steps = given.trim_start_matches('.').split('.');
+        let schema = steps.fold(version.pointer("/schema/openAPIV3Schema"), |schema, step| schema?.get("properties")?.get(step));
+        match schema.filter(|_| given.starts_with('.') && !given.starts_with(".metadata")) {
+            None => errors.push(FieldError::invalid(at, given, "is an invalid path: does not refer to a valid field")),
+            Some(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
+                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                errors.push(FieldError::invalid(at, given, detail));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
+fn validate_names(given: &Value) -> Vec<FieldError> {
+    let path = SPEC.field("names");
+    let mut errors = Vec::new();
+    for field in ["plural", "singular", "kind", "listKind"] {
+        let name = text(given, field);
+        let at = path.field(field);
+        if name.is_empty() {
+            errors.push(FieldError::required(at, ""));
+            continue;
+        }
+        let checked = if field.ends_with("ind") { name.to_lowercase() } else { name.to_owned() };
+        errors.extend(names::dns_1035_label(&checked).into_iter().map(|e| FieldError::invalid(at, name, e)));
+    }
+    if !text(given, "kind").is_empty() && text(given, "kind") == text(given, "listKind") {
+        errors.push(FieldError::invalid(path.field("listKind"), text(given, "listKind"), "kind and listKind may not be the same"));
+    }
+    for field in ["shortNames", "categories"] {
+        let at = path.field(field);
+        for (i, name) in given[field].as_array().into_iter().flatten().filter_map(Value::as_str).enumerate() {
+            errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(at.index(i), name, e)));
+        }
+    }
+    errors
+}
+
+fn validate_conversion(conversion: &Value) -> Vec<FieldError> {
+    let path = SPEC.field("conversion");
+    let webhook = &conversion["webhook"];
+    let (client, reviews) = (path.field("webhookClientConfig"), path.field("conversionReviewVersions"));
+    let mut errors = Vec::new();
+    match text(conversion, "strategy") {
+        "Webhook" => {
+            if webhook["clientConfig"].is_null() {
+                errors.push(FieldError::required(client, "required when strategy is set to Webhook"));
+            }
+            if webhook["conversionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
+                errors.push(FieldError::required(reviews, ""));
+            }
+        }
+        "None" => {
+            let detail = "should not be set when strategy is not set to Webhook";
+            if !webhook["clientConfig"].is_null() {
+                errors.push(FieldError::forbidden(client, detail));
+            }
+            if webhook["conversionReviewVersions"].as_array().is_some_and(|list| !list.is_empty()) {
+                errors.push(FieldError::forbidden(reviews, detail));
+            }
+        }
+        "" => errors.push(FieldError::required(path.field("strategy"), "")),
+        other => errors.push(FieldError::not_supported(path.field("strategy"), other, ["None", "Webhook"])),
+    }
+    errors
+}
+
+fn validate_stored(crd: &Object, spec: &Value) -> Vec<FieldError> {
+    let status = Path::new("status");
+    let path = status.field("storedVersions");
+    let stored = crd.at(&["status", "storedVersions"]).cloned().unwrap_or_default();
+    let list: Vec<&str> = stored.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if list.is_empty() {
+        return vec![FieldError::invalid(path, Value::Null, "must have at least one stored version")];
+    }
+    let known: Vec<&str> = spec["versions"].as_array().into_iter().flatten().map(|version| text(version, "name")).collect();
+    let mut errors = Vec::new();
+    let storing: Vec<&str> = spec["versions"].as_array().into_iter().flatten().filter(|v| v["storage"] == true).map(|v| text(v, "name")).collect();
+    for (i, version) in list.iter().enumerate().filter(|(_, version)| !known.contains(version)) {
+        let detail = format!(
+            "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage migration \
+             ensures no data remains persisted in {version} and removes {version} from status.storedVersions"
+        );
+        errors.push(FieldError::invalid(path.index(i), *version, detail));
+    }
+    if let Some(missing) = storing.last().filter(|storing| !list.contains(storing)) {
+        errors.push(FieldError::invalid(path, stored.clone(), format!("must have the storage version {missing}")));
+    }
+    errors
+}

@@ -1,0 +1,166 @@
+//! What follows from a write to a CRD: its names are accepted, its resources served, its objects cleaned up.
+
+use super::names;
+use crate::auth::User;
+use crate::kinds::Part;
+use crate::registry::{Change, Resource, Target, Writer};
+use crate::request::options::{DeleteOptions, WriteOptions};
+use crate::server::Inner;
+use flyball_core::{Clock, GroupResource, Object, Status};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(crate) const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
+/// Holds a deleted CRD until its objects are gone.
+pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The table of CRDs.
+pub(crate) fn table() -> GroupResource {
+    GroupResource::new(GROUP, PLURAL)
+}
+
+/// Completes the mark that a deletion leaves on a CRD: a finalizer holds it until its objects are gone.
+pub(crate) fn mark(crd: &mut Object, live: &Object, clock: &Clock) {
+    let metadata = crd.metadata_mut();
+    metadata.remove("deletionGracePeriodSeconds");
+    match live.generation() {
+        0 => metadata.remove("generation"),
+        generation => metadata.insert("generation".into(), generation.into()),
+    };
+    if live.deletion_timestamp().is_some() {
+        return;
+    }
+    if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
+        let finalizers = crd.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));
+        finalizers.as_array_mut().into_iter().for_each(|finalizers| finalizers.push(CLEANUP.into()));
+    }
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    let status = names::terminating(crd, "InstanceDeletionPending", message, clock);
+    crd.insert("status".into(), status);
+}
+
+impl Inner {
+    fn definitions(&self) -> Vec<Object> {
+        let mut all: Vec<Object> = self.store.list(&table(), None).entries.iter().map(|entry| entry.object()).collect();
+        // Who came first has the first claim to a name.
+        all.sort_by_key(|crd| crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned));
+        all
+    }
+
+    /// Brings the catalog, and the CRDs' own conditions, to what the stored CRDs say.
+    pub(crate) async fn sync_definitions(&self) {
+        // Every pass settles what the one before has made possible; each writes less than the last.
+        for _ in 0..8 {
+            let mut settled = true;
+            for crd in self.definitions() {
+                settled &= !self.sync_definition(&crd).await;
+            }
+            self.serve_definitions();
+            if settled {
+                return;
+            }
+        }
+    }
+
+    fn serve_definitions(&self) {
+        let mut catalog = crate::registry::Catalog::built_in();
+        for crd in self.definitions() {
+            if names::condition(&crd, "Established") != Some("True") {
+                continue;
+            }
+            for resource in super::resources(&crd) {
+                catalog.add(Arc::new(resource));
+            }
+        }
+        catalog.sort_versions();
+        self.put_catalog(catalog);
+    }
+
+    /// Takes the next step for one CRD; tells whether there was one to take.
+    async fn sync_definition(&self, crd: &Object) -> bool {
+        if crd.deletion_timestamp().is_some() {
+            return self.clean_up(crd).await;
+        }
+        let others = self.definitions();
+        let status = names::judge(crd, &others, &self.clock);
+        if crd.get("status") == Some(&status) {
+            return false;
+        }
+        self.write_definition(crd.name(), move |crd| {
+            crd.insert("status".into(), status.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn write_definition(&self, name: &str, with: impl Fn(&mut Object) -> Result<(), Status> + Send + Sync + 'static) -> bool {
+        let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
+        let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
+        let user = User::admin();
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        // `change` would call back here; the write alone is wanted.
+        match Box::pin(self.change(&target, &Change::With(Box::new(with)), &writer)).await {
+            Ok(_) => true,
+            Err(status) => {
+                tracing::error!(%status, crd = name, "the status of a CRD could not be written");
+                false
+            }
+        }
+    }
+
+    /// Deletes the objects of a CRD that is going, and lets it go when they are gone.
+    async fn clean_up(&self, crd: &Object) -> bool {
+        if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
+            return false;
+        }
+        let terminating = names::terminating(crd, "InstanceDeletionInProgress", "CustomResource deletion is in progress", &self.clock);
+        if crd.get("status") != Some(&terminating) {
+            let status = terminating.clone();
+            self.write_definition(crd.name(), move |crd| {
+                crd.insert("status".into(), status.clone());
+                Ok(())
+            })
+            .await;
+            self.serve_definitions();
+        }
+        let served = super::resources(crd);
+        let Some(resource) = served.into_iter().next().map(Arc::new) else { return self.release(crd).await };
+        let own = names::condition(crd, "Established") == Some("True");
+        if own {
+            self.delete_instances(&resource).await;
+        }
+        if own && self.store.count(&resource.table) > 0 {
+            return false; // finalizers hold some of them
+        }
+        self.release(crd).await
+    }
+
+    async fn delete_instances(&self, resource: &Arc<Resource>) {
+        let entries = self.store.list(&resource.table, None).entries;
+        let entries: Vec<_> = entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
+        let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
+        let user = User::admin();
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        if let Err(status) = Box::pin(self.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await {
+            tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
+        }
+    }
+
+    async fn release(&self, crd: &Object) -> bool {
+        let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
+        let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
+        let user = User::admin();
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        let without = Change::With(Box::new(|crd: &mut Object| {
+            let left: Vec<String> = crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
+            if left.is_empty() {
+                crd.metadata_mut().remove("finalizers");
+            } else {
+                crd.metadata_mut().insert("finalizers".into(), json!(left));
+            }
+            Ok(())
+        }));
+        Box::pin(self.change(&target, &without, &writer)).await.is_ok()
+    }
+}

@@ -1,0 +1,94 @@
+//! Which names a CRD gets, and what it is told of that.
+
+use flyball_core::{Clock, Object};
+use serde_json::{Map, Value, json};
+
+/// Returns the status of a condition.
+pub(super) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
+    let conditions = crd.at(&["status", "conditions"])?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == ty)?["status"].as_str()
+}
+
+/// A new state of a condition; the time moves only if the status does.
+fn set(conditions: &mut Vec<Value>, ty: &str, status: &str, reason: &str, message: &str, clock: &Clock) {
+    let old = conditions.iter().position(|condition| condition["type"] == ty);
+    let moved = old.is_none_or(|at| conditions[at]["status"] != status);
+    let time = if moved { Value::from(clock.now_rfc3339()) } else { old.map(|at| conditions[at]["lastTransitionTime"].clone()).unwrap_or_default() };
+    let condition = json!({"type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": time});
+    match old {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+}
+
+fn text<'v>(names: &'v Value, field: &str) -> &'v str {
+    names[field].as_str().unwrap_or_default()
+}
+
+fn short_names(names: &Value) -> Vec<&str> {
+    names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// Works out the status of a CRD among all others.
+pub(super) fn judge(crd: &Object, all: &[Object], clock: &Clock) -> Value {
+    let group = crd.at(&["spec", "group"]);
+    let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
+    let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
+    let others: Vec<Value> = all
+        .iter()
+        .filter(|other| other.name() != crd.name() && other.at(&["spec", "group"]) == group)
+        .filter_map(|other| other.at(&["status", "acceptedNames"]).cloned())
+        .collect();
+    let name_taken = |name: &str| others.iter().any(|o| text(o, "plural") == name || text(o, "singular") == name || short_names(o).contains(&name));
+    let kind_taken = |name: &str| others.iter().any(|o| text(o, "kind") == name || text(o, "listKind") == name);
+
+    let mut accepted = held.as_object().cloned().unwrap_or_default();
+    let mut refusal: Option<(&str, String)> = None;
+    let mut take = |field: &'static str, taken: bool, reason: &'static str, shown: &str| {
+        if taken {
+            refusal = Some((reason, format!("\"{shown}\" is already in use")));
+        } else if wished[field].is_null() {
+            accepted.remove(field);
+        } else {
+            accepted.insert(field.to_owned(), wished[field].clone());
+        }
+    };
+    take("plural", name_taken(text(&wished, "plural")), "PluralConflict", text(&wished, "plural"));
+    take("singular", name_taken(text(&wished, "singular")), "SingularConflict", text(&wished, "singular"));
+    let clash = short_names(&wished).into_iter().find(|name| name_taken(name)).map(str::to_owned);
+    take("shortNames", clash.is_some(), "ShortNamesConflict", clash.as_deref().unwrap_or_default());
+    take("kind", kind_taken(text(&wished, "kind")), "KindConflict", text(&wished, "kind"));
+    take("listKind", kind_taken(text(&wished, "listKind")), "ListKindConflict", text(&wished, "listKind"));
+    match wished.get("categories") {
+        Some(categories) => accepted.insert("categories".into(), categories.clone()),
+        None => accepted.remove("categories"),
+    };
+    for field in ["plural", "kind"] {
+        accepted.entry(field).or_insert_with(|| "".into());
+    }
+
+    let mut status = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    match &refusal {
+        None => set(&mut conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", clock),
+        Some((reason, message)) => set(&mut conditions, "NamesAccepted", "False", reason, message, clock),
+    }
+    let established = condition(crd, "Established") == Some("True");
+    if refusal.is_none() && !established {
+        set(&mut conditions, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", clock);
+    } else if refusal.is_some() && !established {
+        set(&mut conditions, "Established", "False", "NotAccepted", "not all names are accepted", clock);
+    }
+    status.insert("conditions".into(), conditions.into());
+    status.insert("acceptedNames".into(), accepted.into());
+    Value::Object(status)
+}
+
+/// Works out the status of a CRD that is being deleted.
+pub(super) fn terminating(crd: &Object, reason: &str, message: &str, clock: &Clock) -> Value {
+    let mut status: Map<String, Value> = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    set(&mut conditions, "Terminating", "True", reason, message, clock);
+    status.insert("conditions".into(), conditions.into());
+    Value::Object(status)
+}

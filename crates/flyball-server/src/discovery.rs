@@ -1,0 +1,243 @@
+//! Discovery: which groups, versions and resources there are, one document each or all in one.
+//!
+//! See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>.
+
+use crate::auth::ISSUER;
+use crate::registry::{Behaviour, Catalog, Group, Resource, Version};
+use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
+use crate::response::{self, Body};
+use flyball_core::Status;
+use http::Response;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The version of Kubernetes that the server answers like.
+pub(crate) const MAJOR: &str = "1";
+pub(crate) const MINOR: &str = "36";
+
+/// The verbs of custom resources, in the order in which they are listed.
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+fn plain(value: &Value) -> Response<Body> {
+    response::value(200, Form::PLAIN, value)
+}
+
+/// Answers `/version`.
+pub(crate) fn version() -> Response<Body> {
+    let git = format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"));
+    plain(&json!({
+        "major": MAJOR, "minor": MINOR, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    }))
+}
+
+/// Answers `/`.
+pub(crate) fn paths(catalog: &Catalog) -> Option<Response<Body>> {
+    let mut paths = vec!["/.well-known/openid-configuration".to_owned(), "/api".into(), "/api/v1".into(), "/apis".into()];
+    for (name, group) in catalog.groups().into_iter().filter(|(name, _)| !name.is_empty()) {
+        paths.push(format!("/apis/{name}"));
+        paths.extend(served(group).map(|version| format!("/apis/{name}/{}", version.name)));
+    }
+    let others = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"];
+    paths.extend(others.map(str::to_owned));
+    paths.sort();
+    Some(plain(&json!({"paths": paths})))
+}
+
+/// Answers `/.well-known/openid-configuration`.
+pub(crate) fn issuer() -> Response<Body> {
+    plain(&json!({
+        "issuer": ISSUER, "jwks_uri": format!("{ISSUER}/openid/v1/jwks"), "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["EdDSA"],
+    }))
+}
+
+/// Answers for a path under `/api` or `/apis`; `None` if nothing is there.
+pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
+    let Some(form) = negotiate_discovery(accept) else {
+        // Only the two roots are given in one document; below them the list is all there is.
+        return Some(response::status(&not_acceptable(crate::request::accept::BUILT_IN)));
+    };
+    let built_in = |name: &str| catalog.group(name).is_some_and(|group| group.built_in);
+    let value = match (path, form) {
+        (["api"], Discovery::Aggregated) => aggregated(catalog, |name| name.is_empty()),
+        (["apis"], Discovery::Aggregated) => aggregated(catalog, |name| !name.is_empty()),
+        (["api"], _) => {
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]})
+        }
+        (["apis"], _) => {
+            let groups = catalog.groups().into_iter().filter(|(name, group)| !name.is_empty() && served(group).next().is_some());
+            let groups: Vec<Value> = groups.map(|(name, group)| describe_group(name, group)).collect();
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        }
+        (["apis", name], _) => {
+            let group = catalog.group(name).filter(|group| served(group).next().is_some())?;
+            let mut value = describe_group(name, group);
+            value["kind"] = "APIGroup".into();
+            value["apiVersion"] = "v1".into();
+            value
+        }
+        (["api", version], _) => resources(catalog, "", version).or_else(|| Some(Value::Null))?,
+        (["apis", name, version], _) => match resources(catalog, name, version) {
+            Some(value) => value,
+            None if built_in(name) => Value::Null,
+            None => return None,
+        },
+        _ => return None,
+    };
+    Some(if value.is_null() { response::status(&Status::unknown_resource()) } else { plain(&value) })
+}
+
+/// The versions of a group that serve something.
+fn served(group: &Group) -> impl Iterator<Item = &Version> {
+    group.versions.iter().filter(|version| version.resources.values().any(|resource| resource.is_served()))
+}
+
+fn describe_group(name: &str, group: &Group) -> Value {
+    let version = |version: &Version| json!({"groupVersion": format!("{name}/{}", version.name), "version": &*version.name});
+    let versions: Vec<Value> = served(group).map(version).collect();
+    json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
+}
+
+/// A subresource as discovery tells of it.
+struct Sub {
+    name: &'static str,
+    /// Group, version and kind, if they are not those of the resource.
+    kind: Option<(String, String, String)>,
+    verbs: Vec<&'static str>,
+}
+
+fn subresources(resource: &Resource) -> Vec<Sub> {
+    match &resource.behaviour {
+        Behaviour::BuiltIn(kind) => {
+            let sub = |sub: &crate::kinds::Subresource| {
+                let (group, version) = sub.group_version.unwrap_or_default();
+                let kind = sub.kind.map(|kind| (group.to_owned(), version.to_owned(), kind.to_owned()));
+                Sub { name: sub.name, kind, verbs: sub.verbs.to_vec() }
+            };
+            kind.subresources.iter().map(sub).collect()
+        }
+        Behaviour::Custom(custom) => {
+            let own = &resource.kind;
+            let status = custom.status.then(|| Sub {
+                name: "status",
+                kind: Some((own.group.to_string(), own.version.to_string(), own.kind.to_string())),
+                verbs: PART_VERBS.to_vec(),
+            });
+            let scale = custom.scale.is_some().then(|| Sub {
+                name: "scale",
+                kind: Some(("autoscaling".into(), "v1".into(), "Scale".into())),
+                verbs: PART_VERBS.to_vec(),
+            });
+            status.into_iter().chain(scale).collect()
+        }
+    }
+}
+
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    match &resource.behaviour {
+        Behaviour::BuiltIn(kind) => kind.verbs.names().to_vec(),
+        Behaviour::Custom(custom) if custom.terminating => CUSTOM_VERBS.into_iter().filter(|verb| *verb != "create").collect(),
+        Behaviour::Custom(_) => CUSTOM_VERBS.to_vec(),
+    }
+}
+
+/// Lists the resources of a group version.
+fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
+    let found = catalog.group(group)?;
+    let version = served(found).find(|known| &*known.name == version)?;
+    let mut list = Vec::new();
+    for resource in version.resources.values().filter(|resource| resource.is_served()) {
+        let mut entry = Map::new();
+        entry.insert("name".into(), (*resource.plural).into());
+        entry.insert("singularName".into(), resource.singular.as_str().into());
+        entry.insert("namespaced".into(), resource.namespaced.into());
+        entry.insert("kind".into(), (*resource.kind.kind).into());
+        entry.insert("verbs".into(), verbs(resource).into());
+        if !resource.short_names.is_empty() {
+            entry.insert("shortNames".into(), json!(resource.short_names));
+        }
+        if !resource.categories.is_empty() {
+            entry.insert("categories".into(), json!(resource.categories));
+        }
+        entry.insert("storageVersionHash".into(), hash(resource).into());
+        list.push(Value::Object(entry));
+        for sub in subresources(resource) {
+            let mut entry = Map::new();
+            entry.insert("name".into(), format!("{}/{}", resource.plural, sub.name).into());
+            entry.insert("singularName".into(), "".into());
+            entry.insert("namespaced".into(), resource.namespaced.into());
+            let (group, version, kind) = sub.kind.unwrap_or_else(|| (String::new(), String::new(), resource.kind.kind.to_string()));
+            if !version.is_empty() && (*group != *resource.kind.group || *version != *resource.kind.version) {
+                entry.insert("group".into(), group.into());
+                entry.insert("version".into(), version.into());
+            }
+            entry.insert("kind".into(), kind.into());
+            entry.insert("verbs".into(), sub.verbs.into());
+            list.push(Value::Object(entry));
+        }
+    }
+    let name = if group.is_empty() { version.name.to_string() } else { format!("{group}/{}", version.name) };
+    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": list}))
+}
+
+/// Names the version in which a resource is stored, so that clients see when it moves.
+fn hash(resource: &Resource) -> String {
+    use base64::Engine;
+    let version = resource.custom().map_or(&*resource.kind.version, |custom| custom.storage_version.as_str());
+    let text = format!("{}/{version}/{}", resource.table.group, resource.kind.kind);
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
+}
+
+/// Lists all groups with all that is in them.
+fn aggregated(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Value {
+    let groups = catalog.groups().into_iter().filter(|(name, group)| wanted(name) && served(group).next().is_some());
+    let items: Vec<Value> = groups
+        .map(|(name, group)| {
+            let versions: Vec<Value> = served(group)
+                .map(|version| {
+                    let resources = version.resources.values().filter(|resource| resource.is_served());
+                    let resources: Vec<Value> = resources.map(aggregated_resource).collect();
+                    json!({"version": &*version.name, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if name.is_empty() { json!({}) } else { json!({"name": &**name}) };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+}
+
+fn aggregated_resource(resource: &Arc<Resource>) -> Value {
+    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let own = match resource.custom() {
+        Some(_) => kind(&resource.kind.group, &resource.kind.version, &resource.kind.kind),
+        // Built-in kinds leave out what the place says.
+        None => kind("", "", &resource.kind.kind),
+    };
+    let mut entry = Map::new();
+    entry.insert("resource".into(), (*resource.plural).into());
+    entry.insert("responseKind".into(), own.clone());
+    entry.insert("scope".into(), if resource.namespaced { "Namespaced" } else { "Cluster" }.into());
+    entry.insert("singularResource".into(), resource.singular.as_str().into());
+    entry.insert("verbs".into(), verbs(resource).into());
+    if !resource.short_names.is_empty() {
+        entry.insert("shortNames".into(), json!(resource.short_names));
+    }
+    if !resource.categories.is_empty() {
+        entry.insert("categories".into(), json!(resource.categories));
+    }
+    let subs: Vec<Value> = subresources(resource)
+        .into_iter()
+        .map(|sub| {
+            let response = sub.kind.map_or_else(|| own.clone(), |(group, version, name)| kind(&group, &version, &name));
+            json!({"subresource": sub.name, "responseKind": response, "verbs": sub.verbs})
+        })
+        .collect();
+    if !subs.is_empty() {
+        entry.insert("subresources".into(), subs.into());
+    }
+    Value::Object(entry)
+}

@@ -1,0 +1,17 @@
+//! The built-in kinds: what each is called, what can be done with it and how it behaves.
+//!
+//! A [`Kind`] is data; what needs code (defaults, rules of validation, what an update may not touch) hangs on it as
+//! functions. The types of their fields stand in `kinds/types`, in the notation of `flyball_schema::notation`.
+
+mod all;
+mod deletion;
+mod event;
+mod job;
+mod kind;
+mod namespace;
+mod node;
+mod scaling;
+
+pub(crate) use all::{ACTIONS, KINDS, library};
+pub(crate) use deletion::{grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
+pub(crate) use kind::{Answer, Kind, Part, ScalePaths, Subresource, Verbs};

@@ -1,0 +1,146 @@
+//! The list of all built-in kinds, by group in the order in which discovery names them.
+
+use super::kind::{Kind, Subresource as Sub, Verbs};
+use super::{event, job, namespace, node, scaling};
+use flyball_core::names::{dns_label, path_segment};
+use flyball_schema::notation::Library;
+use std::sync::LazyLock;
+
+const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind::new(group, version, kind, plural)
+}
+
+const CORE: &str = "";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+const EXTENSIONS: &str = "api-extensions";
+
+/// All built-in kinds.
+#[rustfmt::skip]
+pub(crate) static KINDS: &[Kind] = &[
+    kind(CORE, "v1", "Binding", "bindings").verbs(Verbs::CreateOnly),
+    kind(CORE, "v1", "ComponentStatus", "componentstatuses").short(&["cs"]).cluster().verbs(Verbs::ReadOnly),
+    kind(CORE, "v1", "ConfigMap", "configmaps").short(&["cm"]),
+    kind(CORE, "v1", "Endpoints", "endpoints").short(&["ep"]).create_on_update(),
+    kind(CORE, "v1", "Event", "events").short(&["ev"]).create_on_update().fields(event::CORE_FIELDS, event::field),
+    kind(CORE, "v1", "LimitRange", "limitranges").short(&["limits"]).create_on_update(),
+    kind(CORE, "v1", "Namespace", "namespaces").short(&["ns"]).cluster().verbs(Verbs::NoCollection)
+        .subresources(&[Sub::FINALIZE, Sub::STATUS]).name_rule(dns_label).deleted_as_object()
+        .paths(&["status.phase"]).default(namespace::default).prepare(namespace::prepare),
+    kind(CORE, "v1", "Node", "nodes").short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
+        .fields(&["spec.unschedulable"], node::unschedulable),
+    kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "Pod", "pods").short(&["po"]).category("all").generation().deleted_as_object()
+        .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
+        .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+                 "status.phase", "status.podIP", "status.nominatedNodeName"]),
+    kind(CORE, "v1", "PodTemplate", "podtemplates").generation().deleted_as_object(),
+    kind(CORE, "v1", "ReplicationController", "replicationcontrollers").short(&["rc"]).category("all").generation()
+        .subresources(&[Sub::SCALE, Sub::STATUS]).paths(&["status.replicas"]),
+    kind(CORE, "v1", "ResourceQuota", "resourcequotas").short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "Secret", "secrets").paths(&["type"]),
+    kind(CORE, "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]).subresources(&[Sub::TOKEN]).deleted_as_object(),
+    kind(CORE, "v1", "Service", "services").short(&["svc"]).category("all").create_on_update().deleted_as_object()
+        .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS]).paths(&["spec.clusterIP", "spec.type"]),
+
+    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
+
+    kind("apps", "v1", "ControllerRevision", "controllerrevisions"),
+    kind("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("apps", "v1", "Deployment", "deployments").short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "ReplicaSet", "replicasets").short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
+        .paths(&["status.replicas"]),
+    kind("apps", "v1", "StatefulSet", "statefulsets").short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+
+    kind("events.k8s.io", "v1", "Event", "events").short(&["ev"]).create_on_update().fields(event::NEW_FIELDS, event::field)
+        .stored_as(CORE, event::to_core, event::from_core),
+
+    kind(AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews").cluster().verbs(Verbs::CreateOnly),
+    kind(AUTHENTICATION, "v1", "TokenReview", "tokenreviews").cluster().verbs(Verbs::CreateOnly),
+
+    kind(AUTHORIZATION, "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews").verbs(Verbs::CreateOnly),
+    kind(AUTHORIZATION, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews").cluster().verbs(Verbs::CreateOnly),
+    kind(AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews").cluster().verbs(Verbs::CreateOnly),
+    kind(AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews").cluster().verbs(Verbs::CreateOnly),
+
+    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers").short(&["hpa"]).category("all").subresources(&[Sub::STATUS]),
+    kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers").short(&["hpa"]).category("all").subresources(&[Sub::STATUS])
+        .stored_as("autoscaling", scaling::to_v2, scaling::from_v2),
+
+    kind("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("batch", "v1", "Job", "jobs").category("all").generation().subresources(&[Sub::STATUS])
+        .fields(&["status.successful"], job::successful),
+
+    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").short(&["csr"]).cluster()
+        .subresources(&[Sub::APPROVAL, Sub::STATUS]).paths(&["spec.signerName"]),
+
+    kind(NETWORKING, "v1", "IngressClass", "ingressclasses").cluster().generation(),
+    kind(NETWORKING, "v1", "Ingress", "ingresses").short(&["ing"]).generation().subresources(&[Sub::STATUS]),
+    kind(NETWORKING, "v1", "IPAddress", "ipaddresses").short(&["ip"]).cluster(),
+    kind(NETWORKING, "v1", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
+    kind(NETWORKING, "v1", "ServiceCIDR", "servicecidrs").cluster().subresources(&[Sub::STATUS]),
+
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]).generation().versioned_updates().subresources(&[Sub::STATUS]),
+
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings").cluster().create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "ClusterRole", "clusterroles").cluster().create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "RoleBinding", "rolebindings").create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "Role", "roles").create_on_update().name_rule(path_segment),
+
+    kind(STORAGE, "v1", "CSIDriver", "csidrivers").cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSINode", "csinodes").cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates(),
+    kind(STORAGE, "v1", "StorageClass", "storageclasses").short(&["sc"]).cluster().deleted_as_object(),
+    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
+    kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]).cluster().deleted_as_object(),
+
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations").category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies").category(EXTENSIONS).cluster().generation().versioned_updates()
+        .subresources(&[Sub::STATUS]),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations").category(EXTENSIONS).cluster().generation().versioned_updates(),
+
+    kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions").short(&["crd", "crds"]).category(EXTENSIONS).cluster()
+        .generation().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS])
+        .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate),
+
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").short(&["pc"]).cluster().generation(),
+
+    kind("coordination.k8s.io", "v1", "Lease", "leases").create_on_update().versioned_updates(),
+
+    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").cluster().create_on_update().versioned_updates(),
+
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").generation(),
+];
+
+/// Kinds of what is sent to subresources and of what they show.
+pub(crate) static ACTIONS: &[Kind] = &[
+    kind("autoscaling", "v1", "Scale", "scales"),
+    kind(AUTHENTICATION, "v1", "TokenRequest", "tokenrequests"),
+    kind(CORE, "v1", "Binding", "bindings"),
+    kind("policy", "v1", "Eviction", "evictions"),
+];
+
+/// The types of all built-in kinds.
+pub(crate) fn library() -> &'static Library {
+    macro_rules! types {
+        ($($file:literal)*) => { &[$(include_str!(concat!("types/", $file, ".types"))),*] };
+    }
+    static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+        Library::read(types! {
+            "admissionregistration.k8s.io.v1" "apiextensions.k8s.io.v1" "apiregistration.k8s.io.v1" "apps.v1"
+            "authentication.k8s.io.v1" "authorization.k8s.io.v1" "autoscaling.v1" "autoscaling.v2" "batch.v1"
+            "certificates.k8s.io.v1" "coordination.k8s.io.v1" "core.v1" "discovery.k8s.io.v1" "events.k8s.io.v1"
+            "networking.k8s.io.v1" "node.k8s.io.v1" "policy.v1" "rbac.authorization.k8s.io.v1" "scheduling.k8s.io.v1"
+            "storage.k8s.io.v1"
+        })
+    });
+    &LIBRARY
+}

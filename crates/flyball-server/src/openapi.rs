@@ -1,0 +1,100 @@
+//! OpenAPI: schemas and paths of all that is served, as clients ask for them.
+//!
+//! Version 3 has one document a group version, version 2 has one in all. Schemas of built-in kinds are made from their
+//! notation and hold no prose; those of custom resources are as their CRD has them. See
+//! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
+
+mod paths;
+mod schemas;
+
+use crate::registry::{Catalog, Resource, Version};
+use crate::request::accept::Form;
+use crate::response::{self, Body};
+use http::Response;
+use schemas::{Definitions, Dialect};
+use serde_json::{Map, json};
+use std::sync::Arc;
+
+/// The resources of a version that clients may see.
+fn served(version: &Version) -> Vec<&Arc<Resource>> {
+    version.resources.values().filter(|resource| resource.is_served()).collect()
+}
+
+/// The path of a group version below the root, which also names its document.
+fn place(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+/// Answers `/openapi/v3`: where the documents are.
+pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
+    let mut paths = Map::new();
+    for (name, group) in catalog.groups() {
+        for version in group.versions.iter().filter(|version| !served(version).is_empty()) {
+            let place = place(name, &version.name);
+            let url = format!("/openapi/v3/{place}?hash={}", hash(version));
+            paths.insert(place, json!({"serverRelativeURL": url}));
+        }
+    }
+    // The real server says that this is text, and so does this one.
+    response::text(200, json!({"paths": paths}).to_string())
+}
+
+/// Tells documents of one group version apart.
+fn hash(version: &Version) -> String {
+    use std::fmt::Write;
+    let mut text = env!("CARGO_PKG_VERSION").to_owned();
+    for resource in served(version) {
+        let custom = resource.custom().map(|custom| (custom.status, custom.scale.is_some()));
+        let _ = write!(text, "|{}:{}:{custom:?}", resource.plural, resource.schema_number);
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref()[..16].iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02X}");
+        hex
+    })
+}
+
+/// Answers `/openapi/v3/…`: the document of a group version.
+pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Response<Body> {
+    let (group, name) = match path {
+        ["api", version] => ("", *version),
+        ["apis", group, version] => (*group, *version),
+        _ => return response::answer(404, "text/plain; charset=utf-8", ""),
+    };
+    let version = catalog.group(group).and_then(|group| group.versions.iter().find(|known| *known.name == *name));
+    let Some(version) = version.filter(|version| !served(version).is_empty()) else {
+        return response::answer(404, "text/plain; charset=utf-8", "");
+    };
+    let mut definitions = Definitions::new(Dialect::V3);
+    let mut all = Map::new();
+    for resource in served(version) {
+        let schema = definitions.add(resource);
+        paths::add(&mut all, resource, &schema, Dialect::V3);
+    }
+    let custom = served(version).iter().any(|resource| resource.custom().is_some());
+    let info = if custom { json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}) } else { json!({"title": "Kubernetes", "version": "unversioned"}) };
+    let document = json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}});
+    let mut response = response::value(200, Form::PLAIN, &document);
+    if hashed {
+        let forever = http::HeaderValue::from_static("public, immutable");
+        response.headers_mut().insert(http::header::VARY, http::HeaderValue::from_static("Accept"));
+        response.headers_mut().insert(http::header::CACHE_CONTROL, forever);
+    }
+    response
+}
+
+/// Answers `/openapi/v2`: one document for all.
+pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
+    let json = |media: &str| matches!(media.split(';').next().unwrap_or_default().trim(), "application/json" | "*/*" | "");
+    if !accept.unwrap_or_default().split(',').any(json) {
+        return response::text(406, "only application/json is given\n");
+    }
+    let mut definitions = Definitions::new(Dialect::V2);
+    let mut all = Map::new();
+    for resource in catalog.resources().filter(|resource| resource.is_served()) {
+        let schema = definitions.add(resource);
+        paths::add(&mut all, resource, &schema, Dialect::V2);
+    }
+    let info = json!({"title": "Kubernetes", "version": format!("v{}.{}.0", crate::discovery::MAJOR, crate::discovery::MINOR)});
+    response::value(200, Form::PLAIN, &json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()}))
+}

@@ -1,0 +1,155 @@
+//! Certificates: an authority of the server's own, its serving certificate and those of its clients.
+//!
+//! The clock is the caller's; keys come from the operating system. See
+//! <https://kubernetes.io/docs/setup/best-practices/certificates/>.
+
+use flyball_core::Clock;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Why no certificate could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key or a certificate could not be made.
+    #[error("certificates could not be made")]
+    Make(#[from] rcgen::Error),
+    /// What was made cannot be used.
+    #[error("certificates could not be used")]
+    Use(#[from] rustls::Error),
+    /// What was made cannot be read.
+    #[error("certificates could not be read")]
+    Read(#[from] rustls::pki_types::pem::Error),
+    /// There is nothing to verify clients with.
+    #[error("clients cannot be verified")]
+    Verify(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// A certificate and its key, both in PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+/// An authority that signs certificates.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    /// The year in which certificates begin to be good.
+    year: i32,
+}
+
+fn named(name: &str, group: Option<&str>) -> DistinguishedName {
+    let mut names = DistinguishedName::new();
+    if let Some(group) = group {
+        names.push(DnType::OrganizationName, group);
+    }
+    names.push(DnType::CommonName, name);
+    names
+}
+
+impl Authority {
+    /// Makes an authority.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system has no randomness to give.
+    pub fn new(clock: &Clock) -> Result<Self, Error> {
+        let year = clock.now().strftime("%Y").to_string().parse().unwrap_or(2026);
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named("flyball-ca", None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        good_for_years(&mut params, year);
+        Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)?, year })
+    }
+
+    /// Returns the authority's own certificate in PEM, which clients trust.
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Makes the certificate of a server that is reached by these names and addresses.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is none, or if the operating system has no randomness to give.
+    pub fn server(&self, names: &[&str]) -> Result<Identity, Error> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = named("kube-apiserver", None);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    /// Makes the certificate of a client, whose name and group the server takes it for.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system has no randomness to give.
+    pub fn client(&self, name: &str, group: Option<&str>) -> Result<Identity, Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(name, group);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Result<Identity, Error> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        good_for_years(&mut params, self.year);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// Makes the TLS configuration of a server that knows clients by certificates of this authority.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the identity is not of this authority.
+    pub fn tls(&self, identity: &Identity) -> Result<Arc<ServerConfig>, Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone())?;
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).allow_unauthenticated().build()?;
+        let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(vec![certificate], key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+
+    /// Writes a kubeconfig with one context, which leads a client to a server.
+    pub fn kubeconfig(&self, name: &str, url: &str, client: &Identity) -> Value {
+        use base64::Engine;
+        let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority-data": encode(&self.certificate())}}],
+            "users": [{"name": name, "user": {
+                "client-certificate-data": encode(&client.certificate), "client-key-data": encode(&client.key),
+            }}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        })
+    }
+}
+
+/// Certificates are good from the year before, whatever the clocks of others say, for ten years.
+fn good_for_years(params: &mut CertificateParams, year: i32) {
+    params.not_before = date_time_ymd(year - 1, 1, 1);
+    params.not_after = date_time_ymd(year + 10, 1, 1);
+}

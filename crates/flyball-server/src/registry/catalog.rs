@@ -1,0 +1,167 @@
+//! Which resources are served, in which groups and versions.
+
+use super::resource::Resource;
+use crate::kinds::{ACTIONS, KINDS};
+use flyball_core::{GroupResource, GroupVersion};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+/// All resources that are served. Never changed: a new CRD makes a new catalog.
+#[derive(Clone)]
+pub(crate) struct Catalog {
+    groups: BTreeMap<Arc<str>, Group>,
+}
+
+/// The versions of a group, the preferred one first.
+#[derive(Clone, Default)]
+pub(crate) struct Group {
+    pub(crate) versions: Vec<Version>,
+    /// Whether the group comes with the server: then what it does not serve is told with a `Status`.
+    pub(crate) built_in: bool,
+    /// Its place among the groups that come with the server.
+    rank: usize,
+}
+
+/// The resources of a group version, by plural name.
+#[derive(Clone)]
+pub(crate) struct Version {
+    pub(crate) name: Arc<str>,
+    pub(crate) resources: BTreeMap<Arc<str>, Arc<Resource>>,
+}
+
+/// What a catalog has for a path.
+pub(crate) enum Lookup {
+    Found(Arc<Resource>),
+    /// The group is known, the version or the resource is not.
+    NotInGroup {
+        built_in: bool,
+    },
+    NoGroup,
+}
+
+impl Catalog {
+    /// The catalog of a server without CRDs.
+    pub(crate) fn built_in() -> Self {
+        static BUILT_IN: LazyLock<Catalog> = LazyLock::new(Catalog::read);
+        BUILT_IN.clone()
+    }
+
+    fn read() -> Self {
+        let mut catalog = Self { groups: BTreeMap::new() };
+        for (rank, kind) in KINDS.iter().enumerate() {
+            catalog.add(Arc::new(Resource::built_in(kind)));
+            let group = catalog.groups.get_mut(kind.group).expect("just added");
+            if !group.built_in {
+                (group.built_in, group.rank) = (true, rank);
+            }
+        }
+        catalog
+    }
+
+    /// Returns the kind of what is sent to a subresource, or of what it shows.
+    pub(crate) fn action(kind: &str) -> Arc<Resource> {
+        static ALL: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
+        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
+    }
+
+    /// Adds a resource; its version comes last in its group if it is new.
+    pub(crate) fn add(&mut self, resource: Arc<Resource>) {
+        let group = self.groups.entry(resource.kind.group.clone()).or_default();
+        let at = group.versions.iter().position(|version| version.name == resource.kind.version).unwrap_or_else(|| {
+            group.versions.push(Version { name: resource.kind.version.clone(), resources: BTreeMap::new() });
+            group.versions.len() - 1
+        });
+        group.versions[at].resources.insert(resource.plural.clone(), resource);
+    }
+
+    /// Puts the versions of groups that CRDs made in order of their stability.
+    pub(crate) fn sort_versions(&mut self) {
+        for group in self.groups.values_mut().filter(|group| !group.built_in) {
+            group.versions.sort_by(|a, b| stability(&b.name).cmp(&stability(&a.name)).then_with(|| a.name.cmp(&b.name)));
+        }
+    }
+
+    /// Looks up what a path names.
+    pub(crate) fn lookup(&self, group: &str, version: &str, plural: &str) -> Lookup {
+        let Some(group) = self.groups.get(group) else { return Lookup::NoGroup };
+        let version = group.versions.iter().find(|known| &*known.name == version);
+        match version.and_then(|version| version.resources.get(plural)) {
+            Some(resource) => Lookup::Found(resource.clone()),
+            None => Lookup::NotInGroup { built_in: group.built_in },
+        }
+    }
+
+    /// Returns a resource that is known to be served.
+    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        match self.lookup(group, version, plural) {
+            Lookup::Found(resource) => Some(resource),
+            Lookup::NotInGroup { .. } | Lookup::NoGroup => None,
+        }
+    }
+
+    /// Finds the version of a stored kind that a group version serves.
+    pub(crate) fn version_of(&self, table: &GroupResource, version: &GroupVersion) -> Option<&Arc<Resource>> {
+        let group = self.groups.get(&version.group)?;
+        let version = group.versions.iter().find(|known| known.name == version.version)?;
+        version.resources.values().find(|resource| resource.table == *table)
+    }
+
+    /// Returns the preferred version of a resource whose version is not known.
+    pub(crate) fn preferred(&self, resource: &GroupResource) -> Option<&Arc<Resource>> {
+        self.groups.get(&resource.group)?.versions.iter().find_map(|version| version.resources.get(&resource.resource))
+    }
+
+    /// Returns all groups: those that come with the server first, then the others by name.
+    pub(crate) fn groups(&self) -> Vec<(&Arc<str>, &Group)> {
+        let mut groups: Vec<_> = self.groups.iter().collect();
+        groups.sort_by_key(|(_, group)| (!group.built_in, group.rank));
+        groups
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// Returns all resources of all versions.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.groups.values().flat_map(|group| &group.versions).flat_map(|version| version.resources.values())
+    }
+}
+
+/// Orders versions: `v2` before `v1` before `v2beta1` before `v1alpha1` before anything else. See
+/// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>.
+pub(crate) fn stability(version: &str) -> (u8, u64, u64) {
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('0'));
+    let parsed = version.strip_prefix('v').and_then(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = number(&rest[..end])?;
+        match &rest[end..] {
+            "" => Some((3, major, 0)),
+            rest if rest.starts_with("beta") => Some((2, major, number(&rest[4..])?)),
+            rest if rest.starts_with("alpha") => Some((1, major, number(&rest[5..])?)),
+            _ => None,
+        }
+    });
+    parsed.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stable_versions_come_first() {
+        let mut versions = ["foo1", "v1alpha1", "v1beta2", "v10", "v1", "v2beta1", "foo10"];
+        versions.sort_by(|a, b| stability(b).cmp(&stability(a)).then_with(|| a.cmp(b)));
+        assert_eq!(versions, ["v10", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo1", "foo10"]);
+    }
+
+    #[test]
+    fn every_built_in_kind_has_a_type() {
+        let catalog = Catalog::built_in();
+        assert_eq!(catalog.resources().count(), KINDS.len());
+        assert!(catalog.get("apps", "v1", "deployments").is_some());
+        assert!(matches!(catalog.lookup("apps", "v9", "deployments"), Lookup::NotInGroup { built_in: true }));
+        assert!(matches!(catalog.lookup("none", "v1", "x"), Lookup::NoGroup));
+    }
+}

@@ -1,0 +1,150 @@
+//! Bodies read as objects of a resource.
+
+use super::catalog::Catalog;
+use super::resource::{Behaviour, Resource};
+use crate::request::body::{Document, Error};
+use crate::request::options::FieldValidation;
+use flyball_core::field::{FieldError, go_quote};
+use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
+use serde_json::{Map, Value};
+
+/// An object that was read, and what to warn of.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Object,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Refuses a body that could not be read at all.
+pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Status {
+    let why = match error {
+        Error::Json(why) => format!("couldn't get version/kind; json parse error: {why}"),
+        Error::Yaml(_) => error.to_string(),
+    };
+    unrecognized(resource, &why, body)
+}
+
+fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
+    let message = format!("the object provided is unrecognized (must be of type {}): {why} ({})", resource.kind.kind, summary(body));
+    Status::bad_request(message)
+}
+
+/// Shows the beginning of a body: as text if it looks like JSON, else as bytes.
+fn summary(body: &[u8]) -> String {
+    const MOST: usize = 30;
+    let cut = if body.len() > MOST { " ..." } else { "" };
+    let start = &body[..body.len().min(MOST)];
+    match body.first() {
+        None => "<empty>".into(),
+        Some(b'{') => format!("{}{cut}", String::from_utf8_lossy(start)),
+        Some(_) => format!("{}{cut}", start.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+    }
+}
+
+/// Reads the body of a create or an update.
+pub(crate) fn body(
+    catalog: &Catalog,
+    resource: &Resource,
+    document: Document,
+    raw: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let mut object = match document.value {
+        Value::Null => Object::default(),
+        value => Object::try_from(value).map_err(|value| {
+            let kind = if value.is_array() { "array" } else if value.is_string() { "string" } else if value.is_boolean() { "bool" } else { "number" };
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+            );
+            unrecognized(resource, &why, raw)
+        })?,
+    };
+    check_kind(catalog, resource, &mut object, raw)?;
+    let (object, unknown) = read(resource, object)?;
+    let found = document.duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
+    let found: Vec<String> = found.collect();
+    match validation {
+        FieldValidation::Strict if !found.is_empty() => Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", ")))),
+        FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
+    }
+}
+
+/// Refuses an object that says it is of another kind; completes one that says nothing.
+fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
+    for field in ["apiVersion", "kind"] {
+        if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
+            let name = if field == "kind" { "kind" } else { "apiVersion" };
+            return Err(unrecognized(resource, &format!("couldn't get version/kind; json parse error: json: cannot unmarshal into Go struct field .{name} of type string"), raw));
+        }
+    }
+    let (api_version, kind) = (object.api_version().to_owned(), object.kind().to_owned());
+    let expected = &resource.kind;
+    if let Behaviour::Custom(_) = resource.behaviour {
+        if kind.is_empty() {
+            let text = String::from_utf8_lossy(raw);
+            return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
+        }
+        if api_version != expected.api_version() {
+            let message = format!("the API version in the data ({api_version}) does not match the expected API version ({})", expected.api_version());
+            return Err(Status::bad_request(message));
+        }
+        if *kind != *expected.kind {
+            let given = GroupVersionKind { kind: kind.as_str().into(), ..expected.clone() };
+            let error = FieldError::invalid("kind", kind, format!("must be {}", expected.kind));
+            return Err(Status::invalid(&given, object.name(), &[error]));
+        }
+        return Ok(());
+    }
+    let group_version = if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
+    let Some(group_version) = group_version else {
+        return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
+    };
+    let given = group_version.kind(if kind.is_empty() { &expected.kind } else { &kind });
+    if given == *expected {
+        object.set_kind(expected);
+        return Ok(());
+    }
+    let known = catalog.resources().any(|known| {
+        let list = GroupVersionKind { kind: known.list_kind.as_str().into(), ..known.kind.clone() };
+        known.kind == given || list == given
+    });
+    let why = if known {
+        let internal = if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
+        format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
+    } else {
+        let version = given.api_version();
+        format!("no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"", given.kind)
+    };
+    Err(unhandled(&given, resource, &why))
+}
+
+fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+    let message = format!("{} in version {} cannot be handled as a {}: {why}", given.kind, go_quote(&given.version), resource.kind.kind);
+    Status::bad_request(message)
+}
+
+/// Reads JSON as an object of the resource; also returns the paths of what the schema does not know.
+pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), Status> {
+    read_as(resource, object).map_err(|why| unhandled(&resource.kind, resource, &why))
+}
+
+/// The same, with the bare reason of a failure: patches wrap it otherwise.
+pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
+    match &resource.behaviour {
+        Behaviour::BuiltIn(_) => {
+            let mut unknown = Vec::new();
+            let value = flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+            let mut object = Object::try_from(value).expect("a kind is read as an object");
+            object.set_kind(&resource.kind);
+            Ok((object, unknown))
+        }
+        Behaviour::Custom(_) => {
+            let Value::Object(mut fields): Value = object.into() else { unreachable!("an object is one") };
+            fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            let unknown = flyball_schema::prune::prune(resource.schema.node(), &mut fields).map_err(|e| e.0)?;
+            Ok((Object::from(fields), unknown))
+        }
+    }
+}

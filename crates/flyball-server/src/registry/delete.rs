@@ -1,0 +1,176 @@
+//! Deleting: at once, or by marking until grace and finalizers are done with.
+
+use super::resource::Resource;
+use super::write::{Target, Writer, Written};
+use crate::admission::{Attributes, Operation};
+use crate::kinds::Part;
+use crate::request::options::{DeleteOptions, Propagation};
+use crate::server::Inner;
+use crate::storage::{self, Entry};
+use flyball_core::{GroupResource, Object, ObjectKey, Status, time};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// What a deletion came to.
+#[derive(Debug)]
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Box<Object>),
+    /// The object is only marked.
+    Marked(Written),
+}
+
+impl Inner {
+    /// Deletes an object, or marks it to be deleted.
+    pub(crate) async fn delete(&self, target: &Target, options: &DeleteOptions, writer: &Writer<'_>) -> Result<Deleted, Status> {
+        let resource = &*target.resource;
+        let key = target.key();
+        loop {
+            let entry = self.get(resource, &key)?;
+            let live = self.object(resource, &entry);
+            check_preconditions(resource, options, &live)?;
+            let mut attributes = Attributes::new(target, Operation::Delete, writer);
+            attributes.name = key.name();
+            self.admission.validate(self, &attributes, None, Some(&live), &mut Vec::new()).await?;
+            match self.delete_once(resource, &key, &entry, live, options) {
+                Err(storage::Error::Changed) => {}
+                Err(error) => return Err(Status::internal(error)),
+                Ok(deleted) => return Ok(deleted),
+            }
+        }
+    }
+
+    fn delete_once(&self, resource: &Resource, key: &ObjectKey, entry: &Arc<Entry>, live: Object, options: &DeleteOptions) -> Result<Deleted, storage::Error> {
+        let mut object = live.clone();
+        let grace = crate::kinds::grace(resource, &live, options.grace_period_seconds);
+        let finalizers = finalizers_for(resource, &live, options.propagation);
+        let finalizers_changed = !finalizers.iter().map(String::as_str).eq(live.finalizers());
+        if finalizers_changed {
+            set_finalizers(&mut object, &finalizers);
+        }
+        let stays = !finalizers.is_empty() || grace > 0 || crate::kinds::outlives_deletion(resource, &live);
+        if !stays {
+            if options.dry_run {
+                return Ok(Deleted::Gone(Box::new(object)));
+            }
+            let last = object.clone();
+            let removed = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, object, revision))?;
+            self.removed(resource, &removed);
+            return Ok(Deleted::Gone(Box::new(last)));
+        }
+        mark(&mut object, &live, grace, self.clock.now());
+        if let crate::registry::Behaviour::BuiltIn(kind) = resource.behaviour {
+            crate::kinds::mark(kind, &mut object, &live, &self.clock);
+        }
+        if object == live {
+            return Ok(Deleted::Marked(Written::Stored(entry.clone())));
+        }
+        if options.dry_run {
+            return Ok(Deleted::Marked(Written::Shown(Box::new(object))));
+        }
+        let stored = self.store.put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
+        self.written(resource, &stored);
+        Ok(Deleted::Marked(Written::Stored(stored)))
+    }
+
+    /// Deletes what a list shows; returns it as it was before.
+    pub(crate) async fn delete_all(
+        &self,
+        target: &Target,
+        entries: &[Arc<Entry>],
+        options: &DeleteOptions,
+        writer: &Writer<'_>,
+    ) -> Result<(), Status> {
+        for entry in entries {
+            let one = Target {
+                namespace: entry.key.namespace().map(str::to_owned),
+                name: Some(entry.key.name().to_owned()),
+                part: Part::Whole,
+                resource: target.resource.clone(),
+            };
+            match self.delete(&one, options, writer).await {
+                Ok(_) => {}
+                Err(status) if status.code == 404 => {} // someone else was faster
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_preconditions(resource: &Resource, options: &DeleteOptions, live: &Object) -> Result<(), Status> {
+    // These conflicts name the kind, where all others name the resource.
+    let kind = GroupResource { group: resource.kind.group.clone(), resource: resource.kind.kind.clone() };
+    let refuse = |why: String| Err(Status::conflict(&kind, live.name(), why));
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
+            live.uid()
+        );
+        return refuse(why);
+    }
+    if let Some(version) = options.resource_version.as_deref().filter(|version| *version != live.resource_version()) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            live.resource_version()
+        );
+        return refuse(why);
+    }
+    Ok(())
+}
+
+/// Returns the finalizers that an object is to have, given what is to happen to those it owns.
+fn finalizers_for(resource: &Resource, live: &Object, propagation: Option<Propagation>) -> Vec<String> {
+    let has = |name: &str| live.finalizers().any(|finalizer| finalizer == name);
+    let policy = propagation.unwrap_or_else(|| {
+        if has(ORPHAN) {
+            Propagation::Orphan
+        } else if has(FOREGROUND) {
+            Propagation::Foreground
+        } else if crate::kinds::orphans_by_default(resource) {
+            Propagation::Orphan
+        } else {
+            Propagation::Background
+        }
+    });
+    let mut finalizers: Vec<String> = live.finalizers().filter(|name| !matches!(*name, ORPHAN | FOREGROUND)).map(str::to_owned).collect();
+    match policy {
+        Propagation::Orphan => finalizers.push(ORPHAN.into()),
+        Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+        Propagation::Background => {}
+    }
+    let mut before: Vec<&str> = live.finalizers().collect();
+    let mut after: Vec<&str> = finalizers.iter().map(String::as_str).collect();
+    before.sort_unstable();
+    after.sort_unstable();
+    // The same ones in another order are the same.
+    if before == after { live.finalizers().map(str::to_owned).collect() } else { finalizers }
+}
+
+fn set_finalizers(object: &mut Object, finalizers: &[String]) {
+    if finalizers.is_empty() {
+        object.metadata_mut().remove("finalizers");
+    } else {
+        object.metadata_mut().insert("finalizers".into(), json!(finalizers));
+    }
+}
+
+/// Marks an object as being deleted; one that is already may have its grace shortened, not lengthened.
+fn mark(object: &mut Object, live: &Object, grace: i64, now: time::Timestamp) {
+    let metadata = object.metadata_mut();
+    let in_force = live.metadata().and_then(|metadata| metadata.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
+    if live.deletion_timestamp().is_some() && in_force.is_none_or(|in_force| in_force <= grace) {
+        return;
+    }
+    let first = live.deletion_timestamp().is_none();
+    let at = now.checked_add(time::SignedDuration::from_secs(grace)).unwrap_or(now);
+    metadata.insert("deletionTimestamp".into(), time::rfc3339(at).into());
+    metadata.insert("deletionGracePeriodSeconds".into(), grace.into());
+    let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+    if first && generation > 0 {
+        metadata.insert("generation".into(), (generation + 1).into());
+    }
+}

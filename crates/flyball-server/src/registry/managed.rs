@@ -1,0 +1,146 @@
+//! Who owns which fields: `flyball_schema::apply` put to work on stored kinds.
+
+use super::catalog::Catalog;
+use super::resource::Resource;
+use crate::kinds::Part;
+use flyball_core::{GroupVersion, Object, Status};
+use flyball_schema::apply::{self, Conflict, FieldSet, ManagedFields, Manager, Objects, PathElement, Versions};
+use flyball_schema::schema::Node;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The versions of a resource, as a catalog has them.
+struct Served<'c> {
+    catalog: &'c Catalog,
+    resource: &'c Resource,
+}
+
+impl Served<'_> {
+    fn version(&self, api_version: &str) -> Option<&Resource> {
+        let version = GroupVersion::parse(api_version)?;
+        if version == self.resource.kind.group_version() {
+            return Some(self.resource);
+        }
+        self.catalog.version_of(&self.resource.table, &version).map(|resource| &**resource)
+    }
+}
+
+impl Versions for Served<'_> {
+    fn schema(&self, api_version: &str) -> Option<Node<'_>> {
+        self.version(api_version).map(|resource| resource.schema.node())
+    }
+
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
+        let to = self.version(api_version)?;
+        let from = object.get("apiVersion").and_then(Value::as_str).and_then(|version| self.version(version)).unwrap_or(self.resource);
+        if from.kind == to.kind {
+            return Some(Cow::Borrowed(object));
+        }
+        let object = Object::try_from(object.clone()).ok()?;
+        Some(Cow::Owned(super::read::convert(from, to, object).into()))
+    }
+}
+
+/// Takes managedFields out of an object.
+pub(crate) fn take(object: &mut Object) -> Option<Value> {
+    object.metadata_mut().remove("managedFields")
+}
+
+fn put(object: &mut Object, managed: ManagedFields) {
+    match managed.encode() {
+        Some(entries) => object.metadata_mut().insert("managedFields".into(), entries),
+        None => object.metadata_mut().remove("managedFields"),
+    };
+}
+
+/// The fields that nobody can come to own through a part.
+fn ignored(part: Part, objects: [&Object; 2], resource: &Resource) -> FieldSet {
+    let mut set = FieldSet::new();
+    match part {
+        Part::Status => {
+            let kept = ["apiVersion", "kind", "metadata", "status"];
+            for name in objects.iter().flat_map(|object| object.keys()).filter(|name| !kept.contains(&name.as_str())) {
+                set.insert(&[PathElement::field(name)]);
+            }
+        }
+        Part::Whole if resource.has_part(Part::Status) => set.insert(&[PathElement::field("status")]),
+        _ => {}
+    }
+    set
+}
+
+/// Who writes, and when.
+pub(crate) struct By<'w> {
+    pub(crate) name: &'w str,
+    pub(crate) part: Part,
+    pub(crate) now: &'w str,
+}
+
+impl By<'_> {
+    /// The time to note; that of a scale is not.
+    fn time(&self) -> Option<&str> {
+        (self.part != Part::Scale).then_some(self.now)
+    }
+}
+
+/// Records in `new` what a plain write changed.
+pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Object>, new: &mut Object, by: &By<'_>) {
+    let sent = take(new);
+    let mut live = live.unwrap_or(&resource.empty).clone();
+    let stored = take(&mut live);
+    let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
+    let api_version = resource.kind.api_version();
+    let ignored = ignored(by.part, [&live, new], resource);
+    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let manager = Manager::updater(by.name, &api_version, by.part.name());
+    match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
+        Ok(managed) => put(new, managed),
+        // A write does not fail because its bookkeeping does: the old owners stay.
+        Err(error) => {
+            tracing::error!(%error, object = %new.key(), "managedFields could not be updated");
+            if let Some(stored) = stored {
+                new.metadata_mut().insert("managedFields".into(), stored);
+            }
+        }
+    }
+}
+
+/// Merges what an applier wants into what is there; the result is still to be read as an object of its kind.
+pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object>, wanted: &Object, force: bool, by: &By<'_>) -> Result<Object, Status> {
+    let empty = || {
+        let mut empty = resource.empty.clone();
+        empty.set_kind(&resource.kind);
+        empty
+    };
+    let mut live = live.cloned().unwrap_or_else(empty);
+    let stored = take(&mut live);
+    let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
+    let api_version = resource.kind.api_version();
+    let ignored = ignored(by.part, [&live, wanted], resource);
+    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let manager = Manager::applier(by.name, by.part.name());
+    // A new object has no UID yet, and so nobody owned anything of it before.
+    let applied = objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| match error {
+        apply::Error::Conflicts(mut conflicts) => {
+            if by.part == Part::Scale {
+                // Who applies a scale sees the others as writers of scales.
+                conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+            }
+            Conflict::status(&conflicts)
+        }
+        apply::Error::Patch(misfit) => broken(resource, wanted, "failed to create typed patch object", &misfit.to_string()),
+        apply::Error::Live(misfit) => broken(resource, &live, "failed to create typed live object", &misfit.to_string()),
+        apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
+    })?;
+    let mut object = match applied.object {
+        Some(value) => Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?,
+        None => live,
+    };
+    put(&mut object, applied.managed);
+    Ok(object)
+}
+
+fn broken(resource: &Resource, object: &Object, what: &str, why: &str) -> Status {
+    let namespace = object.namespace().unwrap_or_default();
+    Status::new(500, None, format!("{what} ({namespace}/{}; {}): {why}", object.name(), resource.kind))
+}

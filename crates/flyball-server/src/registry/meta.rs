@@ -1,0 +1,229 @@
+//! The metadata of objects: what the server fills in, what a client may not change, which values are allowed.
+//!
+//! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
+
+use super::resource::Resource;
+use flyball_core::field::{FieldError, Path};
+use flyball_core::names::{self, Rule};
+use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
+use serde_json::{Map, Value};
+
+const METADATA: Path<'static> = Path::new("metadata");
+
+/// The most bytes of all annotations of an object.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
+/// Puts an object into the namespace of the request, or refuses it if it names another.
+pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), Status> {
+    match (object.namespace(), namespace) {
+        (Some(own), Some(namespace)) if own != namespace => {
+            Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
+        }
+        (_, Some(namespace)) => {
+            object.metadata_mut().insert("namespace".into(), namespace.into());
+            Ok(())
+        }
+        (_, None) => {
+            object.metadata_mut().remove("namespace");
+            Ok(())
+        }
+    }
+}
+
+/// Gives a new object what only the server may: a UID, the time, a name if one is to be made.
+pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
+    let now = clock.now_rfc3339();
+    let metadata = object.metadata_mut();
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".into(), rng.uuid().into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
+    let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
+    if given.is_empty() && !prefix.is_empty() {
+        // The whole name fits into a label, whatever the prefix.
+        let end = prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
+        let name = format!("{}{}", &prefix[..end], rng.suffix(5));
+        metadata.insert("name".into(), name.into());
+    }
+}
+
+/// Gives an updated object what it had before and a client may leave out but not change.
+pub(crate) fn carry(object: &mut Object, old: &Object) {
+    let empty = Map::new();
+    let before = old.metadata().unwrap_or(&empty);
+    let metadata = object.metadata_mut();
+    let mut keep = |field: &str, always: bool| {
+        if let Some(value) = before.get(field)
+            && (always || metadata.get(field).is_none_or(|value| value.is_null() || value == ""))
+        {
+            metadata.insert(field.to_owned(), value.clone());
+        }
+    };
+    keep("uid", false);
+    keep("creationTimestamp", true);
+    keep("deletionTimestamp", true);
+    keep("deletionGracePeriodSeconds", false);
+    metadata.remove("selfLink");
+}
+
+/// Restores the generation, which clients cannot set on an update.
+pub(crate) fn carry_generation(object: &mut Object, old: &Object) {
+    match old.metadata().and_then(|metadata| metadata.get("generation")) {
+        Some(generation) => object.metadata_mut().insert("generation".into(), generation.clone()),
+        None => object.metadata_mut().remove("generation"),
+    };
+}
+
+/// Validates the metadata of a new object.
+pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
+    let mut errors = validate_names(resource.name_rule(), object);
+    let namespace = METADATA.field("namespace");
+    match (resource.namespaced, object.namespace()) {
+        (true, None) => errors.push(FieldError::required(namespace, "")),
+        (true, Some(value)) => errors.extend(names::dns_label(value).into_iter().map(|e| FieldError::invalid(namespace, value, e))),
+        (false, Some(_)) => errors.push(FieldError::forbidden(namespace, "not allowed on this type")),
+        (false, None) => {}
+    }
+    errors.extend(validate_common(object));
+    let finalizers = METADATA.field("finalizers");
+    for finalizer in object.finalizers() {
+        errors.extend(names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)));
+    }
+    let has = |name| object.finalizers().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        let all: Vec<&str> = object.finalizers().collect();
+        errors.push(FieldError::invalid(finalizers, all, "finalizer orphan and foregroundDeletion cannot be both set"));
+    }
+    errors
+}
+
+fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let prefix = object.metadata().and_then(|metadata| metadata.get("generateName")).and_then(Value::as_str).unwrap_or_default();
+    if !prefix.is_empty() {
+        let path = METADATA.field("generateName");
+        errors.extend(names::as_prefix(rule, prefix).into_iter().map(|e| FieldError::invalid(path, prefix, e)));
+    }
+    let path = METADATA.field("name");
+    if object.name().is_empty() {
+        errors.push(FieldError::required(path, "name or generateName is required"));
+    } else {
+        errors.extend(rule(object.name()).into_iter().map(|e| FieldError::invalid(path, object.name(), e)));
+    }
+    errors
+}
+
+fn validate_common(object: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if object.generation() < 0 {
+        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+    }
+    errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
+    errors.extend(validate_annotations(object));
+    errors.extend(validate_owners(object));
+    errors
+}
+
+/// Validates labels, wherever they stand.
+pub(crate) fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (key, value) in labels.into_iter().flatten() {
+        errors.extend(names::qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        let value = value.as_str().unwrap_or_default();
+        errors.extend(names::label_value(value).into_iter().map(|e| FieldError::invalid(path, value, e)));
+    }
+    errors
+}
+
+fn validate_annotations(object: &Object) -> Vec<FieldError> {
+    let path = METADATA.field("annotations");
+    let annotations = object.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object);
+    let mut errors = Vec::new();
+    let mut size = 0;
+    for (key, value) in annotations.into_iter().flatten() {
+        // Keys may be written in capitals here, though nowhere else.
+        errors.extend(names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > MAX_ANNOTATIONS {
+        errors.push(FieldError::too_long(path, MAX_ANNOTATIONS as u64));
+    }
+    errors
+}
+
+fn validate_owners(object: &Object) -> Vec<FieldError> {
+    let path = METADATA.field("ownerReferences");
+    let references = object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
+    let mut errors = Vec::new();
+    let mut controller: Option<String> = None;
+    for (i, owner) in object.owner_references().enumerate() {
+        let group_version = GroupVersion::parse(owner.api_version);
+        if group_version.is_none() {
+            let detail = if owner.api_version.is_empty() { "version must not be empty" } else { "must be <group>/<version> or <version>" };
+            errors.push(FieldError::invalid(path.field("apiVersion"), owner.api_version, detail));
+        }
+        for (field, value) in [("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)] {
+            if value.is_empty() {
+                errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
+            }
+        }
+        let banned = |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
+        if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
+            errors.push(FieldError::invalid(path, references[i].clone(), format!("{kind} is disallowed from being an owner")));
+        }
+        if owner.controller {
+            let this = format!("{}/{}", owner.kind, owner.name);
+            match &controller {
+                Some(first) => errors.push(FieldError::invalid(
+                    path,
+                    references.clone(),
+                    format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"),
+                )),
+                None => controller = Some(this),
+            }
+        }
+    }
+    errors
+}
+
+/// Validates the metadata of an updated object.
+pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if old.deletion_timestamp().is_some() {
+        let mut fresh: Vec<&str> = object.finalizers().filter(|new| !old.finalizers().any(|old| old == *new)).collect();
+        fresh.sort_unstable();
+        fresh.dedup();
+        if !fresh.is_empty() {
+            let list: Vec<String> = fresh.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                list.join(", ")
+            );
+            errors.push(FieldError::forbidden(METADATA.field("finalizers"), detail));
+        }
+    }
+    if object.resource_version().is_empty() {
+        errors.push(FieldError::invalid(METADATA.field("resourceVersion"), "", "must be specified for an update"));
+    }
+    if object.generation() < 0 {
+        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+    }
+    if object.generation() < old.generation() {
+        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must not be decremented"));
+    }
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        errors.extend(immutable(object, old, field));
+    }
+    errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
+    errors.extend(validate_annotations(object));
+    errors.extend(validate_owners(object));
+    errors
+}
+
+fn immutable(object: &Object, old: &Object, field: &str) -> Option<FieldError> {
+    let value = |object: &Object| object.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
+    let (new, old) = (value(object), value(old));
+    (new != old).then(|| FieldError::invalid(METADATA.field(field), new, "field is immutable"))
+}

@@ -1,0 +1,253 @@
+//! Reading: what is stored, as a version of its resource shows it.
+
+use super::resource::{Behaviour, Resource};
+use crate::request::options::{ListOptions, VersionMatch};
+use crate::server::Inner;
+use crate::storage::{self, Entry, Revision, Snapshot};
+use bytes::Bytes;
+use flyball_core::status::{Cause, Details, Reason};
+use flyball_core::{FieldSelector, LabelSelector, Object, ObjectKey, Status};
+use std::sync::Arc;
+
+/// A list as it was asked for.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) revision: Revision,
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// Where the next page begins, if there is one.
+    pub(crate) next: Option<Page>,
+    /// How many objects the next pages hold, where that is known.
+    pub(crate) remaining: Option<usize>,
+}
+
+/// The beginning of a page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Revision of the first page.
+    pub(crate) revision: Revision,
+    /// Key of the last object of the page before.
+    pub(crate) after: String,
+}
+
+impl Page {
+    /// Reads a continue token.
+    pub(crate) fn parse(token: &str) -> Result<Self, Status> {
+        use base64::Engine;
+        let bad = |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+            let at = match error {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                base64::DecodeError::InvalidLength(at) => at.saturating_sub(1),
+                base64::DecodeError::InvalidPadding => token.len(),
+            };
+            bad(format!("illegal base64 data at input byte {at}"))
+        })?;
+        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| bad(crate::request::json_error(&bytes)))?;
+        let version = value["v"].as_str().unwrap_or_default();
+        if version != "meta.k8s.io/v1" {
+            return Err(bad(format!("server does not recognize this encoded version {version}")));
+        }
+        match (value["rv"].as_u64(), value["start"].as_str()) {
+            (Some(revision), Some(after)) if revision > 0 => Ok(Self { revision, after: after.to_owned() }),
+            _ => Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into())),
+        }
+    }
+
+    /// Writes a continue token.
+    pub(crate) fn token(&self) -> String {
+        use base64::Engine;
+        let value = serde_json::json!({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after});
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
+    }
+}
+
+/// Reads a resource version as the number of a revision.
+pub(crate) fn parse_version(text: &str) -> Result<Option<Revision>, String> {
+    match text {
+        "" => Ok(None),
+        text => match text.parse() {
+            Ok(revision) => Ok(Some(revision)),
+            Err(_) => {
+                let quoted = flyball_core::field::go_quote(text);
+                Err(format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"))
+            }
+        },
+    }
+}
+
+/// 504: the version asked for has not been reached.
+pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
+    let cause = Cause { reason: "ResourceVersionTooLarge".into(), message: "Too large resource version".into(), field: String::new() };
+    let details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
+    Status::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {asked}, current: {current}")).with_details(details)
+}
+
+/// Turns an object of one version of a resource into another.
+pub(crate) fn convert(from: &Resource, to: &Resource, mut object: Object) -> Object {
+    match (&from.behaviour, &to.behaviour) {
+        (Behaviour::BuiltIn(from), Behaviour::BuiltIn(kind)) => {
+            from.stored.iter().for_each(|stored| (stored.write)(&mut object));
+            kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
+            object.set_kind(&to.kind);
+        }
+        _ => {
+            object.set_kind(&to.kind);
+            // What the other version's schema does not know does not pass.
+            if let Ok((pruned, _)) = super::decode::read_as(to, object.clone()) {
+                object = pruned;
+            }
+        }
+    }
+    object
+}
+
+/// What a list or a watch selects.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    pub(crate) labels: LabelSelector,
+    /// Name and namespace that the field selector demands or refuses.
+    keys: FieldSelector,
+    /// The other terms, with the place of their field among the facts.
+    fields: Vec<(usize, String, bool)>,
+}
+
+impl Selection {
+    /// Checks that the resource can be selected so.
+    pub(crate) fn new(resource: &Resource, labels: &LabelSelector, fields: &FieldSelector) -> Result<Self, Status> {
+        let selectable = resource.selectable();
+        let mut selection = Self { labels: labels.clone(), keys: FieldSelector::default(), fields: Vec::new() };
+        for term in &fields.terms {
+            let at = selectable.iter().position(|known| *known == term.field);
+            match (&*term.field, at) {
+                ("metadata.name" | "metadata.namespace", _) => selection.keys.terms.push(term.clone()),
+                (_, Some(at)) => selection.fields.push((at, term.value.clone(), term.negated)),
+                (unknown, None) if resource.lists_fields() => {
+                    let message = format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+                    return Err(Status::bad_request(message));
+                }
+                (unknown, None) => return Err(Status::bad_request(format!("field label not supported: {unknown}"))),
+            }
+        }
+        Ok(selection)
+    }
+
+    /// Tells whether every object is selected.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.keys.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, entry: &Entry) -> bool {
+        let key = |field: &str| if field == "metadata.name" { entry.key.name() } else { entry.key.namespace().unwrap_or_default() };
+        self.keys.matches(|field| key(field))
+            && self.fields.iter().all(|(at, value, negated)| (entry.facts.fields.get(*at).map(|v| &**v) == Some(value)) != *negated)
+            && self.labels.matches(|label| entry.facts.label(label))
+    }
+}
+
+impl Inner {
+    /// Returns a stored object as a version of its resource shows it.
+    pub(crate) fn object(&self, resource: &Resource, entry: &Entry) -> Object {
+        let mut object = entry.object();
+        if entry.schema == resource.schema_number {
+            object.set_kind(&resource.kind);
+            return object;
+        }
+        let catalog = self.catalog();
+        match &resource.behaviour {
+            Behaviour::BuiltIn(kind) => {
+                kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
+                object.set_kind(&resource.kind);
+                object
+            }
+            Behaviour::Custom(custom) => {
+                // Through the storage version's schema first, as it is today; then to the version asked for.
+                let stored = catalog.get(&resource.kind.group, &custom.storage_version, &resource.plural);
+                let stored = stored.as_deref().unwrap_or(resource);
+                object.set_kind(&stored.kind);
+                if let Ok((read, _)) = super::decode::read_as(stored, object.clone()) {
+                    object = read;
+                }
+                stored.default(&mut object);
+                convert(stored, resource, object)
+            }
+        }
+    }
+
+    /// Writes a stored object as a version of its resource shows it.
+    pub(crate) fn json(&self, resource: &Resource, entry: &Entry) -> Bytes {
+        if entry.schema == resource.schema_number {
+            let mut json = Vec::with_capacity(resource.head.len() + entry.body.len());
+            json.extend_from_slice(&resource.head);
+            json.extend_from_slice(&entry.body[1..]);
+            return json.into();
+        }
+        serde_json::to_vec(self.object(resource, entry).as_value()).expect("JSON values can be written").into()
+    }
+
+    /// Returns an object, or 404.
+    pub(crate) fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Arc<Entry>, Status> {
+        self.store.get(&resource.table, key).ok_or_else(|| Status::not_found(&resource.group_resource(), key.name()))
+    }
+
+    /// Waits until a revision has been reached, for as long as the real server does.
+    pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
+        if self.store.revision() >= revision {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        let current = self.store.revision();
+        if current >= revision { Ok(()) } else { Err(too_large(revision, current)) }
+    }
+
+    /// Lists objects.
+    pub(crate) async fn list(&self, resource: &Resource, namespace: Option<&str>, options: &ListOptions) -> Result<Listed, Status> {
+        let selection = Selection::new(resource, &options.labels, &options.fields)?;
+        let version = parse_version(&options.resource_version).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+        let page = match options.continue_token.as_str() {
+            "" => None,
+            token => Some(Page::parse(token)?),
+        };
+        if page.is_some() && version.is_some_and(|version| version != 0) {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let snapshot = match (&page, version.filter(|version| *version != 0)) {
+            (Some(page), _) => self.snapshot_at(resource, namespace, page.revision, true)?,
+            (None, None) => self.store.list(&resource.table, namespace),
+            (None, Some(version)) => {
+                self.wait_for(version).await?;
+                let exact = options.version_match == Some(VersionMatch::Exact) || options.version_match.is_none() && options.limit > 0;
+                if exact { self.snapshot_at(resource, namespace, version, false)? } else { self.store.list(&resource.table, namespace) }
+            }
+        };
+        Ok(cut(snapshot, &selection, page, options.limit))
+    }
+
+    fn snapshot_at(&self, resource: &Resource, namespace: Option<&str>, revision: Revision, paging: bool) -> Result<Snapshot, Status> {
+        self.store.list_at(&resource.table, namespace, revision).map_err(|error| match error {
+            storage::Error::Future { asked, current } => too_large(asked, current),
+            storage::Error::Compacted { .. } if paging => Status::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue \
+                 parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token \
+                 results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and \
+                 now may show up in the list.",
+            ),
+            storage::Error::Compacted { asked, oldest } => Status::expired(format!("The resourceVersion for the provided list is too old: {asked} ({oldest})")),
+            storage::Error::Changed => Status::internal(error),
+        })
+    }
+}
+
+/// Takes what is selected, and of that one page.
+fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> Listed {
+    let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
+    let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());
+    let mut entries: Vec<Arc<Entry>> = snapshot.entries.into_iter().filter(|entry| after(entry) && selection.matches(entry)).collect();
+    if limit == 0 || entries.len() <= limit {
+        return Listed { revision, entries, next: None, remaining: None };
+    }
+    // With a selector the real server does not count what is left.
+    let remaining = selection.is_everything().then_some(entries.len() - limit);
+    entries.truncate(limit);
+    let last = entries.last().map(|entry| entry.key.to_string()).unwrap_or_default();
+    Listed { revision, entries, next: Some(Page { revision, after: last }), remaining }
+}

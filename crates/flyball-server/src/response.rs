@@ -1,0 +1,143 @@
+//! Response: answers as bytes.
+
+use crate::request::accept::{Encoding, Form};
+use bytes::Bytes;
+use flyball_core::Status;
+use futures_core::Stream;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The body of an answer.
+pub struct Body(Kind);
+
+enum Kind {
+    /// All of it, in pieces.
+    Pieces(VecDeque<Bytes>),
+    /// Pieces made when they are wanted.
+    Lazy(Box<dyn Iterator<Item = Bytes> + Send>),
+    /// A watch: pieces as they come.
+    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+impl Body {
+    /// A body of no bytes.
+    pub fn empty() -> Self {
+        Self(Kind::Pieces(VecDeque::new()))
+    }
+
+    pub(crate) fn pieces(pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        Self(Kind::Pieces(pieces.into_iter().filter(|piece| !piece.is_empty()).collect()))
+    }
+
+    /// A body that is made while it is sent; one of a few pieces is made at once, so that its length can be told.
+    pub(crate) fn lazy(mut pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+        let first: VecDeque<Bytes> = pieces.by_ref().take(3).collect();
+        if first.len() < 3 {
+            return Self::pieces(first);
+        }
+        Self(Kind::Lazy(Box::new(first.into_iter().chain(pieces))))
+    }
+
+    pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self(Kind::Stream(Box::pin(stream)))
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Self {
+        Self::pieces([bytes.into()])
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.0 {
+            Kind::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            Kind::Lazy(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
+            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Kind::Pieces(pieces) if pieces.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
+            Kind::Lazy(_) | Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Makes an answer of a type.
+pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Answers with plain text.
+pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
+    answer(code, "text/plain; charset=utf-8", text.into())
+}
+
+/// Answers with a JSON value, in the encoding wanted.
+pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
+    let bytes = match form.encoding {
+        Encoding::Json => {
+            let mut bytes = serde_json::to_vec(value).expect("JSON values can be written");
+            bytes.push(b'\n');
+            bytes
+        }
+        Encoding::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into_bytes(),
+    };
+    answer(code, form.content_type(), bytes)
+}
+
+/// Writes a refusal as JSON.
+pub(crate) fn status_value(status: &Status) -> Value {
+    let mut value = serde_json::to_value(status).expect("a status can be written");
+    value["apiVersion"] = "v1".into();
+    value["kind"] = "Status".into();
+    value["metadata"] = json!({});
+    value["status"] = "Failure".into();
+    value
+}
+
+/// Answers with a refusal.
+pub(crate) fn status(status: &Status) -> Response<Body> {
+    let mut response = value(status.code, Form::PLAIN, &status_value(status));
+    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+        response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// 404 for what is no API path at all.
+pub(crate) fn page_not_found() -> Response<Body> {
+    let mut response = text(404, "404 page not found\n");
+    response.headers_mut().insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Adds warnings, as RFC 7234 writes them.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        let text: String = quoted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
+            response.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+}

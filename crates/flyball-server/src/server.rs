@@ -1,0 +1,173 @@
+//! The server as a whole: a function from request to response, and what it works with.
+
+mod actions;
+mod dispatch;
+mod objects;
+mod reply;
+
+pub(crate) use reply::Presenter;
+
+use crate::admission::Admission;
+use crate::auth::{Issuer, Rbac};
+use crate::registry::{Catalog, Resource};
+use crate::response::Body;
+use crate::storage::{Entry, Limits, Store};
+use bytes::Bytes;
+use flyball_core::{Clock, Rng};
+use http::{Request, Response};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::task::{Context, Poll};
+
+/// What a server is made with.
+pub struct Options {
+    /// Tells the time.
+    pub clock: Clock,
+    /// Makes UIDs, generated names and whatever else is random but not secret.
+    pub rng: Rng,
+    /// The secret that keys for tokens are made from.
+    pub secret: [u8; 32],
+}
+
+impl Options {
+    /// Takes the time from the machine's clock and all else from the operating system's randomness.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system has no randomness to give.
+    pub fn system() -> Result<Self, ring::error::Unspecified> {
+        let mut secret = [0; 32];
+        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret)?;
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret })
+    }
+
+    /// Repeats from a seed: the same requests bring the same answers, tokens included.
+    pub fn simulated(clock: Clock, seed: u64) -> Self {
+        let rng = Rng::from_seed(seed);
+        let keys = rng.fork("keys");
+        let mut secret = [0; 32];
+        secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
+        Self { clock, rng, secret }
+    }
+}
+
+/// The embedded API server.
+///
+/// A server is a value: requests go in by [`Server::handle`], as a tower service, or over TLS through
+/// [`serve`](crate::serve). Clones are the same server.
+#[derive(Clone)]
+pub struct Server(Arc<Inner>);
+
+/// What requests work with.
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    catalog: RwLock<Arc<Catalog>>,
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    pub(crate) issuer: Issuer,
+    pub(crate) rbac: Rbac,
+    pub(crate) admission: Admission,
+    /// Whether a CRD was written, or the last object of one that is going.
+    definitions_moved: AtomicBool,
+    /// How many watches were cut off because they read too slowly.
+    pub(crate) slow_watches: AtomicU64,
+}
+
+impl Server {
+    /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
+    pub fn new(options: Options) -> Self {
+        let inner = Inner {
+            store: Store::new(Limits::default()),
+            catalog: RwLock::new(Arc::new(Catalog::built_in())),
+            issuer: Issuer::new(&options.secret),
+            clock: options.clock,
+            rng: options.rng,
+            rbac: Rbac::default(),
+            admission: Admission,
+            definitions_moved: AtomicBool::new(false),
+            slow_watches: AtomicU64::new(0),
+        };
+        crate::auth::bootstrap::write(&inner);
+        Self(Arc::new(inner))
+    }
+
+    /// Answers a request.
+    ///
+    /// A [`User`](crate::User) among the request's extensions is taken for who sends it, unless a token says otherwise:
+    /// the caller answers for that. Without either the request is anonymous.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: std::fmt::Display,
+    {
+        dispatch::handle(&self.0, request).await
+    }
+
+    /// Tells how many watches were cut off because they read too slowly.
+    pub fn slow_watches(&self) -> u64 {
+        self.0.slow_watches.load(Ordering::Relaxed)
+    }
+
+    /// Tells how many objects a resource has, whoever may see them; for fixtures and figures.
+    pub fn count(&self, group: &str, resource: &str) -> usize {
+        self.0.store.count(&flyball_core::GroupResource::new(group, resource))
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Server
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.handle(request).await) })
+    }
+}
+
+impl Inner {
+    /// Returns what is served now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().expect("nothing panics while it holds the catalog").clone()
+    }
+
+    /// Serves something else from now on; watches of what is gone find out.
+    pub(crate) fn put_catalog(&self, catalog: Catalog) {
+        let before = std::mem::replace(&mut *self.catalog.write().expect("nothing panics while it holds the catalog"), Arc::new(catalog));
+        for resource in before.resources().filter(|resource| resource.custom().is_some()) {
+            self.store.bell(&resource.table).notify_waiters();
+        }
+    }
+
+    /// Notes what follows from a write.
+    pub(crate) fn written(&self, resource: &Resource, _entry: &Entry) {
+        if resource.table == crate::custom::table() {
+            self.definitions_moved.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes what follows from a removal.
+    pub(crate) fn removed(&self, resource: &Resource, _entry: &Entry) {
+        let last_of_definition = resource.custom().is_some_and(|custom| custom.terminating);
+        if last_of_definition || resource.table == crate::custom::table() {
+            self.definitions_moved.store(true, Ordering::Release);
+        }
+    }
+
+    /// Carries out what follows from writes to CRDs.
+    pub(crate) async fn settle(&self) {
+        while self.definitions_moved.swap(false, Ordering::AcqRel) {
+            self.sync_definitions().await;
+        }
+    }
+}

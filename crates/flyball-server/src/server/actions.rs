@@ -1,0 +1,233 @@
+//! What is done with an object other than writing it: binding and evicting pods, making tokens, asking questions.
+
+use super::Inner;
+use super::dispatch::Call;
+use super::objects::document;
+use crate::auth::reviews;
+use crate::kinds::Part;
+use crate::registry::decode::{self, Decoded};
+use crate::registry::{Catalog, Change, Resource, Target, Writer};
+use crate::request::accept::{self, Form, View};
+use crate::request::options::{DeleteOptions, Write, WriteOptions};
+use crate::response::{self, Body};
+use flyball_core::field::{FieldError, aggregate};
+use flyball_core::status::{Cause, Details, Reason};
+use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey, Status};
+use http::Response;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Carries out an action on an object.
+pub(super) async fn answer(inner: &Arc<Inner>, call: &Call, target: &Target, action: &str) -> Result<Response<Body>, Status> {
+    match action {
+        "binding" => {
+            let binding = sent(inner, call, "Binding")?;
+            if binding.name() != target.name.as_deref().unwrap_or_default() {
+                return Err(Status::bad_request("name in URL does not match name in Binding object"));
+            }
+            bind(inner, call, target, &binding).await
+        }
+        "eviction" => evict(inner, call, target).await,
+        "token" => token(inner, call, target),
+        _ => {
+            inner.get(&target.resource, &target.key())?;
+            let why = format!("{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it");
+            Err(Status::new(501, None, why))
+        }
+    }
+}
+
+/// Answers a question, or carries out an action that stands on its own.
+pub(super) async fn review(inner: &Arc<Inner>, call: &Call, target: &Target, form: Form) -> Result<Response<Body>, Status> {
+    if &*target.resource.kind.kind == "Binding" {
+        let binding = sent(inner, call, "Binding")?;
+        let pods = inner.catalog().get("", "v1", "pods").expect("pods are always served");
+        let target = Target { resource: pods, namespace: target.namespace.clone(), name: Some(binding.name().to_owned()), part: Part::Whole };
+        return bind(inner, call, &target, &binding).await;
+    }
+    WriteOptions::read(&call.query, Write::Create)?;
+    let document = document(call, &target.resource)?;
+    let validation = crate::request::options::FieldValidation::Ignore;
+    let Decoded { object, .. } = decode::body(&inner.catalog(), &target.resource, document, &call.body, validation)?;
+    let answered = reviews::answer(inner, &call.user, target, object)?;
+    Ok(response::value(201, form, answered.as_value()))
+}
+
+/// Reads the body as an object of an action's kind.
+fn sent(inner: &Inner, call: &Call, kind: &str) -> Result<Object, Status> {
+    let kind: Arc<Resource> = Catalog::action(kind);
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let document = document(call, &kind)?;
+    Ok(decode::body(&inner.catalog(), &kind, document, &call.body, options.field_validation)?.object)
+}
+
+/// Says that an action was carried out.
+fn done(call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+    let form = accept::negotiate(call.accept(), target.resource.offered())?;
+    let value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Ok(response::value(201, Form { view: View::Whole, ..form }, &value))
+}
+
+fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
+    let manager = options.field_manager.clone().unwrap_or_else(|| call.program().to_owned());
+    Writer { user: &call.user, manager, options }
+}
+
+/// Assigns a pod to a node.
+async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> Result<Response<Body>, Status> {
+    let node = binding.at(&["target", "name"]).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = binding.at(&["target", "kind"]).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", kind, ["Node", "<empty>"]));
+    }
+    if node.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if !errors.is_empty() {
+        return Err(Status::new(500, None, aggregate(&errors)));
+    }
+    let name = target.name.clone().unwrap_or_default();
+    let annotations = binding.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();
+    let now = inner.clock.now_rfc3339();
+    let assign = move |pod: &mut Object| {
+        let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
+        if pod.deletion_timestamp().is_some() {
+            return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+        }
+        let assigned = pod.at(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default();
+        if !assigned.is_empty() {
+            return refuse(format!("pod {name} is already assigned to node {assigned:?}"));
+        }
+        if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
+            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
+        pod.change(|value| value["spec"]["nodeName"] = node.as_str().into());
+        if !annotations.is_empty() {
+            let all = pod.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
+            all.as_object_mut().into_iter().for_each(|all| all.extend(annotations.clone()));
+        }
+        set_condition(pod, json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        Ok(())
+    };
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let target = Target { part: Part::Binding, ..target.clone() };
+    inner.change(&target, &Change::With(Box::new(assign)), &writer(call, options)).await?;
+    done(call, &target)
+}
+
+/// Puts a condition in the place of the one of its type.
+fn set_condition(object: &mut Object, condition: Value) {
+    object.change(|value| {
+        if !value["status"].is_object() {
+            value["status"] = json!({});
+        }
+        let conditions = &mut value["status"]["conditions"];
+        if !conditions.is_array() {
+            *conditions = json!([]);
+        }
+        let conditions = conditions.as_array_mut().expect("just made one");
+        match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
+    });
+}
+
+/// Deletes a pod if its disruption budget has room for that.
+async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+    let eviction = sent(inner, call, "Eviction")?;
+    let name = target.name.clone().unwrap_or_default();
+    if eviction.name() != name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let entry = inner.get(&target.resource, &target.key())?;
+    let pod = inner.object(&target.resource, &entry);
+    let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
+    options.dry_run |= call.query.all("dryRun").contains(&"All");
+    let writer = writer(call, WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() });
+    let ended = matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
+    if !ended && pod.deletion_timestamp().is_none() {
+        reserve(inner, call, &pod).await?;
+    }
+    let now = inner.clock.now_rfc3339();
+    let note = move |pod: &mut Object| {
+        set_condition(
+            pod,
+            json!({
+                "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+                "lastProbeTime": null, "lastTransitionTime": now,
+            }),
+        );
+        Ok(())
+    };
+    let status = Target { part: Part::Status, ..target.clone() };
+    inner.change(&status, &Change::With(Box::new(note)), &writer).await?;
+    inner.delete(target, &options, &writer).await?;
+    done(call, target)
+}
+
+/// Takes one disruption from the budget of a pod, or refuses.
+async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status> {
+    let catalog = inner.catalog();
+    let budgets = catalog.get("policy", "v1", "poddisruptionbudgets").expect("budgets are always served");
+    let all = inner.store.list(&budgets.table, pod.namespace()).entries;
+    let covers = |budget: &Object| {
+        let selector = budget.at(&["spec", "selector"]).cloned();
+        selector.is_some_and(|selector| LabelSelector::from_value(&selector).matches(|label| pod.label(label)))
+    };
+    let mut covering = all.iter().map(|entry| inner.object(&budgets, entry)).filter(covers);
+    let Some(budget) = covering.next() else { return Ok(()) };
+    if covering.next().is_some() {
+        return Err(Status::new(500, None, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+    }
+    let count = |budget: &Object, field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
+    if count(&budget, "observedGeneration") < budget.generation() {
+        let mut status = refused("The disruption budget {} is still being processed by the server.", &budget);
+        status.details.iter_mut().for_each(|details| details.retry_after_seconds = 10);
+        return Err(status);
+    }
+    let key = ObjectKey::new(budget.namespace(), budget.name());
+    let target = Target { resource: budgets, namespace: key.namespace().map(str::to_owned), name: Some(key.name().to_owned()), part: Part::Status };
+    let (name, now) = (pod.name().to_owned(), inner.clock.now_rfc3339());
+    let take = move |budget: &mut Object| {
+        let allowed = count(budget, "disruptionsAllowed");
+        if allowed <= 0 {
+            let (desired, current) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+            return Err(refused(&format!("The disruption budget {{}} needs {desired} healthy pods and has {current} currently"), budget));
+        }
+        budget.change(|value| {
+            value["status"]["disruptionsAllowed"] = (allowed - 1).into();
+            let noted = value["status"].as_object_mut().map(|status| status.entry("disruptedPods").or_insert_with(|| json!({})));
+            if let Some(noted) = noted.and_then(Value::as_object_mut) {
+                noted.insert(name.clone(), now.as_str().into());
+            }
+        });
+        Ok(())
+    };
+    inner.change(&target, &Change::With(Box::new(take)), &writer(call, WriteOptions::default())).await?;
+    Ok(())
+}
+
+fn refused(why: &str, budget: &Object) -> Status {
+    let cause = Cause { reason: "DisruptionBudget".into(), message: why.replace("{}", budget.name()), field: String::new() };
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    Status::new(429, Reason::TooManyRequests, message).with_details(Details { causes: vec![cause], ..Details::default() })
+}
+
+/// Makes a token for a service account.
+fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+    let form = accept::negotiate(call.accept(), target.resource.offered())?;
+    let mut request = sent(inner, call, "TokenRequest")?;
+    let entry = inner.get(&target.resource, &target.key())?;
+    let account = inner.object(&target.resource, &entry);
+    reviews::issue_token(inner, &account, &mut request)?;
+    let mut metadata = Map::new();
+    for field in ["name", "namespace"] {
+        metadata.insert(field.into(), account.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default());
+    }
+    metadata.insert("uid".into(), account.uid().into());
+    metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+    *request.metadata_mut() = metadata;
+    Ok(response::value(201, form, request.as_value()))
+}

@@ -1,0 +1,167 @@
+//! The way of a request: who sends it, may it, and which part of the server answers.
+
+use super::{Inner, objects};
+use crate::auth::{self, Action, Decision, On, User};
+use crate::request::{Query, Target, accept, body};
+use crate::response::{self, Body};
+use crate::{discovery, openapi};
+use bytes::{Bytes, BytesMut};
+use flyball_core::Status;
+use flyball_core::status::Reason;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::BodyExt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a client may take to send a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A request that was let in.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Query,
+    pub(crate) body: Bytes,
+    pub(crate) user: User,
+    pub(crate) target: Target,
+}
+
+impl Call {
+    fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    pub(crate) fn accept(&self) -> Option<&str> {
+        self.header(header::ACCEPT)
+    }
+
+    /// The media type of the body, without its parameters.
+    pub(crate) fn content_type(&self) -> Option<&str> {
+        let full = self.header(header::CONTENT_TYPE)?;
+        Some(full.split(';').next().unwrap_or_default().trim()).filter(|media| !media.is_empty())
+    }
+
+    /// The name of the program that sends the request.
+    pub(crate) fn program(&self) -> &str {
+        self.header(header::USER_AGENT).unwrap_or_default().split('/').next().unwrap_or_default()
+    }
+}
+
+pub(super) async fn handle<B>(inner: &Arc<Inner>, request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (parts, body) = request.into_parts();
+    let head = parts.method == Method::HEAD;
+    let mut response = match receive(inner, parts, body).await {
+        Ok(call) => route(inner, call).await,
+        Err(status) => response::status(&status),
+    };
+    inner.settle().await;
+    response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// Finds out who sends a request and whether it may, and reads its body.
+async fn receive<B>(inner: &Inner, parts: Parts, body: B) -> Result<Call, Status>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
+    let user = auth::impersonated(inner, &parts.headers, user)?;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let target = Target::parse(&parts.method, parts.uri.path(), &query);
+    authorize(inner, &user, &target)?;
+    let sends = target.resource.is_some() && !matches!(parts.method, Method::GET | Method::HEAD);
+    let body = if sends { read(body).await? } else { Bytes::new() };
+    Ok(Call { method: parts.method, headers: parts.headers, query, body, user, target })
+}
+
+fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name, subresource);
+    let on = match &target.resource {
+        None => On::Path(&target.path),
+        Some(path) => {
+            (namespace, name, subresource) = (text(&path.namespace), text(&path.name), text(&path.subresource));
+            On::Resource { group: &path.group, resource: &path.resource, subresource: &subresource, namespace: &namespace, name: &name }
+        }
+    };
+    let action = Action { user, verb: target.verb, on };
+    if inner.rbac.decide(&inner.store, &action) != Decision::NoOpinion {
+        return Ok(());
+    }
+    Err(action.forbidden())
+}
+
+/// Reads a body, which may neither be too long nor take too long.
+async fn read<B>(body: B) -> Result<Bytes, Status>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let too_large = || Status::too_large(format!("Request entity too large: limit is {}", body::LIMIT));
+    if body.size_hint().lower() > body::LIMIT as u64 {
+        return Err(too_large());
+    }
+    let mut body = pin!(body);
+    let collect = async {
+        let mut first: Option<Bytes> = None;
+        let mut all = BytesMut::new();
+        while let Some(frame) = body.as_mut().frame().await {
+            let frame = frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            match first.take() {
+                None if all.is_empty() => first = Some(data),
+                None => all.extend_from_slice(&data),
+                Some(before) => {
+                    all.extend_from_slice(&before);
+                    all.extend_from_slice(&data);
+                }
+            }
+            if all.len().max(first.as_ref().map_or(0, Bytes::len)) > body::LIMIT {
+                return Err(too_large());
+            }
+        }
+        Ok(first.unwrap_or_else(|| all.freeze()))
+    };
+    let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
+    tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(late)?
+}
+
+async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
+    if call.target.resource.is_some() {
+        return objects::answer(inner, &call).await;
+    }
+    let path = call.target.path.clone();
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let answer = match parts[..] {
+        [""] => discovery::paths(&inner.catalog()),
+        ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
+        // What the real server checks and this one cannot but have.
+        ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => Some(response::text(200, "ok")),
+        ["version"] => Some(discovery::version()),
+        ["metrics"] => Some(crate::metrics::page(inner)),
+        [".well-known", "openid-configuration"] => Some(discovery::issuer()),
+        ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
+        ["openapi", "v2"] => Some(openapi::v2(&inner.catalog(), call.accept())),
+        ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
+        ["openapi", "v3", ref rest @ ..] => Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some())),
+        ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
+        _ => None,
+    };
+    match answer {
+        Some(_) if !matches!(call.method, Method::GET | Method::HEAD) => {
+            response::status(&Status::method_not_allowed())
+        }
+        Some(answer) => answer,
+        None => response::page_not_found(),
+    }
+}

@@ -1,0 +1,154 @@
+//! Answers that show objects, in the view that the client chose.
+
+use super::Inner;
+use crate::registry::{Listed, Resource, Written};
+use crate::request::accept::{Encoding, Form, View, not_acceptable};
+use crate::response::{self, Body};
+use crate::storage::Entry;
+use crate::table::{self, Include};
+use bytes::{BufMut, Bytes, BytesMut};
+use flyball_core::{Object, Status};
+use http::Response;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// How many bytes of a list are written at once.
+const CHUNK: usize = 64 << 10;
+
+/// Shows objects of a resource as a client wants to see them.
+#[derive(Clone)]
+pub(crate) struct Presenter {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) form: Form,
+    pub(crate) include: Include,
+}
+
+impl Presenter {
+    /// Shows one object that was read or written.
+    pub(crate) fn written(&self, code: u16, written: &Written) -> Result<Response<Body>, Status> {
+        match (written, self.form.view, self.form.encoding) {
+            (Written::Stored(entry), View::Whole, Encoding::Json) => {
+                let mut bytes = BytesMut::from(&*self.inner.json(&self.resource, entry));
+                bytes.put_u8(b'\n');
+                Ok(response::answer(code, "application/json", bytes.freeze()))
+            }
+            (Written::Stored(entry), ..) => self.object(code, &self.inner.object(&self.resource, entry)),
+            (Written::Shown(object), ..) => self.object(code, object),
+        }
+    }
+
+    /// Shows one object.
+    pub(crate) fn object(&self, code: u16, object: &Object) -> Result<Response<Body>, Status> {
+        let value = match self.form.view {
+            View::Whole => return Ok(response::value(code, self.form, object.as_value())),
+            View::Metadata => table::metadata_only(object),
+            View::Table => {
+                let version = json!({"resourceVersion": object.resource_version()});
+                let row = table::row(&self.resource, object, self.include, &self.inner.clock);
+                table::table(version, table::headings(&self.resource), vec![row])
+            }
+            View::MetadataList => return Err(not_acceptable(self.resource.offered())),
+        };
+        Ok(response::value(code, self.form, &value))
+    }
+
+    /// Shows a list.
+    pub(crate) fn list(&self, listed: Listed) -> Result<Response<Body>, Status> {
+        let metadata = self.list_metadata(&listed);
+        let objects = || listed.entries.iter().map(|entry| self.inner.object(&self.resource, entry));
+        let value = match (self.form.view, self.form.encoding) {
+            (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
+            (View::Whole, Encoding::Yaml) => {
+                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(Vec::new(), |mut all, piece| {
+                    all.extend_from_slice(&piece);
+                    all
+                });
+                serde_json::from_slice(&bytes).map_err(Status::internal)?
+            }
+            (View::MetadataList, _) => {
+                let items: Vec<Value> = objects().map(|object| table::metadata_only(&object)).collect();
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+            }
+            (View::Table, _) => {
+                let rows = objects().map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock)).collect();
+                table::table(metadata, table::headings(&self.resource), rows)
+            }
+            (View::Metadata, _) => return Err(not_acceptable(self.resource.offered())),
+        };
+        Ok(response::value(200, self.form, &value))
+    }
+
+    fn list_metadata(&self, listed: &Listed) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".into(), listed.revision.to_string().into());
+        match &listed.next {
+            Some(page) => {
+                metadata.insert("continue".into(), page.token().into());
+            }
+            None if self.resource.custom().is_some() && self.form.view == View::Whole => {
+                metadata.insert("continue".into(), "".into());
+            }
+            None => {}
+        }
+        if let Some(remaining) = listed.remaining {
+            metadata.insert("remainingItemCount".into(), remaining.into());
+        }
+        Value::Object(metadata)
+    }
+
+    fn list_head(&self, metadata: &Value) -> Bytes {
+        let text = |text: &str| Value::from(text).to_string();
+        let (kind, version) = (text(&self.resource.list_kind), text(&self.resource.kind.api_version()));
+        format!("{{\"kind\":{kind},\"apiVersion\":{version},\"metadata\":{metadata},\"items\":[").into()
+    }
+
+    /// Writes the items of a list and what closes it, some at a time.
+    fn items(&self, entries: Vec<Arc<Entry>>) -> impl Iterator<Item = Bytes> + Send + 'static {
+        let this = self.clone();
+        let mut entries = entries.into_iter().enumerate();
+        let mut open = true;
+        std::iter::from_fn(move || {
+            if !open {
+                return None;
+            }
+            let mut chunk = BytesMut::with_capacity(CHUNK + CHUNK / 4);
+            while chunk.len() < CHUNK {
+                let Some((i, entry)) = entries.next() else {
+                    open = false;
+                    chunk.put_slice(b"]}\n");
+                    break;
+                };
+                if i > 0 {
+                    chunk.put_u8(b',');
+                }
+                this.item(&mut chunk, &entry);
+            }
+            Some(chunk.freeze())
+        })
+    }
+
+    /// Writes one object of a list: custom resources say what they are, others leave that to the list.
+    fn item(&self, out: &mut BytesMut, entry: &Entry) {
+        let custom = self.resource.custom().is_some();
+        match (entry.schema == self.resource.schema_number, custom) {
+            (true, false) => out.put_slice(&entry.body),
+            (true, true) => {
+                out.put_slice(&self.resource.head);
+                out.put_slice(&entry.body[1..]);
+            }
+            (false, true) => out.put_slice(&self.inner.json(&self.resource, entry)),
+            (false, false) => {
+                let mut object = self.inner.object(&self.resource, entry);
+                object.remove("apiVersion");
+                object.remove("kind");
+                out.put_slice(object.as_value().to_string().as_bytes());
+            }
+        }
+    }
+
+    fn stream_list(&self, metadata: &Value, entries: Vec<Arc<Entry>>) -> Response<Body> {
+        let pieces = std::iter::once(self.list_head(metadata)).chain(self.items(entries));
+        response::answer(200, "application/json", Body::lazy(pieces))
+    }
+}

@@ -1,0 +1,161 @@
+//! Tables: objects as rows and columns, for people.
+//!
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
+
+use crate::custom::{Column, cell};
+use crate::registry::{Behaviour, Resource};
+use flyball_core::{Clock, Object, Status};
+use serde_json::{Map, Value, json};
+
+/// What a row holds of its object, beside the cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+impl Include {
+    /// Reads the query parameter `includeObject`.
+    pub(crate) fn read(text: &str) -> Result<Self, Status> {
+        match text {
+            "None" => Ok(Self::Nothing),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            other => Err(Status::bad_request(format!("unrecognized includeObject value: {}", flyball_core::field::go_quote(other)))),
+        }
+    }
+}
+
+/// A column of a built-in kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    pub(crate) name: &'static str,
+    pub(crate) ty: &'static str,
+    pub(crate) format: &'static str,
+    /// 0 is always shown, others only when more is asked for.
+    pub(crate) priority: i64,
+}
+
+impl Heading {
+    pub(crate) const NAME: Self = Self { format: "name", ..Self::text("Name") };
+    pub(crate) const AGE: Self = Self::text("Age");
+    pub(crate) const CREATED: Self = Self { ty: "date", ..Self::text("Created At") };
+
+    pub(crate) const fn text(name: &'static str) -> Self {
+        Self { name, ty: "string", format: "", priority: 0 }
+    }
+
+    pub(crate) const fn integer(name: &'static str) -> Self {
+        Self { ty: "integer", ..Self::text(name) }
+    }
+
+    /// Shows the column only when more is asked for.
+    pub(crate) const fn wide(self) -> Self {
+        Self { priority: 1, ..self }
+    }
+}
+
+/// A row of a built-in kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) cells: Vec<Value>,
+    /// What to say of the row as a whole.
+    pub(crate) conditions: Option<Value>,
+}
+
+/// How a built-in kind is shown in a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Printer {
+    pub(crate) headings: &'static [Heading],
+    pub(crate) row: fn(&Object, &Clock) -> Row,
+}
+
+impl Printer {
+    /// How kinds are shown of which nothing else is known.
+    pub(crate) const PLAIN: Self = Self {
+        headings: &[Heading::NAME, Heading::CREATED],
+        row: |object, _| Row { cells: vec![object.name().into(), created(object).into()], conditions: None },
+    };
+}
+
+/// Returns when an object was made.
+pub(crate) fn created(object: &Object) -> &str {
+    object.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Tells how old an object is, as people say it.
+pub(crate) fn age(object: &Object, clock: &Clock) -> String {
+    since(created(object), clock)
+}
+
+/// Tells how long ago something was.
+pub(crate) fn since(time: &str, clock: &Clock) -> String {
+    match flyball_core::time::parse_rfc3339(time) {
+        Some(time) => flyball_core::time::human_duration(clock.now().duration_since(time)),
+        None => "<unknown>".into(),
+    }
+}
+
+/// Writes the headings of a table.
+pub(crate) fn headings(resource: &Resource) -> Value {
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| {
+        json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority})
+    };
+    match &resource.behaviour {
+        Behaviour::BuiltIn(kind) => {
+            let headings = kind.printer.headings.iter();
+            headings.map(|h| heading(h.name, h.ty, h.format, describe(h), h.priority)).collect()
+        }
+        Behaviour::Custom(custom) => {
+            let name = heading("Name", "string", "name", describe(&Heading::NAME), 0);
+            let own = custom.columns.iter().map(|c: &Column| {
+                let description = if c.description.is_empty() { format!("Custom resource definition column (in JSONPath format): {}", c.path) } else { c.description.clone() };
+                heading(&c.name, &c.ty, &c.format, &description, c.priority)
+            });
+            std::iter::once(name).chain(own).collect()
+        }
+    }
+}
+
+fn describe(heading: &Heading) -> &'static str {
+    match heading.name {
+        "Name" => "The object's name, unique within its kind and namespace.",
+        "Age" | "Created At" => "When the object was made, in the time of the server.",
+        _ => "",
+    }
+}
+
+/// Writes the row of an object; `kind` and `apiVersion` stand in the object.
+pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock: &Clock) -> Value {
+    let Row { cells, conditions } = match &resource.behaviour {
+        Behaviour::BuiltIn(kind) => (kind.printer.row)(object, clock),
+        Behaviour::Custom(custom) => {
+            let cells = std::iter::once(object.name().into()).chain(custom.columns.iter().map(|column| cell(column, object, clock)));
+            Row { cells: cells.collect(), conditions: None }
+        }
+    };
+    let mut row = Map::new();
+    row.insert("cells".into(), cells.into());
+    if let Some(conditions) = conditions {
+        row.insert("conditions".into(), conditions);
+    }
+    let shown = match include {
+        Include::Nothing => Value::Null,
+        Include::Metadata => metadata_only(object),
+        Include::Object => object.as_value().clone(),
+    };
+    row.insert("object".into(), shown);
+    Value::Object(row)
+}
+
+/// Shows of an object its metadata alone.
+pub(crate) fn metadata_only(object: &Object) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// Puts a table together.
+pub(crate) fn table(metadata: Value, headings: Value, rows: Vec<Value>) -> Value {
+    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": headings, "rows": rows})
+}

@@ -1,0 +1,302 @@
+//! Watch: what happens to objects, as it happens.
+//!
+//! A watch holds no events. It remembers the revision up to which it has told, and reads on in the storage's window
+//! whenever the bell of the table rings; so a slow client costs nothing, and one that falls behind the window is told
+//! with a 410 to list anew. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+
+use crate::registry::{Selection, parse_version};
+use crate::request::accept::{Encoding, View, not_acceptable};
+use crate::request::options::ListOptions;
+use crate::response::{Body, answer as respond, status_value};
+use crate::server::Presenter;
+use crate::storage::{self, Entry, Event, Revision};
+use crate::table;
+use bytes::{BufMut, Bytes, BytesMut};
+use flyball_core::Status;
+use futures_core::Stream;
+use http::Response;
+use serde_json::{Value, json};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How many events are told at once.
+const BATCH: usize = 500;
+
+/// How often a watch that wants bookmarks gets one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// How long before its end a watch gets a last bookmark.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// The shortest time after which a watch ends if the client does not say; the longest is twice that.
+const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// Answers a watch.
+pub(crate) async fn answer(show: Presenter, namespace: Option<&str>, options: &ListOptions) -> Result<Response<Body>, Status> {
+    if show.form.encoding == Encoding::Yaml || show.form.view == View::MetadataList {
+        return Err(not_acceptable(show.resource.offered()));
+    }
+    let selection = Selection::new(&show.resource, &options.labels, &options.fields)?;
+    let version = parse_version(&options.resource_version).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+    let initial = options.initial_events == Some(true);
+    if let (true, Some(version)) = (initial, version) {
+        show.inner.wait_for(version).await?;
+    }
+    let inner = show.inner.clone();
+    let from_state = initial || options.initial_events.is_none() && version.unwrap_or(0) == 0;
+    let (told, state) = match version {
+        Some(version) if !from_state && version > 0 => (version, Vec::new()),
+        _ => {
+            let snapshot = inner.store.list(&show.resource.table, namespace);
+            let state = if from_state { snapshot.entries } else { Vec::new() };
+            (snapshot.revision, state)
+        }
+    };
+    let now = Instant::now();
+    let timeout = match options.timeout_seconds {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => MIN_TIMEOUT + MIN_TIMEOUT.mul_f64(inner.rng.fraction()),
+    };
+    let watch = Watch {
+        bell: inner.store.bell(&show.resource.table),
+        namespace: namespace.map(str::to_owned),
+        selection,
+        told,
+        state,
+        initial_end: initial && options.bookmarks,
+        bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
+        last_bookmark: (options.bookmarks && timeout > BOOKMARK_BEFORE_END).then(|| now + timeout - BOOKMARK_BEFORE_END),
+        end: now + timeout,
+        headings_told: false,
+        done: false,
+        show,
+    };
+    Ok(respond(200, "application/json", Body::stream(Frames::new(watch))))
+}
+
+/// A watch under way.
+struct Watch {
+    show: Presenter,
+    bell: Arc<Notify>,
+    namespace: Option<String>,
+    selection: Selection,
+    /// Every event up to this revision has been told.
+    told: Revision,
+    /// The state to begin with, not yet told.
+    state: Vec<Arc<Entry>>,
+    /// Whether a bookmark says that the state has been told.
+    initial_end: bool,
+    /// When the next bookmark is due.
+    bookmarks: Option<Instant>,
+    /// When the last one is.
+    last_bookmark: Option<Instant>,
+    end: Instant,
+    headings_told: bool,
+    done: bool,
+}
+
+impl Watch {
+    /// Waits for what is to be told next; `None` is the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut out = BytesMut::new();
+        for entry in std::mem::take(&mut self.state) {
+            if self.selection.matches(&entry) {
+                self.frame(&mut out, "ADDED", &entry, entry.revision);
+            }
+        }
+        if std::mem::take(&mut self.initial_end) {
+            self.bookmark(&mut out, true);
+        }
+        if !out.is_empty() {
+            return Some(out.freeze());
+        }
+        loop {
+            let bell = self.bell.clone();
+            let rung = bell.notified();
+            let mut rung = std::pin::pin!(rung);
+            // Listening begins before looking, so that nothing is missed in between.
+            rung.as_mut().enable();
+            if !self.read_on(&mut out) || !self.is_served() {
+                self.done = true;
+            }
+            if !out.is_empty() {
+                return Some(out.freeze());
+            }
+            if self.done {
+                return None;
+            }
+            let due = [self.bookmarks, self.last_bookmark].into_iter().flatten().chain([self.end]).min().unwrap_or(self.end);
+            tokio::select! {
+                biased;
+                () = rung => {}
+                () = tokio::time::sleep_until(due) => {
+                    if due >= self.end {
+                        self.done = true;
+                        return None;
+                    }
+                    self.bookmark(&mut out, false);
+                    let passed = |at: &Option<Instant>| at.is_some_and(|at| at <= due);
+                    if passed(&self.last_bookmark) {
+                        self.last_bookmark = None;
+                    }
+                    if passed(&self.bookmarks) {
+                        self.bookmarks = Some(due + BOOKMARK_EVERY);
+                    }
+                    return Some(out.freeze());
+                }
+            }
+        }
+    }
+
+    /// Tells what has happened since; tells whether the watch goes on.
+    fn read_on(&mut self, out: &mut BytesMut) -> bool {
+        let inner = self.show.inner.clone();
+        loop {
+            match inner.store.events_after(&self.show.resource.table, self.told, BATCH) {
+                Ok((events, latest)) => {
+                    for event in &events {
+                        self.event(out, event);
+                        self.told = event.revision;
+                    }
+                    match latest {
+                        Some(latest) => {
+                            self.told = self.told.max(latest);
+                            return true;
+                        }
+                        None if !out.is_empty() => {
+                            // The rest follows when this much has been sent.
+                            return true;
+                        }
+                        None => {}
+                    }
+                }
+                Err(storage::Error::Compacted { asked, oldest }) => {
+                    inner.slow_watches.fetch_add(1, Ordering::Relaxed);
+                    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+                    write(out, "ERROR", &status_value(&status));
+                    return false;
+                }
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Tells an event in the words of the selection: what comes to match is added, what ceases to is deleted.
+    fn event(&mut self, out: &mut BytesMut, event: &Event) {
+        if self.namespace.is_some() && event.after.key.namespace() != self.namespace.as_deref() {
+            return;
+        }
+        let before = event.before.as_ref().filter(|entry| self.selection.matches(entry));
+        let after = (!event.removed && self.selection.matches(&event.after)).then_some(&event.after);
+        match (before, after) {
+            (None, Some(entry)) => self.frame(out, "ADDED", entry, event.revision),
+            (Some(_), Some(entry)) => self.frame(out, "MODIFIED", entry, event.revision),
+            (Some(_), None) if event.removed => self.frame(out, "DELETED", &event.after, event.revision),
+            // The object lives on out of sight: its last state in sight, at the revision of the change.
+            (Some(entry), None) => self.frame(out, "DELETED", entry, event.revision),
+            (None, None) => {}
+        }
+    }
+
+    fn frame(&mut self, out: &mut BytesMut, ty: &str, entry: &Entry, revision: Revision) {
+        let resource = &self.show.resource;
+        if self.show.form.view == View::Whole && entry.revision == revision && entry.schema == resource.schema_number {
+            out.reserve(entry.body.len() + resource.head.len() + 32);
+            out.put_slice(b"{\"type\":\"");
+            out.put_slice(ty.as_bytes());
+            out.put_slice(b"\",\"object\":");
+            out.put_slice(&resource.head);
+            out.put_slice(&entry.body[1..]);
+            out.put_slice(b"}\n");
+            return;
+        }
+        let mut object = self.show.inner.object(resource, entry);
+        object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
+        let value = match self.show.form.view {
+            View::Metadata | View::MetadataList => table::metadata_only(&object),
+            View::Table => {
+                let headings = if std::mem::replace(&mut self.headings_told, true) { Value::Null } else { table::headings(resource) };
+                let row = table::row(resource, &object, self.show.include, &self.show.inner.clock);
+                table::table(json!({"resourceVersion": object.resource_version()}), headings, vec![row])
+            }
+            View::Whole => object.into(),
+        };
+        write(out, ty, &value);
+    }
+
+    /// Tells how far the watch has come.
+    fn bookmark(&mut self, out: &mut BytesMut, initial_end: bool) {
+        let resource = &self.show.resource;
+        let mut object = resource.empty.clone();
+        object.set_kind(&resource.kind);
+        let metadata = object.metadata_mut();
+        metadata.clear();
+        metadata.insert("resourceVersion".into(), self.told.to_string().into());
+        if initial_end {
+            metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let value = match self.show.form.view {
+            View::Whole => object.into(),
+            View::Metadata | View::MetadataList => table::metadata_only(&object),
+            View::Table => {
+                let row = table::row(resource, &object, self.show.include, &self.show.inner.clock);
+                table::table(json!({"resourceVersion": object.resource_version()}), Value::Null, vec![row])
+            }
+        };
+        write(out, "BOOKMARK", &value);
+    }
+
+    /// Tells whether the resource is still there: a CRD may be gone.
+    fn is_served(&self) -> bool {
+        let kind = &self.show.resource.kind;
+        let found = self.show.inner.catalog().get(&kind.group, &kind.version, &self.show.resource.plural);
+        found.is_some_and(|found| found.is_served())
+    }
+}
+
+fn write(out: &mut BytesMut, ty: &str, object: &Value) {
+    out.put_slice(json!({"type": ty, "object": object}).to_string().as_bytes());
+    out.put_u8(b'\n');
+}
+
+type Step = Pin<Box<dyn Future<Output = Option<(Bytes, Watch)>> + Send>>;
+
+/// The frames of a watch as a stream.
+struct Frames(Option<Step>);
+
+impl Frames {
+    fn new(watch: Watch) -> Self {
+        Self(Some(Self::step(watch)))
+    }
+
+    fn step(mut watch: Watch) -> Step {
+        Box::pin(async move { watch.next().await.map(|frames| (frames, watch)) })
+    }
+}
+
+impl Stream for Frames {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Some(step) = &mut self.0 else { return Poll::Ready(None) };
+        match std::task::ready!(step.as_mut().poll(cx)) {
+            Some((frames, watch)) => {
+                self.0 = Some(Self::step(watch));
+                Poll::Ready(Some(frames))
+            }
+            None => {
+                self.0 = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
