@@ -13,13 +13,18 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
+/// The same in the words that keys and values of labels are refused with.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
 /// Says which texts are accepted, with examples and the pattern, as every such message of Kubernetes does.
 pub fn pattern_error(what: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{what} (regex used for validation is '{pattern}')");
     }
     let examples: Vec<String> = examples.iter().map(|e| format!("'{e}', ")).collect();
-    format!("{what} (e.g. {}regex used for validation is '{pattern}')", examples.join("or "))
+    format!("{what} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
 }
 
 fn lower_alphanumeric(b: u8) -> bool {
@@ -122,7 +127,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     if name.is_empty() {
         wrong.push("name part must be non-empty".into());
     } else if name.len() > 63 {
-        wrong.push(format!("name part {}", too_long(63)));
+        wrong.push(format!("name part {}", too_many_bytes(63)));
     }
     if !is_key_name(name) {
         wrong.push(format!("name part {}", pattern_error(WHAT, LABEL_KEY, EXAMPLES)));
@@ -134,7 +139,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 pub fn label_value(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        wrong.push(too_many_bytes(63));
     }
     if !text.is_empty() && !is_key_name(text) {
         let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";

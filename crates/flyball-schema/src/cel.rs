@@ -4,6 +4,8 @@
 //! runs, and how its failure reads. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
+mod types;
+
 use crate::schema::{ListKind, Node, Shape};
 use crate::validate::correlated;
 use flyball_core::field::{FieldError, Path};
@@ -159,7 +161,11 @@ impl Rule {
 }
 
 /// The functions that rules may call: the same for all.
-static BASE: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut context = Context::default().with_all();
+    types::add(&mut context);
+    context
+});
 
 /// Runs a program; an error says why in the words of the real server.
 pub fn execute(program: &Program, context: &Context<'_>) -> Result<Cel, String> {
@@ -377,6 +383,7 @@ mod tests {
         assert!(holds("self.at < timestamp('2027-01-01T00:00:00Z')", json!({"at": "2026-01-01T00:00:00Z"})));
         assert!(holds("self.tags == ['a', 'b']", json!({"tags": ["b", "a"]})));
         assert!(holds("self.__namespace__ == 'x' && has(self.name) == false", json!({"namespace": "x", "name": null})));
+        assert!(holds("type(self.min) == int && type(self.tags) != string", json!({"min": 1, "tags": []})));
         assert!(holds("quantity('1Gi').isGreaterThan(quantity('1M'))", json!({})));
     }
 

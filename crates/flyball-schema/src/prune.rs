@@ -18,7 +18,7 @@ const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 pub fn prune(node: Node<'_>, object: &mut Map<String, Value>) -> Result<Vec<String>, decode::Error> {
     let mut unknown = read_metadata(node, object)?;
     let mut pruner = Pruner { unknown: Vec::new(), path: String::new() };
-    pruner.fields(Some(node), object, true);
+    pruner.fields(Some(node), object, true, false);
     pruner.unknown.sort();
     unknown.extend(pruner.unknown);
     drop_nulls(Some(node), object);
@@ -42,14 +42,20 @@ struct Pruner {
 }
 
 impl Pruner {
-    fn value(&mut self, node: Option<Node<'_>>, value: &mut Value) {
+    /// Prunes a value; `keep` says that the list around it keeps what its schema does not know.
+    fn value(&mut self, node: Option<Node<'_>>, value: &mut Value, keep: bool) {
         match value {
-            Value::Object(fields) => self.fields(node, fields, false),
+            Value::Object(fields) => self.fields(node, fields, false, keep),
             Value::Array(items) => {
+                let keep = keep || node.is_some_and(|node| node.preserve_unknown);
+                let inner = node.and_then(Node::items);
+                if keep && inner.is_none() {
+                    return;
+                }
                 let length = self.path.len();
                 for (i, item) in items.iter_mut().enumerate() {
                     self.path += &format!("[{i}]");
-                    self.value(node.and_then(Node::items), item);
+                    self.value(inner, item, keep);
                     self.path.truncate(length);
                 }
             }
@@ -57,10 +63,10 @@ impl Pruner {
         }
     }
 
-    fn fields(&mut self, node: Option<Node<'_>>, fields: &mut Map<String, Value>, root: bool) {
+    fn fields(&mut self, node: Option<Node<'_>>, fields: &mut Map<String, Value>, root: bool, keep: bool) {
         let length = self.path.len();
         let object = root || node.is_some_and(|node| node.embedded);
-        let keep_all = node.is_some_and(|node| node.preserve_unknown || open_map(node));
+        let keep_all = keep || node.is_some_and(|node| node.preserve_unknown || open_map(node));
         fields.retain(|name, value| {
             if object && META_FIELDS.contains(&name.as_str()) {
                 return true;
@@ -70,14 +76,14 @@ impl Pruner {
                 // What an open map holds has no schema to be kept by: maps inside it lose all their fields.
                 if node.is_some_and(open_map) {
                     self.step(name);
-                    self.value(None, value);
+                    self.value(None, value, false);
                     self.path.truncate(length);
                 }
                 return true;
             }
             self.step(name);
             if inner.is_some() {
-                self.value(inner, value);
+                self.value(inner, value, false);
             } else {
                 self.unknown.push(self.path.clone());
             }
@@ -268,6 +274,20 @@ mod tests {
             error,
             r#"spec.obj.metadata: Invalid value: {"labels":"x"}: json: cannot unmarshal string into Go struct field ObjectMeta.labels of type map[string]string"#
         );
+    }
+
+    #[test]
+    fn what_is_preserved_is_so_inside_lists_too() {
+        let schema = json!({"type": "object", "properties": {
+            "free": {"x-kubernetes-preserve-unknown-fields": true},
+            "list": {"type": "array", "x-kubernetes-preserve-unknown-fields": true,
+                     "items": {"type": "object", "properties": {"known": {"type": "object"}}}},
+        }});
+        let root = crate::openapi::read(Some(&schema));
+        let mut object = json!({"free": [1, {"a": null}], "list": [{"known": {"gone": 1}, "kept": {"b": 2}}]});
+        let unknown = prune(root.node(), object.as_object_mut().unwrap()).unwrap();
+        assert_eq!(object, json!({"free": [1, {"a": null}], "list": [{"known": {}, "kept": {"b": 2}}]}));
+        assert_eq!(unknown, ["list[0].known.gone"]);
     }
 
     #[test]

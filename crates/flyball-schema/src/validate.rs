@@ -101,7 +101,8 @@ impl Validator<'_> {
     }
 
     fn ty(&self, node: Node<'_>, demands: &Constraints, value: &Value, name: &str) -> Option<FieldError> {
-        let want = demands.ty.as_deref()?;
+        let int_or_string = matches!(node.get().shape, Shape::IntOrString);
+        let want = if int_or_string { "integer,string" } else { demands.ty.as_deref()? };
         let got = match value {
             Value::Null if node.nullable => return None,
             Value::Null => "null",
@@ -114,7 +115,7 @@ impl Validator<'_> {
         };
         let numeric = matches!(want, "number" | "integer");
         let formatted = demands.format.is_some() && !numeric && matches!(value, Value::String(_) | Value::Array(_));
-        if got == want || want == "number" && got == "integer" || formatted {
+        if got == want || int_or_string && matches!(got, "integer" | "string") || want == "number" && got == "integer" || formatted {
             return None;
         }
         let detail = format!("{name} in body must be of type {want}: {got:?}");

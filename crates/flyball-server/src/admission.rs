@@ -63,7 +63,6 @@ impl Admission {
         attributes: &Attributes<'_>,
         object: &mut Object,
         old: Option<&Object>,
-        _warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         namespace::check(inner, attributes)?;
         if attributes.is("", "pods") && attributes.operation == Operation::Create && attributes.part == Part::Whole {
@@ -81,7 +80,6 @@ impl Admission {
         attributes: &Attributes<'_>,
         object: Option<&Object>,
         old: Option<&Object>,
-        _warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         if attributes.operation == Operation::Delete {
             namespace::check(inner, attributes)?;

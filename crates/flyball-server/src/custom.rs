@@ -8,7 +8,7 @@
 mod columns;
 mod definition;
 mod lifecycle;
-mod names;
+mod acceptance;
 mod structural;
 
 pub(crate) use columns::{Column, cell};
@@ -18,7 +18,7 @@ pub(crate) use lifecycle::{mark, table};
 use crate::kinds::Part;
 use crate::registry::{Behaviour, Resource, head, validate_labels};
 use flyball_core::field::{FieldError, Mistake, Path};
-use flyball_core::{GroupResource, GroupVersionKind, Object};
+use flyball_core::{GroupResource, GroupVersion, GroupVersionKind, Object, names};
 use flyball_schema::schema::{Node, Root};
 use serde_json::{Map, Value};
 use std::hash::{Hash, Hasher};
@@ -242,9 +242,21 @@ fn validate_embedded(node: Node<'_>, value: &Value, path: &Path<'_>, root: bool)
 
 fn validate_as_object(fields: &Map<String, Value>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for field in ["apiVersion", "kind"] {
-        if fields.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
-            errors.push(FieldError::required(path.field(field), "must not be empty"));
+    let text = |field: &str| fields.get(field).and_then(Value::as_str).unwrap_or_default();
+    match text("apiVersion") {
+        "" => errors.push(FieldError::required(path.field("apiVersion"), "")),
+        version if GroupVersion::parse(version).is_none() => {
+            let detail = format!("unexpected GroupVersion string: {version}");
+            errors.push(FieldError::invalid(path.field("apiVersion"), version, detail));
+        }
+        _ => {}
+    }
+    match text("kind") {
+        "" => errors.push(FieldError::required(path.field("kind"), "")),
+        kind => {
+            let wrong = names::dns_1035_label(&kind.to_lowercase()).into_iter();
+            let detail = |why| format!("may have mixed case, but should otherwise match: {why}");
+            errors.extend(wrong.map(|why| FieldError::invalid(path.field("kind"), kind, detail(why))));
         }
     }
     let metadata = path.field("metadata");

@@ -7,6 +7,7 @@ use crate::registry::{Behaviour, Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
 use crate::response::{self, Body};
 use flyball_core::Status;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::Response;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -86,7 +87,16 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
         },
         _ => return None,
     };
-    Some(if value.is_null() { response::status(&Status::unknown_resource()) } else { plain(&value) })
+    if value.is_null() {
+        return Some(response::status(&Status::unknown_resource()));
+    }
+    let mut answer = plain(&value);
+    if value["kind"] == "APIGroupDiscoveryList" {
+        // Clients look here for what they were given.
+        let full = HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+        answer.headers_mut().insert(CONTENT_TYPE, full);
+    }
+    Some(answer)
 }
 
 /// The versions of a group that serve something.

@@ -7,6 +7,8 @@
 //! [`Status`]: flyball_core::Status
 
 mod catalog;
+mod change;
+mod create;
 pub(crate) mod decode;
 mod delete;
 mod managed;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll};
 
 /// The body of an answer.
@@ -117,7 +118,12 @@ pub(crate) fn status_value(status: &Status) -> Value {
 
 /// Answers with a refusal.
 pub(crate) fn status(status: &Status) -> Response<Body> {
-    let mut response = value(status.code, Form::PLAIN, &status_value(status));
+    status_in(Form::PLAIN, status)
+}
+
+/// Answers with a refusal in some encoding.
+pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
+    let mut response = value(status.code, form, &status_value(status));
     if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -131,8 +137,28 @@ pub(crate) fn page_not_found() -> Response<Body> {
     response
 }
 
-/// Adds warnings, as RFC 7234 writes them.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+/// What a client is to be warned of, whatever else it is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    /// Notes warnings; what is noted already is not said twice.
+    pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
+        let mut all = self.0.lock().expect("nothing panics while it holds the warnings");
+        for warning in warnings {
+            if !all.contains(&warning) {
+                all.push(warning);
+            }
+        }
+    }
+
+    /// Adds the warnings to an answer, as RFC 7234 writes them.
+    pub(crate) fn tell(&self, response: &mut Response<Body>) {
+        warn(response, &self.0.lock().expect("nothing panics while it holds the warnings"));
+    }
+}
+
+fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         let text: String = quoted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -118,9 +118,14 @@ pub(crate) fn headings(resource: &Resource) -> Value {
     }
 }
 
+/// How clients know the column of names to be described.
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request \
+                    the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration \
+                    definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+
 fn describe(heading: &Heading) -> &'static str {
     match heading.name {
-        "Name" => "The object's name, unique within its kind and namespace.",
+        "Name" => NAME,
         "Age" | "Created At" => "When the object was made, in the time of the server.",
         _ => "",
     }

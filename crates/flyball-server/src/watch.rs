@@ -43,7 +43,7 @@ pub(crate) async fn answer(show: Presenter, namespace: Option<&str>, options: &L
         return Err(not_acceptable(show.resource.offered()));
     }
     let selection = Selection::new(&show.resource, &options.labels, &options.fields)?;
-    let version = parse_version(&options.resource_version).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+    let version = parse_version(&options.resource_version).map_err(|why| Status::new(500, None, why))?;
     let initial = options.initial_events == Some(true);
     if let (true, Some(version)) = (initial, version) {
         show.inner.wait_for(version).await?;

@@ -5,7 +5,7 @@
 use super::Attributes;
 use crate::auth::{Action, Decision, On, Rule};
 use crate::server::Inner;
-use flyball_core::{GroupResource, Object, Status};
+use flyball_core::{Object, Status};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -35,7 +35,7 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>, object: &Object,
                 return Ok(());
             }
             let Some(rules) = inner.rbac.rules_of_role(&inner.store, namespace, name) else {
-                return Err(Status::not_found(&GroupResource::new(GROUP, resource), name));
+                return Err(Status::not_found(&attributes.resource.group_resource(), name));
             };
             (rules, "bind", (resource.to_owned(), name.to_owned()))
         }
@@ -53,14 +53,15 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>, object: &Object,
         return Ok(());
     }
     missing.sort();
+    let mut missing: Vec<String> = compact(missing).iter().map(ToString::to_string).collect();
+    missing.sort();
     let user = attributes.user;
     let groups: Vec<String> = user.groups.iter().map(|group| flyball_core::field::go_quote(group)).collect();
-    let list: Vec<String> = compact(missing).iter().map(ToString::to_string).collect();
     let why = format!(
         "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
         flyball_core::field::go_quote(&user.name),
         groups.join(" "),
-        list.join("\n")
+        missing.join("\n")
     );
     Err(Status::forbidden(&attributes.resource.group_resource(), object.name(), why))
 }

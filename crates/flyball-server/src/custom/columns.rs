@@ -1,7 +1,7 @@
 //! The columns that a CRD declares, and the cells that they make of an object.
 
 use flyball_core::{Clock, Object, time};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A declared column.
 #[derive(Clone, Debug)]
@@ -25,10 +25,18 @@ enum Step {
     Where(Vec<String>, String, Value),
 }
 
+/// What a CRD without columns shows besides the name, described as clients know it.
+const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
+                   happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\n\
+                   Populated by the system. Read-only. Null for lists. More info: \
+                   https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 /// Reads the columns of a version of a CRD.
 pub(crate) fn read(version: &Value) -> Vec<Column> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let columns = version["additionalPrinterColumns"].as_array().into_iter().flatten();
+    let age = [json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE})];
+    let own = version["additionalPrinterColumns"].as_array().map_or(&[][..], Vec::as_slice);
+    let columns = if own.is_empty() { age.iter() } else { own.iter() };
     columns
         .map(|column| Column {
             name: text(&column["name"]),

@@ -83,7 +83,7 @@ pub(crate) fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock
 /// Finds what is wrong with a CRD, or with its change.
 pub(crate) fn validate(crd: &Object, old: Option<&Object>, _part: Part) -> Vec<FieldError> {
     let spec = crd.get("spec").cloned().unwrap_or_default();
-    if let Some(old) = old.filter(|old| super::names::condition(old, "Established") == Some("True")) {
+    if let Some(old) = old.filter(|old| super::acceptance::condition(old, "Established") == Some("True")) {
         let errors = validate_immutable(&spec, old.get("spec").unwrap_or(&Value::Null));
         if !errors.is_empty() {
             return errors;

@@ -1,10 +1,11 @@
 //! What follows from a write to a CRD: its names are accepted, its resources served, its objects cleaned up.
 
-use super::names;
+use super::acceptance;
 use crate::auth::User;
 use crate::kinds::Part;
 use crate::registry::{Change, Resource, Target, Writer};
 use crate::request::options::{DeleteOptions, WriteOptions};
+use crate::response::Warnings;
 use crate::server::Inner;
 use flyball_core::{Clock, GroupResource, Object, Status};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub(crate) fn mark(crd: &mut Object, live: &Object, clock: &Clock) {
         finalizers.as_array_mut().into_iter().for_each(|finalizers| finalizers.push(CLEANUP.into()));
     }
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
-    let status = names::terminating(crd, "InstanceDeletionPending", message, clock);
+    let status = acceptance::terminating(crd, "InstanceDeletionPending", message, clock);
     crd.insert("status".into(), status);
 }
 
@@ -66,7 +67,7 @@ impl Inner {
     fn serve_definitions(&self) {
         let mut catalog = crate::registry::Catalog::built_in();
         for crd in self.definitions() {
-            if names::condition(&crd, "Established") != Some("True") {
+            if acceptance::condition(&crd, "Established") != Some("True") {
                 continue;
             }
             for resource in super::resources(&crd) {
@@ -83,7 +84,7 @@ impl Inner {
             return self.clean_up(crd).await;
         }
         let others = self.definitions();
-        let status = names::judge(crd, &others, &self.clock);
+        let status = acceptance::judge(crd, &others, &self.clock);
         if crd.get("status") == Some(&status) {
             return false;
         }
@@ -98,7 +99,7 @@ impl Inner {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
         // `change` would call back here; the write alone is wanted.
         match Box::pin(self.change(&target, &Change::With(Box::new(with)), &writer)).await {
             Ok(_) => true,
@@ -114,7 +115,7 @@ impl Inner {
         if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
             return false;
         }
-        let terminating = names::terminating(crd, "InstanceDeletionInProgress", "CustomResource deletion is in progress", &self.clock);
+        let terminating = acceptance::terminating(crd, "InstanceDeletionInProgress", "CustomResource deletion is in progress", &self.clock);
         if crd.get("status") != Some(&terminating) {
             let status = terminating.clone();
             self.write_definition(crd.name(), move |crd| {
@@ -126,7 +127,7 @@ impl Inner {
         }
         let served = super::resources(crd);
         let Some(resource) = served.into_iter().next().map(Arc::new) else { return self.release(crd).await };
-        let own = names::condition(crd, "Established") == Some("True");
+        let own = acceptance::condition(crd, "Established") == Some("True");
         if own {
             self.delete_instances(&resource).await;
         }
@@ -141,7 +142,7 @@ impl Inner {
         let entries: Vec<_> = entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
         let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
         if let Err(status) = Box::pin(self.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await {
             tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
         }
@@ -151,7 +152,7 @@ impl Inner {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default() };
+        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
         let without = Change::With(Box::new(|crd: &mut Object| {
             let left: Vec<String> = crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
             if left.is_empty() {

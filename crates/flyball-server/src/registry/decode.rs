@@ -132,6 +132,16 @@ pub(crate) fn read(resource: &Resource, object: Object) -> Result<(Object, Vec<S
 
 /// The same, with the bare reason of a failure: patches wrap it otherwise.
 pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
+    // Nothing to decode, but a wish: that nobody owns any field.
+    let disowned = object.at(&["metadata", "managedFields"]).and_then(Value::as_array).is_some_and(Vec::is_empty);
+    let (mut object, unknown) = read_fields(resource, object)?;
+    if disowned {
+        object.metadata_mut().insert("managedFields".into(), Value::Array(Vec::new()));
+    }
+    Ok((object, unknown))
+}
+
+fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
     match &resource.behaviour {
         Behaviour::BuiltIn(_) => {
             let mut unknown = Vec::new();

@@ -34,7 +34,7 @@ impl Inner {
             check_preconditions(resource, options, &live)?;
             let mut attributes = Attributes::new(target, Operation::Delete, writer);
             attributes.name = key.name();
-            self.admission.validate(self, &attributes, None, Some(&live), &mut Vec::new()).await?;
+            self.admission.validate(self, &attributes, None, Some(&live)).await?;
             match self.delete_once(resource, &key, &entry, live, options) {
                 Err(storage::Error::Changed) => {}
                 Err(error) => return Err(Status::internal(error)),
@@ -56,10 +56,10 @@ impl Inner {
             if options.dry_run {
                 return Ok(Deleted::Gone(Box::new(object)));
             }
-            let last = object.clone();
-            let removed = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, object, revision))?;
+            let removed = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
             self.removed(resource, &removed);
-            return Ok(Deleted::Gone(Box::new(last)));
+            object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
+            return Ok(Deleted::Gone(Box::new(object)));
         }
         mark(&mut object, &live, grace, self.clock.now());
         if let crate::registry::Behaviour::BuiltIn(kind) = resource.behaviour {

@@ -53,14 +53,14 @@ fn put(object: &mut Object, managed: ManagedFields) {
     };
 }
 
-/// The fields that nobody can come to own through a part.
-fn ignored(part: Part, objects: [&Object; 2], resource: &Resource) -> FieldSet {
+/// The fields that nobody can come to own through a part, since a write through it puts them back.
+fn ignored(part: Part, resource: &Resource) -> FieldSet {
     let mut set = FieldSet::new();
     match part {
         Part::Status => {
-            let kept = ["apiVersion", "kind", "metadata", "status"];
-            for name in objects.iter().flat_map(|object| object.keys()).filter(|name| !kept.contains(&name.as_str())) {
-                set.insert(&[PathElement::field(name)]);
+            set.insert(&[PathElement::field("spec")]);
+            if resource.custom().is_some() {
+                set.insert(&[PathElement::field("metadata")]);
             }
         }
         Part::Whole if resource.has_part(Part::Status) => set.insert(&[PathElement::field("status")]),
@@ -90,7 +90,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     let stored = take(&mut live);
     let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
     let api_version = resource.kind.api_version();
-    let ignored = ignored(by.part, [&live, new], resource);
+    let ignored = ignored(by.part, resource);
     let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
     let manager = Manager::updater(by.name, &api_version, by.part.name());
     match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
@@ -116,7 +116,7 @@ pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object
     let stored = take(&mut live);
     let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
     let api_version = resource.kind.api_version();
-    let ignored = ignored(by.part, [&live, wanted], resource);
+    let ignored = ignored(by.part, resource);
     let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
     let manager = Manager::applier(by.name, by.part.name());
     // A new object has no UID yet, and so nobody owned anything of it before.
@@ -138,6 +138,27 @@ pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object
     };
     put(&mut object, applied.managed);
     Ok(object)
+}
+
+/// Undoes a write that only moved the times of managedFields: it is none.
+pub(crate) fn keep_times(object: &mut Object, live: &Object) {
+    let without_times = |object: &Object| {
+        let mut entries = object.at(&["metadata", "managedFields"])?.as_array()?.clone();
+        entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
+            entry.remove("time");
+        });
+        entries.sort_by_key(Value::to_string);
+        Some(entries)
+    };
+    if without_times(object).is_none() || without_times(object) != without_times(live) {
+        return;
+    }
+    let mut unmoved = object.clone();
+    let times = live.at(&["metadata", "managedFields"]).cloned().unwrap_or_default();
+    unmoved.metadata_mut().insert("managedFields".into(), times);
+    if unmoved == *live {
+        *object = unmoved;
+    }
 }
 
 fn broken(resource: &Resource, object: &Object, what: &str, why: &str) -> Status {

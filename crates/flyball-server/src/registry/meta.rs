@@ -30,13 +30,18 @@ pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), 
     }
 }
 
+/// Takes from a new object what only the server may give it.
+pub(crate) fn clear(object: &mut Object) {
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        object.metadata_mut().remove(field);
+    }
+}
+
 /// Gives a new object what only the server may: a UID, the time, a name if one is to be made.
 pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
     let now = clock.now_rfc3339();
+    clear(object);
     let metadata = object.metadata_mut();
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        metadata.remove(field);
-    }
     metadata.insert("uid".into(), rng.uuid().into());
     metadata.insert("creationTimestamp".into(), now.into());
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();

@@ -3,7 +3,9 @@
 //! Reading notes keys that stand twice, which a map cannot hold and strict field validation must tell.
 
 use super::syntax::json_error;
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
 use serde_json::{Map, Number, Value};
 use std::cell::RefCell;
 use std::fmt;
@@ -50,7 +52,7 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Result<Document, Error> {
 
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     let duplicates = RefCell::default();
-    let seed = Reader { path: Path { parent: None, step: Step::Root }, duplicates: &duplicates };
+    let seed = Reader { format: Format::Json, path: Path { parent: None, step: Step::Root }, duplicates: &duplicates };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
@@ -60,7 +62,7 @@ fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
-fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
+pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     // Most YAML that clients send is JSON, which is read faster and deeper as what it is.
     if bytes.trim_ascii_start().starts_with(b"{")
         && let Ok(document) = read_json(bytes)
@@ -75,7 +77,8 @@ fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             budget: serde_saphyr::budget! { max_depth: YAML_DEPTH, flow_nesting_limit: YAML_DEPTH },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            Reader { path: Path { parent: None, step: Step::Root }, duplicates: &duplicates }.deserialize(deserializer)
+            let path = Path { parent: None, step: Step::Root };
+            Reader { format: Format::Yaml, path, duplicates: &duplicates }.deserialize(deserializer)
         })
     };
     match value {
@@ -119,6 +122,7 @@ impl fmt::Display for Path<'_> {
 
 #[derive(Clone, Copy)]
 struct Reader<'p> {
+    format: Format,
     path: Path<'p>,
     duplicates: &'p RefCell<Vec<String>>,
 }
@@ -182,7 +186,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut items = Vec::new();
         loop {
             let path = Path { parent: Some(&self.path), step: Step::Index(items.len()) };
-            match access.next_element_seed(Reader { path, duplicates: self.duplicates })? {
+            match access.next_element_seed(Reader { path, ..self })? {
                 Some(item) => items.push(item),
                 None => return Ok(Value::Array(items)),
             }
@@ -191,11 +195,14 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some(key) = access.next_key_seed(Key)? {
+        while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
-            let value = access.next_value_seed(Reader { path, duplicates: self.duplicates })?;
+            let value = access.next_value_seed(Reader { path, ..self })?;
             if fields.contains_key(&key) {
-                self.duplicates.borrow_mut().push(format!("duplicate field \"{path}\""));
+                self.duplicates.borrow_mut().push(match self.format {
+                    Format::Json => format!("duplicate field \"{path}\""),
+                    Format::Yaml => format!("line {line}: key {key:?} already set in map"),
+                });
             }
             fields.insert(key, value);
         }
@@ -203,18 +210,35 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Reads a key: a text, or in YAML any scalar, which JSON would quote.
-struct Key;
+/// Reads a key, in YAML with its line.
+struct Key(Format);
 
 impl<'de> DeserializeSeed<'de> for Key {
-    type Value = String;
+    type Value = (String, u64);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(String, u64), D::Error> {
+        match self.0 {
+            Format::Json => Ok((deserializer.deserialize_any(Scalar)?, 0)),
+            Format::Yaml => {
+                let key = Spanned::<KeyText>::deserialize(deserializer)?;
+                Ok((key.value.0, key.referenced.line()))
+            }
+        }
     }
 }
 
-impl Visitor<'_> for Key {
+struct KeyText(String);
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Scalar).map(Self)
+    }
+}
+
+/// Takes a text, or in YAML any scalar, which JSON would quote.
+struct Scalar;
+
+impl Visitor<'_> for Scalar {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

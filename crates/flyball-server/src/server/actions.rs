@@ -2,11 +2,11 @@
 
 use super::Inner;
 use super::dispatch::Call;
-use super::objects::document;
+use super::objects::{document, writer};
 use crate::auth::reviews;
 use crate::kinds::Part;
 use crate::registry::decode::{self, Decoded};
-use crate::registry::{Catalog, Change, Resource, Target, Writer};
+use crate::registry::{Catalog, Change, Resource, Target};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -66,11 +66,6 @@ fn done(call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
     let value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     Ok(response::value(201, Form { view: View::Whole, ..form }, &value))
-}
-
-fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
-    let manager = options.field_manager.clone().unwrap_or_else(|| call.program().to_owned());
-    Writer { user: &call.user, manager, options }
 }
 
 /// Assigns a pod to a node.

@@ -3,7 +3,7 @@
 use super::{Inner, objects};
 use crate::auth::{self, Action, Decision, On, User};
 use crate::request::{Query, Target, accept, body};
-use crate::response::{self, Body};
+use crate::response::{self, Body, Warnings};
 use crate::{discovery, openapi};
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
@@ -26,6 +26,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     pub(crate) user: User,
     pub(crate) target: Target,
+    /// What to warn the client of with the answer.
+    pub(crate) warnings: Warnings,
 }
 
 impl Call {
@@ -81,7 +83,7 @@ where
     authorize(inner, &user, &target)?;
     let sends = target.resource.is_some() && !matches!(parts.method, Method::GET | Method::HEAD);
     let body = if sends { read(body).await? } else { Bytes::new() };
-    Ok(Call { method: parts.method, headers: parts.headers, query, body, user, target })
+    Ok(Call { method: parts.method, headers: parts.headers, query, body, user, target, warnings: Warnings::default() })
 }
 
 fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> {

@@ -55,11 +55,16 @@ pub(super) async fn answer(inner: &Arc<Inner>, call: &Call) -> Response<Body> {
         Place::Objects(target) => (target.resource.clone(), objects(inner, call, target).await),
         Place::Action { target, name } => (target.resource.clone(), actions::answer(inner, call, &target, name).await),
     };
-    let mut response = answered.unwrap_or_else(|status| response::status(&status));
-    if let Some(warning) = resource.deprecation() {
-        response::warn(&mut response, &[warning.to_owned()]);
-    }
+    let mut response = answered.unwrap_or_else(|status| refusal(call, &resource, &status));
+    call.warnings.add(resource.deprecation().map(str::to_owned));
+    call.warnings.tell(&mut response);
     response
+}
+
+/// Answers with a refusal, in the encoding that the client reads.
+fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> {
+    let encoding = accept::negotiate(call.accept(), resource.offered()).map_or(Form::PLAIN.encoding, |form| form.encoding);
+    response::status_in(Form { encoding, ..Form::PLAIN }, status)
 }
 
 /// Finds what a path leads to, and checks that it takes the method.
@@ -178,13 +183,11 @@ fn scaled(show: &Presenter, code: u16, object: &Object) -> Result<Response<Body>
 
 fn outcome(show: &Presenter, target: &Target, outcome: Outcome) -> Result<Response<Body>, Status> {
     let code = if outcome.created { 201 } else { 200 };
-    let mut response = match (target.part, outcome.object) {
-        (Part::Scale, Written::Stored(entry)) => scaled(show, code, &show.inner.object(&show.resource, &entry))?,
-        (Part::Scale, Written::Shown(object)) => scaled(show, code, &object)?,
-        (_, written) => show.written(code, &written)?,
-    };
-    response::warn(&mut response, &outcome.warnings);
-    Ok(response)
+    match (target.part, outcome.object) {
+        (Part::Scale, Written::Stored(entry)) => scaled(show, code, &show.inner.object(&show.resource, &entry)),
+        (Part::Scale, Written::Shown(object)) => scaled(show, code, &object),
+        (_, written) => show.written(code, &written),
+    }
 }
 
 /// Reads the body of a create or an update as JSON, by its media type.
@@ -200,41 +203,33 @@ pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Sta
     body::read(format, &call.body).map_err(|error| decode::unreadable(resource, &error, &call.body))
 }
 
-fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
+pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
     let manager = options.field_manager.clone().unwrap_or_else(|| {
         let program = call.program();
         let end = program.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_MANAGER).last().unwrap_or(0);
         let printable: String = program[..end].chars().filter(|c| !c.is_control()).collect();
         if printable.is_empty() { "unknown".into() } else { printable }
     });
-    Writer { user: &call.user, manager, options }
+    Writer { user: &call.user, manager, options, warnings: &call.warnings }
 }
 
-fn decoded(show: &Presenter, call: &Call, validation: FieldValidation) -> Result<Decoded, Status> {
+fn decoded(show: &Presenter, call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let document = document(call, &show.resource)?;
-    decode::body(&show.inner.catalog(), &show.resource, document, &call.body, validation)
+    let decoded = decode::body(&show.inner.catalog(), &show.resource, document, &call.body, validation)?;
+    call.warnings.add(decoded.warnings);
+    Ok(decoded.object)
 }
 
 async fn create(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     if let Some(custom) = target.resource.custom().filter(|custom| custom.terminating) {
         let why = "create not allowed while custom resource definition is terminating";
         tracing::debug!(crd = custom.definition, "{why}");
-        let decoded = decoded(show, call, FieldValidation::Ignore)?;
-        return Err(Status::forbidden(&target.resource.group_resource(), decoded.object.name(), why));
+        let object = decoded(show, call, FieldValidation::Ignore)?;
+        return Err(Status::forbidden(&target.resource.group_resource(), object.name(), why));
     }
-    let options = WriteOptions::read(&call.query, Write::Create);
-    let (options, Decoded { object, warnings }) = match options {
-        Ok(options) => {
-            let decoded = decoded(show, call, options.field_validation)?;
-            (options, decoded)
-        }
-        // A body that cannot be read at all is told of first.
-        Err(status) => {
-            document(call, &show.resource)?;
-            return Err(status);
-        }
-    };
-    let done = show.inner.create(target, object, warnings, &writer(call, options)).await?;
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let object = decoded(show, call, options.field_validation)?;
+    let done = show.inner.create(target, object, &writer(call, options)).await?;
     outcome(show, target, done)
 }
 
@@ -244,33 +239,15 @@ async fn update(show: &Presenter, call: &Call, target: &Target) -> Result<Respon
         let kind = Catalog::action("Scale");
         let document = document(call, &kind)?;
         let Decoded { object, .. } = decode::body(&show.inner.catalog(), &kind, document, &call.body, options.field_validation)?;
-        check_name(&object, target)?;
+        target.check_name(&object)?;
         let change = scale::replace(&target.resource, object);
         let done = show.inner.change(target, &change, &writer(call, options)).await?;
         return outcome(show, target, done);
     }
-    let Decoded { object, warnings } = decoded(show, call, options.field_validation)?;
-    check_name(&object, target)?;
-    let mut done = show.inner.change(target, &Change::Replace(object), &writer(call, options)).await?;
-    done.warnings.splice(0..0, warnings);
+    let object = decoded(show, call, options.field_validation)?;
+    target.check_name(&object)?;
+    let done = show.inner.change(target, &Change::Replace(object), &writer(call, options)).await?;
     outcome(show, target, done)
-}
-
-/// Checks that an object is the one that the path names.
-fn check_name(object: &Object, target: &Target) -> Result<(), Status> {
-    let name = target.name.as_deref().unwrap_or_default();
-    if let (Some(own), Some(namespace)) = (object.namespace(), &target.namespace)
-        && own != namespace
-    {
-        return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
-    }
-    if object.name().is_empty() {
-        return Err(Status::bad_request(format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")));
-    }
-    if object.name() != name {
-        return Err(Status::bad_request(format!("the name of the object ({}) does not match the name on the URL ({name})", object.name())));
-    }
-    Ok(())
 }
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -311,18 +288,7 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     if target.part != Part::Whole || target.resource.custom().is_some_and(|custom| custom.terminating) {
         show.inner.get(&target.resource, &target.key())?;
     }
-    let document = body::read(Format::Yaml, &call.body).map_err(|error| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}")))?;
-    let value = if document.value.is_null() { json!({}) } else { document.value };
-    let wanted = Object::try_from(value).map_err(|value| {
-        let kind = match value {
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Bool(_) => "bool",
-            _ => "number",
-        };
-        let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
-        Status::bad_request(format!("error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"))
-    })?;
+    let mut wanted = applied(call, options.field_validation)?;
     if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null())) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
@@ -332,27 +298,41 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
         let given = group_version.map(|version| version.kind(wanted.kind())).unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
-    if !wanted.name().is_empty() {
-        check_name(&wanted, target)?;
+    if wanted.name().is_empty() && show.inner.get(&target.resource, &target.key()).is_ok() {
+        wanted.metadata_mut().insert("name".into(), target.name().into());
     }
-    let mut wanted = wanted;
-    if wanted.name().is_empty() {
-        match show.inner.get(&target.resource, &target.key()) {
-            Ok(_) => wanted.metadata_mut().insert("name".into(), target.name.clone().unwrap_or_default().into()),
-            Err(_) => {
-                check_name(&wanted, target)?;
-                None
-            }
-        };
+    target.check_name(&wanted)?;
+    for field in ["creationTimestamp", "generation", "selfLink"] {
+        wanted.metadata_mut().remove(field);
     }
-    let duplicates = match options.field_validation {
-        FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Strict | FieldValidation::Warn => document.duplicates,
-    };
     let change = if target.part == Part::Scale { scale::apply(&target.resource, &wanted)? } else { Change::Apply(wanted) };
-    let mut done = show.inner.change(target, &change, &writer(call, options)).await?;
-    done.warnings.splice(0..0, duplicates);
+    let done = show.inner.change(target, &change, &writer(call, options)).await?;
     outcome(show, target, done)
+}
+
+/// Reads what an applier sends, which is always YAML, if only because JSON is.
+fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
+    let bad = |what: &str, why: &dyn std::fmt::Display| Status::bad_request(format!("error {what}decoding YAML: {why}"));
+    let document = body::read_yaml(&call.body).map_err(|error| bad("", &format!("error converting YAML to JSON: {error}")))?;
+    match validation {
+        FieldValidation::Strict if !document.duplicates.is_empty() => {
+            let list = document.duplicates.join("\n  ");
+            return Err(bad("strict ", &format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}")));
+        }
+        FieldValidation::Ignore => {}
+        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(document.duplicates),
+    }
+    let value = if document.value.is_null() { json!({}) } else { document.value };
+    Object::try_from(value).map_err(|value| {
+        let kind = match value {
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Bool(_) => "bool",
+            _ => "number",
+        };
+        let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+        bad("", &format!("error unmarshaling JSON: while decoding JSON: {why}"))
+    })
 }
 
 /// Reads the options of a deletion from query and body.
@@ -381,7 +361,8 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     let kind = value["kind"].as_str().unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
         let version = value["apiVersion"].as_str().unwrap_or_default();
-        return Err(Status::bad_request(format!("decoded object cannot be converted to DeleteOptions: {version}, Kind={kind}")));
+        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
+        return Err(Status::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}")));
     }
     Ok(value)
 }

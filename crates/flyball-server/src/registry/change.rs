@@ -1,0 +1,254 @@
+//! How an object changes.
+//!
+//! Every change runs the same way: read what is stored, make a candidate of it, record who owns what, admit, validate,
+//! store if nothing changed meanwhile, else begin anew.
+
+use super::decode::{self, Decoded};
+use super::resource::Resource;
+use super::write::{Change, Outcome, Target, Writer, Written};
+use super::{managed, meta};
+use crate::admission::{Attributes, Operation};
+use crate::kinds::Part;
+use crate::server::Inner;
+use crate::storage::{self, Entry};
+use flyball_core::field::FieldError;
+use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a change begins anew before it gives up.
+const MAX_ATTEMPTS: usize = 10;
+
+impl Inner {
+    /// Changes an object, or makes it where that is allowed.
+    pub(crate) async fn change(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
+        let resource = &*target.resource;
+        let key = target.key();
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(entry) = self.store.get(&resource.table, &key) else {
+                return self.change_nothing(target, change, writer).await;
+            };
+            let live = self.object(resource, &entry);
+            let mut object = self.candidate(target, change, Some(&live), writer)?;
+            check_version(target, change, &object, &live)?;
+            object.metadata_mut().insert("resourceVersion".into(), live.resource_version().into());
+            let mut attributes = Attributes::new(target, Operation::Update, writer);
+            attributes.name = key.name();
+            self.admission.admit(self, &attributes, &mut object, Some(&live)).await?;
+            self.finish(target, &mut object, &live)?;
+            writer.warnings.add(resource.warnings(&object, Some(&live)));
+            self.admission.validate(self, &attributes, Some(&object), Some(&live)).await?;
+            let object = if object == live {
+                Written::Stored(entry)
+            } else if writer.options.dry_run {
+                Written::Shown(Box::new(object))
+            } else {
+                match self.store_change(resource, &key, &entry, object, live) {
+                    Ok(written) => written,
+                    Err(storage::Error::Changed) => continue,
+                    Err(error) => return Err(Status::internal(error)),
+                }
+            };
+            return Ok(Outcome { object, created: false });
+        }
+        Err(Status::stale(&resource.group_resource(), key.name()))
+    }
+
+    /// Stores what an object has become; one that was only held by finalizers goes with the last of them.
+    fn store_change(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        entry: &Arc<Entry>,
+        object: Object,
+        live: Object,
+    ) -> Result<Written, storage::Error> {
+        if is_released(resource, &object, &live) {
+            // Watches are shown what was stored last, the writer what it made of it.
+            let last = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
+            self.removed(resource, &last);
+            return Ok(Written::Shown(Box::new(object)));
+        }
+        let entry = self.store.put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
+        self.written(resource, &entry);
+        Ok(Written::Stored(entry))
+    }
+
+    /// A change of what is not there: some make it.
+    async fn change_nothing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
+        let resource = &*target.resource;
+        let whole = target.part == Part::Whole;
+        match change {
+            Change::Replace(object) if whole && resource.create_on_update() => {
+                let mut object = object.clone();
+                object.metadata_mut().remove("resourceVersion");
+                self.create(target, object, writer).await
+            }
+            Change::Apply(wanted) if whole => {
+                if !wanted.uid().is_empty() {
+                    let uid = wanted.uid();
+                    let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                    return Err(Status::conflict(&resource.group_resource(), target.name(), why));
+                }
+                let mut object = self.candidate(target, change, None, writer)?;
+                object.metadata_mut().remove("resourceVersion");
+                meta::place(&mut object, target.namespace.as_deref())?;
+                self.insert(target, object, writer).await
+            }
+            _ => Err(Status::not_found(&resource.group_resource(), target.name())),
+        }
+    }
+
+    /// Makes what a client wants out of what is there, with the owners of its fields.
+    fn candidate(&self, target: &Target, change: &Change, live: Option<&Object>, writer: &Writer<'_>) -> Result<Object, Status> {
+        let resource = &*target.resource;
+        let now = self.clock.now_rfc3339();
+        let by = managed::By { name: &writer.manager, part: target.part, now: &now };
+        let catalog = self.catalog();
+        let mut object = match (change, live) {
+            (Change::Apply(wanted), _) => {
+                let mut wanted = wanted.clone();
+                if live.is_some() {
+                    // Which version it is made on has been seen to.
+                    wanted.metadata_mut().remove("resourceVersion");
+                }
+                let merged = managed::apply(&catalog, resource, live, &wanted, writer.options.force, &by)?;
+                let (mut object, _) = decode::read(resource, merged)?;
+                resource.default(&mut object);
+                live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
+                return Ok(object);
+            }
+            (Change::Replace(object), _) => object.clone(),
+            (Change::With(with), Some(live)) => {
+                let mut object = live.clone();
+                with(&mut object)?;
+                object
+            }
+            (Change::Patch(patch), Some(live)) => {
+                let Decoded { object, warnings } = patch.apply(resource, live, writer.options.field_validation)?;
+                writer.warnings.add(warnings);
+                target.check_name(&object)?;
+                object
+            }
+            (Change::Patch(_) | Change::With(_), None) => unreachable!("only what is there is patched"),
+        };
+        resource.default(&mut object);
+        meta::place(&mut object, target.namespace.as_deref())?;
+        managed::update(&catalog, resource, live, &mut object, &by);
+        live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
+        Ok(object)
+    }
+
+    /// Carries over what a change may leave out, and validates the result.
+    fn finish(&self, target: &Target, object: &mut Object, live: &Object) -> Result<(), Status> {
+        let resource = &*target.resource;
+        meta::carry_generation(object, live);
+        resource.prepare(object, Some(live), target.part, &self.clock);
+        meta::carry(object, live);
+        if resource.counts_generations() && wants_other(resource, object, live) {
+            object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
+        }
+        let mut errors = Vec::new();
+        // The real server looks at metadata twice, and tells what it finds each time.
+        for _ in 0..2 {
+            errors.extend(meta::validate_update(object, live));
+        }
+        errors.extend(resource.validate(object, Some(live), target.part));
+        if !errors.is_empty() {
+            return Err(Status::invalid(&resource.kind, object.name(), &errors));
+        }
+        managed::keep_times(object, live);
+        Ok(())
+    }
+}
+
+/// Puts back what a write through a part has no say in.
+fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part) {
+    let restore = |object: &mut Object, field: &str| {
+        match live.get(field) {
+            Some(value) => object.insert(field.into(), value.clone()),
+            None => object.remove(field),
+        };
+    };
+    match part {
+        Part::Scale => {}
+        Part::Status => {
+            let mut kept = live.clone();
+            match object.remove("status") {
+                Some(status) => kept.insert("status".into(), status),
+                None => kept.remove("status"),
+            };
+            let mut metadata = std::mem::take(object.metadata_mut());
+            if resource.custom().is_some() {
+                const OWN: [&str; 2] = ["managedFields", "resourceVersion"];
+                metadata.retain(|field, _| OWN.contains(&field.as_str()));
+                kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
+                kept.metadata_mut().extend(metadata);
+            } else {
+                *kept.metadata_mut() = metadata;
+            }
+            *object = kept;
+        }
+        _ if resource.has_part(Part::Status) => restore(object, "status"),
+        _ => {}
+    }
+}
+
+/// Tells whether the last finalizer that held a deleted object has gone.
+fn is_released(resource: &Resource, object: &Object, live: &Object) -> bool {
+    let deleted = object.deletion_timestamp().is_some() && live.deletion_timestamp().is_some();
+    let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
+    deleted && grace == 0 && object.finalizers().next().is_none() && !crate::kinds::outlives_finalizers(resource, object)
+}
+
+/// Refuses a change that was made on another version of the object than the one that is there.
+fn check_version(target: &Target, change: &Change, object: &Object, live: &Object) -> Result<(), Status> {
+    let resource = &*target.resource;
+    let given = match change {
+        Change::Apply(wanted) => wanted.resource_version(),
+        _ => object.resource_version(),
+    };
+    let uid = object.uid();
+    if matches!(change, Change::Replace(_)) && !uid.is_empty() && uid != live.uid() {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid());
+        return Err(Status::conflict(&resource.group_resource(), target.name(), storage_error(resource, &live.key(), &why)));
+    }
+    if matches!(change, Change::Apply(_)) && given.is_empty() {
+        return Ok(());
+    }
+    let number: u64 = match given {
+        "" => 0,
+        given => super::parse_version(given).map_err(|why| Status::new(500, None, why))?.unwrap_or(0),
+    };
+    if number == 0 {
+        if resource.versioned_updates() && target.part != Part::Scale {
+            let kind = GroupVersionKind { kind: resource.plural.clone(), ..resource.kind.clone() };
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(Status::invalid(&kind, target.name(), &[error]));
+        }
+        return Ok(());
+    }
+    if number.to_string() != live.resource_version() {
+        return Err(Status::stale(&resource.group_resource(), target.name()));
+    }
+    Ok(())
+}
+
+/// Tells whether more than metadata and status differ: whether something else is wanted now.
+fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
+    let status_apart = resource.has_part(Part::Status);
+    let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;
+    let differs = |a: &Object, b: &Object| a.iter().any(|(name, value)| !skipped(name) && b.get(name) != Some(value));
+    if differs(object, live) || differs(live, object) {
+        return true;
+    }
+    let annotations = |object: &Object| object.metadata().and_then(|metadata| metadata.get("annotations")).cloned();
+    &*resource.kind.kind == "Deployment" && resource.custom().is_none() && annotations(object) != annotations(live)
+}
+
+/// Words a refusal of storage's as the real server does.
+fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
+    let group = if resource.kind.group.is_empty() { String::new() } else { format!("{}/", resource.kind.group) };
+    let key = format!("/registry/{group}{}/{key}", resource.plural);
+    format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")
+}

@@ -1,0 +1,125 @@
+//! How an object comes into being.
+
+use super::resource::{Behaviour, Resource};
+use super::write::{Outcome, Target, Writer, Written};
+use super::{decode, managed, meta};
+use crate::admission::{Attributes, Operation};
+use crate::kinds::Part;
+use crate::server::Inner;
+use crate::storage::Entry;
+use flyball_core::field::FieldError;
+use flyball_core::{Object, ObjectKey, Status, names};
+
+impl Inner {
+    /// Makes a new object.
+    pub(crate) async fn create(&self, target: &Target, mut object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
+        let resource = &*target.resource;
+        if !object.resource_version().is_empty() {
+            return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
+        }
+        meta::place(&mut object, target.namespace.as_deref())?;
+        resource.default(&mut object);
+        meta::clear(&mut object);
+        let now = self.clock.now_rfc3339();
+        let by = managed::By { name: &writer.manager, part: Part::Whole, now: &now };
+        managed::update(&self.catalog(), resource, None, &mut object, &by);
+        if let (Some(name), true) = (&target.name, object.name().is_empty()) {
+            object.metadata_mut().insert("name".into(), name.as_str().into());
+        }
+        self.insert(target, object, writer).await
+    }
+
+    /// Brings an object that is to be new, with owners of its fields, through admission and validation, and stores it.
+    pub(super) async fn insert(&self, target: &Target, mut object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
+        let resource = &*target.resource;
+        clear_status(resource, &mut object);
+        meta::fill(&mut object, &self.clock, &self.rng);
+        if resource.counts_generations() {
+            object.metadata_mut().insert("generation".into(), 1.into());
+        }
+        let name = object.name().to_owned();
+        let mut attributes = Attributes::new(target, Operation::Create, writer);
+        attributes.name = &name;
+        self.admission.admit(self, &attributes, &mut object, None).await?;
+        resource.prepare(&mut object, None, Part::Whole, &self.clock);
+        validate(resource, &object)?;
+        writer.warnings.add(resource.warnings(&object, None));
+        self.admission.validate(self, &attributes, Some(&object), None).await?;
+        let key = object.key();
+        let generated = object.metadata().is_some_and(|metadata| metadata.get("generateName").is_some_and(|prefix| prefix != ""));
+        if let Some(stored) = self.store.get(&resource.table, &key) {
+            return Err(exists(resource, &key, &stored, generated));
+        }
+        if writer.options.dry_run {
+            return Ok(Outcome { object: Written::Shown(Box::new(object)), created: true });
+        }
+        match self.store.put(&resource.table, &key, None, |revision| self.entry(resource, &key, object, revision)) {
+            Ok(entry) => {
+                self.written(resource, &entry);
+                Ok(Outcome { object: Written::Stored(entry), created: true })
+            }
+            Err(_) => {
+                let stored = self.store.get(&resource.table, &key);
+                let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));
+                Err(refusal.unwrap_or_else(|| Status::already_exists(&resource.group_resource(), key.name())))
+            }
+        }
+    }
+
+    /// Stores an object that comes with the server, past admission and validation.
+    pub(crate) fn seed(&self, group: &str, version: &str, plural: &str, mut object: Object) {
+        let catalog = self.catalog();
+        let resource = catalog.get(group, version, plural).expect("only built-in kinds are seeded");
+        object.set_kind(&resource.kind);
+        let (mut object, _) = decode::read(&resource, object).expect("what comes with the server can be read");
+        resource.default(&mut object);
+        let now = self.clock.now_rfc3339();
+        let by = managed::By { name: "kube-apiserver", part: Part::Whole, now: &now };
+        managed::update(&catalog, &resource, None, &mut object, &by);
+        clear_status(&resource, &mut object);
+        meta::fill(&mut object, &self.clock, &self.rng);
+        if resource.counts_generations() {
+            object.metadata_mut().insert("generation".into(), 1.into());
+        }
+        resource.prepare(&mut object, None, Part::Whole, &self.clock);
+        let key = object.key();
+        let put = self.store.put(&resource.table, &key, None, |revision| self.entry(&resource, &key, object, revision));
+        put.expect("nothing else writes before the server is made");
+    }
+}
+
+/// A new object has no status but the one that it begins with.
+fn clear_status(resource: &Resource, object: &mut Object) {
+    if !resource.has_part(Part::Status) {
+        return;
+    }
+    let zero = resource.empty.get("status").filter(|_| matches!(resource.behaviour, Behaviour::BuiltIn(_)));
+    match zero.filter(|zero| !zero.is_null()) {
+        Some(zero) => object.insert("status".into(), zero.clone()),
+        None => object.remove("status"),
+    };
+}
+
+fn validate(resource: &Resource, object: &Object) -> Result<(), Status> {
+    let mut errors = meta::validate(resource, object);
+    errors.extend(resource.validate(object, None, Part::Whole));
+    if errors.is_empty() {
+        // The name becomes a step of a path, whatever the kind allows besides.
+        let wrong = names::path_segment(object.name()).into_iter();
+        errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
+    }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.kind, object.name(), &errors)) }
+}
+
+/// Refuses to make what is there.
+fn exists(resource: &Resource, key: &ObjectKey, stored: &Entry, generated: bool) -> Status {
+    let group = resource.group_resource();
+    let mut status = Status::already_exists(&group, key.name());
+    if generated {
+        status.message += ", the server was not able to generate a unique name for the object";
+        status.details.iter_mut().for_each(|details| details.retry_after_seconds = 1);
+    } else if stored.object().deletion_timestamp().is_some() {
+        status.message = format!("object is being deleted: {}", status.message);
+    }
+    status
+}
