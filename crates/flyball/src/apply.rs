@@ -1,0 +1,84 @@
+//! Writes what a reconcile wants to be there: children, status, events.
+//!
+//! Everything is declared, not commanded: [`Context::apply`](crate::Context::apply) and
+//! [`Context::set_status`](crate::Context::set_status) take the desired state and send it by server-side apply under the operator's
+//! name, so that fields of others stay theirs and what is no longer wanted goes. They send nothing if the cache shows that nothing
+//! would change. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+//!
+//! Every request passes the reconcile's context, which notes it for the barrier.
+
+mod child;
+mod condition;
+mod event;
+mod recorder;
+mod status;
+mod unchanged;
+
+pub use condition::Condition;
+pub use event::Event;
+pub(crate) use recorder::Recorder;
+pub(crate) use unchanged::Rephrased;
+
+use crate::cache::{Entry, Store};
+use crate::error::Result;
+use crate::kind::Resource;
+use crate::operator::metrics::Applied;
+use crate::reconcile::Context;
+use flyball_core::ObjectKey;
+use http::{Request, header::CONTENT_TYPE};
+use serde_json::Value;
+use std::sync::Arc;
+
+impl<K: Resource> Context<K> {
+    /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
+    ///
+    /// `fields` is what `object` consists of besides its names.
+    async fn apply_fields(
+        &self,
+        store: &Store,
+        key: &ObjectKey,
+        subresource: &'static str,
+        object: &Value,
+        fields: &Value,
+    ) -> Result<Arc<Entry>> {
+        let known = self.latest(store, key).await?;
+        if let Some(known) = &known
+            && self.would_not_change(store, key, subresource, fields, known)?
+        {
+            self.env.metrics.applied(store.kind().name(), Applied::Skipped);
+            return Ok(known.clone());
+        }
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        let path = format!("{}{slash}{subresource}", store.kind().object_path(key));
+        let request = Request::patch(format!("{path}?fieldManager={}&force=true", self.env.name))
+            .header(CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        let answer = self.write(store, key, request).await;
+        let before = known.map_or(0, |known| known.resource_version());
+        self.env.metrics.applied(store.kind().name(), match &answer {
+            Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
+            Ok(_) => Applied::Changed,
+            Err(_) => Applied::Failed,
+        });
+        let entry = answer?;
+        if !self.would_not_change(store, key, subresource, fields, &entry)? {
+            self.env.rephrased().learn(store.id(), key, subresource, fields, &entry.decode()?);
+        }
+        Ok(entry)
+    }
+
+    fn would_not_change(
+        &self,
+        store: &Store,
+        key: &ObjectKey,
+        subresource: &'static str,
+        fields: &Value,
+        known: &Entry,
+    ) -> Result<bool> {
+        let Some(owned) = known.applied_fields(subresource) else { return Ok(false) };
+        let live: Value = known.decode()?;
+        Ok(unchanged::is_unchanged(&owned, fields, &live)
+            || self.env.rephrased().knows(store.id(), key, subresource, fields, &live))
+    }
+}

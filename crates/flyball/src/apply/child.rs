@@ -1,0 +1,257 @@
+//! Children: what an object owns, and what goes when it goes.
+
+use super::unchanged::without_nulls;
+use crate::cache::Entry;
+use crate::client;
+use crate::error::{Error, Result};
+use crate::kind::{Kind, Resource, key_of};
+use crate::queue::Effect;
+use crate::reconcile::Context;
+use flyball_core::ObjectKey;
+use http::{Request, header::CONTENT_TYPE};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// How often a create is tried whose answer does not come.
+const ATTEMPTS: usize = 3;
+/// Characters that are drawn for a generated name.
+const SUFFIX: usize = 5;
+/// What a name may have at most before them, as on the API server.
+const LONGEST_PREFIX: usize = 58;
+
+/// Metadata that only the API server sets.
+const SET_BY_SERVER: [&str; 6] =
+    ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
+
+impl<K: Resource> Context<K> {
+    /// Makes an object be as `child` says, and returns it as it is.
+    ///
+    /// The child is owned by the object being reconciled: it gets a controller reference, goes when its owner goes, and
+    /// wakes the owner when it changes. Its namespace is the owner's unless it says another. Fields that are absent or
+    /// `null` are left to others; those that were applied before are removed. `status` is not applied.
+    ///
+    /// Nothing is sent if the cache shows that nothing would change, which then is what is returned.
+    ///
+    /// # Errors
+    ///
+    /// When the kind is not [owned](crate::Controller::owns); when owner and child cannot be in this relation (a child in
+    /// another namespace would be [garbage
+    /// collected](https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/)); when an object of
+    /// this name exists that somebody else made or controls; while it is being deleted (the reconcile then
+    /// [waits](Error::wait) for it to be gone); when the API server refuses.
+    pub async fn apply<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
+        let kind = Kind::of::<T>();
+        let mut object = self.owned_object(&kind, child)?;
+        let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+        let Some(name) = text("name") else {
+            let text = format!("{kind} has no metadata.name: use create for generated names");
+            return Err(Error::from(text).terminal());
+        };
+        let namespace = text("namespace");
+        let key = ObjectKey::new(namespace.as_deref(), &name);
+        let store = self.owned_store::<T>(namespace.as_deref())?;
+        if let Some(known) = self.latest(store, &key).await? {
+            self.check_adoption(&kind, &key, &known)?;
+        }
+        let mut fields = object.clone();
+        without_names(&mut fields);
+        let entry = self.apply_fields(store, &key, "", &object, &fields).await?;
+        Ok(entry.decode()?)
+    }
+
+    /// Makes a new object, owned by the one being reconciled, and returns it.
+    ///
+    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn here.
+    /// So a request whose answer was lost is repeated without making a second object. As long as the cache
+    /// does not show the new object, no other reconcile of the owner runs that could miss it in
+    /// [`children`](Self::children).
+    ///
+    /// # Errors
+    ///
+    /// As for [`apply`](Self::apply); and when the name is taken.
+    pub async fn create<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
+        let kind = Kind::of::<T>();
+        let mut object = self.owned_object(&kind, child)?;
+        let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
+        if let (Some(Value::String(prefix)), None) = (metadata.remove("generateName"), metadata.get("name")) {
+            let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
+            metadata.insert("name".into(), format!("{prefix}{}", self.rng().suffix(SUFFIX)).into());
+        }
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+        let Some(name) = text("name") else {
+            let text = format!("{kind} has neither metadata.name nor metadata.generateName");
+            return Err(Error::from(text).terminal());
+        };
+        let namespace = text("namespace");
+        let key = ObjectKey::new(namespace.as_deref(), &name);
+        let store = self.owned_store::<T>(namespace.as_deref())?;
+        let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.name);
+        let number = self.note(store, &key);
+        for attempt in 1.. {
+            let request = Request::post(&path)
+                .header(CONTENT_TYPE, "application/json")
+                .body(object.to_string().into_bytes())
+                .map_err(kube::Error::HttpError)?;
+            let answer = client::exchange(&self.env.client, request).await;
+            let existing = match &answer {
+                // The attempt before this one may have come through after all.
+                Err(kube::Error::Api(status)) if status.is_already_exists() && attempt > 1 => {
+                    self.env.fetch(&kind, &key).await?.filter(|entry| self.controls(entry))
+                }
+                _ => None,
+            };
+            match (answer, existing) {
+                (Ok(body), _) => {
+                    let entry = self.env.parse(&body)?;
+                    self.settle_at(number, &entry);
+                    return Ok(entry.decode()?);
+                }
+                (Err(_), Some(entry)) => {
+                    self.settle_at(number, &entry);
+                    return Ok(entry.decode()?);
+                }
+                (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
+                (Err(error), None) => {
+                    if !client::is_ambiguous(&error) {
+                        self.cancel(number);
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Deletes an object, if it is still the one that was read: another one of the same name stays.
+    ///
+    /// What is gone already counts as deleted. The object may stay for as long as finalizers and grace periods hold it; the
+    /// owner is reconciled when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server refuses.
+    pub async fn delete<T: Resource>(&self, object: &T) -> Result<()> {
+        let (kind, key) = (Kind::of::<T>(), key_of(object));
+        let store = self.owned_store::<T>(key.namespace())?;
+        let Some(uid) = object.meta().uid.clone().filter(|uid| !uid.is_empty()) else {
+            return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
+        };
+        let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
+        let request = Request::delete(kind.object_path(&key))
+            .header(CONTENT_TYPE, "application/json")
+            .body(options.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        let number = self.note(store, &key);
+        match client::exchange(&self.env.client, request).await {
+            Ok(_) => {
+                let shown = store.get(&key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting());
+                match shown && !self.has_written(store, &key) {
+                    true => self.cancel(number),
+                    false => self.settle(number, Effect::Deleted(uid), None),
+                }
+                Ok(())
+            }
+            Err(error) if client::is_ambiguous(&error) => Err(error.into()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                self.cancel(number);
+                Ok(())
+            }
+            // The precondition failed, if this is another object now.
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                self.cancel(number);
+                match self.env.fetch(&kind, &key).await?.filter(|entry| entry.uid() == uid) {
+                    Some(_) => Err(kube::Error::Api(status).into()),
+                    None => Ok(()),
+                }
+            }
+            Err(error) => {
+                self.cancel(number);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Makes the JSON of a child: with its kind, in its namespace, with its owner, without what is not to be applied.
+    fn owned_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
+        let mut object = serde_json::to_value(child)?;
+        without_nulls(&mut object);
+        let refuse = |text: String| Err(Error::from(text).terminal());
+        let Some(fields) = object.as_object_mut() else { return refuse(format!("{kind} is no JSON object")) };
+        fields.insert("apiVersion".into(), kind.gvk().api_version().into());
+        fields.insert("kind".into(), kind.name().into());
+        fields.remove("status");
+        let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        let Some(metadata) = metadata.as_object_mut() else { return refuse(format!("metadata of {kind} is no object")) };
+        for field in SET_BY_SERVER {
+            metadata.remove(field);
+        }
+        let owner = &self.primary;
+        let owners_namespace = owner.key.namespace();
+        if kind.is_namespaced() {
+            if let Some(namespace) = owners_namespace {
+                metadata.entry("namespace").or_insert_with(|| namespace.into());
+            }
+            let namespace = metadata.get("namespace").and_then(Value::as_str);
+            if namespace.is_none() {
+                return refuse(format!("{kind} has no metadata.namespace, and neither has its owner {}", owner.key));
+            }
+            if owners_namespace.is_some() && namespace != owners_namespace {
+                let place = namespace.unwrap_or_default();
+                return refuse(format!("{kind} in namespace {place} cannot be owned by {} {}", owner.kind, owner.key));
+            }
+        } else if owners_namespace.is_some() {
+            return refuse(format!("{kind} lives in no namespace and cannot be owned by {} {}", owner.kind, owner.key));
+        }
+        let uid = owner.entry.uid();
+        let reference = json!({
+            "apiVersion": owner.kind.gvk().api_version(),
+            "kind": owner.kind.name(),
+            "name": owner.key.name(),
+            "uid": uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        });
+        let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+        let Some(owners) = owners.as_array_mut() else { return refuse(format!("ownerReferences of {kind} is no list")) };
+        owners.retain(|owner| owner["uid"] != *uid);
+        if owners.iter().any(|owner| owner["controller"] == true) {
+            return refuse(format!("{kind} is given another controller than {} {}", owner.kind, owner.key));
+        }
+        owners.push(reference);
+        Ok(object)
+    }
+
+    /// Refuses to take over what somebody else made.
+    fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry) -> Result<()> {
+        if known.is_deleting() {
+            return Err(Error::from(format!("{kind} {key} is being deleted")).wait());
+        }
+        match known.controller() {
+            Some(owner) if owner.uid == self.primary.entry.uid() => Ok(()),
+            Some(owner) => {
+                Err(format!("{kind} {key} is controlled by {} {} (uid {})", owner.kind, owner.name, owner.uid).into())
+            }
+            None if known.applied_fields("").is_some() => Ok(()),
+            None => Err(format!(
+                "{kind} {key} exists and was not made by {}: delete it, or choose another name",
+                self.env.name
+            )
+            .into()),
+        }
+    }
+
+    fn controls(&self, entry: &Entry) -> bool {
+        entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
+    }
+}
+
+/// Removes what names an object, which nobody owns.
+fn without_names(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|name, _| !matches!(name.as_str(), "name" | "namespace"));
+        }
+    }
+}

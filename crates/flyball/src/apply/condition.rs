@@ -1,0 +1,123 @@
+//! Conditions: what is the case with an object, in the form that all tools know.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One thing that is, or is not, the case with an object.
+///
+/// The form is that of the [API conventions]. [`Context::set_status`](crate::Context::set_status) fills in what can be
+/// known without you: `observedGeneration`, and `lastTransitionTime`, which moves only when the status does.
+///
+/// ```
+/// use flyball::Condition;
+///
+/// let ready = Condition::new("Ready", false, "Starting").message("2 of 3 machines run");
+/// assert_eq!(ready.status, "False");
+/// ```
+///
+/// In the spec of a CRD, give the list that holds conditions the merge key `type`, so that several controllers
+/// can each apply theirs: `#[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]`.
+///
+/// [API conventions]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What may be the case, in CamelCase, such as `Ready`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one word in CamelCase, for programs.
+    pub reason: String,
+    /// Why, in a sentence, for people.
+    #[serde(default)]
+    pub message: String,
+    /// The generation of the object that this was found for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the status became what it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+}
+
+impl Condition {
+    /// Says that `kind` is, or is not, the case.
+    pub fn new(kind: &str, holds: bool, reason: &str) -> Self {
+        let status = if holds { "True" } else { "False" };
+        Self {
+            kind: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: None,
+        }
+    }
+
+    /// Says that it is not known whether `kind` is the case.
+    pub fn unknown(kind: &str, reason: &str) -> Self {
+        Self { status: "Unknown".into(), ..Self::new(kind, false, reason) }
+    }
+
+    /// Adds a sentence for people.
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+}
+
+/// Completes the conditions of a status that is to be applied, by those that it has.
+pub(super) fn complete(status: &mut Value, known: Option<&Value>, generation: i64, now: &str) {
+    let known = known.and_then(|known| known["conditions"].as_array()).map_or(&[][..], |known| known);
+    for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let before = known.iter().find(|before| before["type"] == condition["type"]);
+        let kept = before.filter(|before| before["status"] == condition["status"]);
+        let kept = kept.and_then(|before| before.get("lastTransitionTime")).cloned();
+        let Some(fields) = condition.as_object_mut().filter(|fields| fields.contains_key("type")) else { continue };
+        match kept {
+            Some(time) => drop(fields.insert("lastTransitionTime".into(), time)),
+            None => drop(fields.entry("lastTransitionTime").or_insert_with(|| now.into())),
+        }
+        fields.entry("observedGeneration").or_insert_with(|| generation.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(condition: Value, expected: Value) {
+        let known = json!({"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "old"}]});
+        let mut status = json!({"conditions": [condition]});
+        complete(&mut status, Some(&known), 7, "now");
+        assert_eq!(status["conditions"][0], expected);
+    }
+
+    #[test]
+    fn the_transition_time_moves_with_the_status_only() {
+        let condition = |holds, reason| serde_json::to_value(Condition::new("Ready", holds, reason)).unwrap();
+        check(
+            condition(true, "A"),
+            json!({"type": "Ready", "status": "True", "reason": "A", "message": "", "observedGeneration": 7, "lastTransitionTime": "old"}),
+        );
+        check(
+            condition(false, "B"),
+            json!({"type": "Ready", "status": "False", "reason": "B", "message": "", "observedGeneration": 7, "lastTransitionTime": "now"}),
+        );
+        check(
+            json!({"type": "New", "status": "True", "observedGeneration": 3, "lastTransitionTime": "given"}),
+            json!({"type": "New", "status": "True", "observedGeneration": 3, "lastTransitionTime": "given"}),
+        );
+    }
+
+    #[test]
+    fn a_status_without_conditions_stays_as_it_is() {
+        for status in [json!({"phase": "x"}), json!({"conditions": "odd"}), json!({"conditions": [1, {"a": 1}]})] {
+            let mut completed = status.clone();
+            complete(&mut completed, None, 1, "now");
+            assert_eq!(completed, status);
+        }
+    }
+}

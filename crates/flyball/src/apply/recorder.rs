@@ -1,0 +1,310 @@
+//! Sends events, many equal ones as one.
+//!
+//! What is sent when is decided by [`Book`], a plain structure; the task around it sends and waits. The form is that of
+//! [events.k8s.io/v1](https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/): the first occurrence makes
+//! an object, further ones become its `series`.
+
+use super::Event;
+use crate::client;
+use crate::operator::metrics::EventMetrics;
+use crate::reconcile::Primary;
+use flyball_core::time::{Timestamp, rfc3339_micro};
+use flyball_core::{ObjectKey, Rng};
+use http::{Request, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// More different events than this are not remembered at a time.
+const SERIES: usize = 1000;
+/// So many events may be sent at once, after a quiet time …
+const BURST: u32 = 50;
+/// … and one more for each of these intervals.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long the count of a series may lag behind at first; twice as long after each time that it was written.
+const FIRST_LAG: Duration = Duration::from_secs(5);
+/// The longest that the count of a series may lag behind.
+const LONGEST_LAG: Duration = Duration::from_secs(30 * 60);
+/// An event that did not happen again for so long is over; the next equal one is another.
+const OVER: Duration = Duration::from_secs(6 * 60);
+/// How often an event is tried to be sent.
+const ATTEMPTS: u32 = 3;
+/// The longest note, by the rules of the API.
+const LONGEST_NOTE: usize = 1024;
+/// The longest reason and action, by the rules of the API.
+const LONGEST_WORD: usize = 128;
+/// What is left of the object's name in the event's, so that it stays within 253 characters.
+const LONGEST_NAME: usize = 230;
+
+/// What an event is about, as the event tells it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Regarding {
+    api_version: String,
+    kind: String,
+    key: ObjectKey,
+    uid: String,
+}
+
+/// The events of one operator that are not over yet.
+#[derive(Debug)]
+struct Book {
+    series: BTreeMap<(Regarding, Event), Series>,
+    tokens: u32,
+    refilled: Instant,
+    closing: bool,
+}
+
+#[derive(Debug)]
+struct Series {
+    name: String,
+    first: Timestamp,
+    last: Timestamp,
+    last_seen: Instant,
+    count: u64,
+    /// The count that the API server knows; 0 before the object is made.
+    written: u64,
+    due: Instant,
+    lag: Duration,
+    failures: u32,
+}
+
+/// What is to be sent next.
+#[derive(Debug, PartialEq)]
+enum Post {
+    Create(Value),
+    Patch(Value),
+}
+
+/// Collects events and sends them in the background.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    operator: Arc<str>,
+    instance: String,
+    rng: Rng,
+    metrics: EventMetrics,
+    book: Mutex<Book>,
+    wake: Notify,
+}
+
+impl Recorder {
+    /// Signs events with the operator's name and that of the instance.
+    pub(crate) fn new(operator: Arc<str>, instance: String, rng: &Rng, metrics: EventMetrics) -> Self {
+        let book = Book { series: BTreeMap::new(), tokens: BURST, refilled: Instant::now(), closing: false };
+        Self { operator, instance, rng: rng.fork("events"), metrics, book: Mutex::new(book), wake: Notify::new() }
+    }
+
+    /// Takes an event.
+    pub(crate) fn record(&self, primary: &Primary, mut event: Event, at: Timestamp) {
+        shorten(&mut event.note, LONGEST_NOTE);
+        shorten(&mut event.reason, LONGEST_WORD);
+        shorten(&mut event.action, LONGEST_WORD);
+        let regarding = Regarding {
+            api_version: primary.kind.gvk().api_version(),
+            kind: primary.kind.name().to_owned(),
+            key: primary.key.clone(),
+            uid: primary.entry.uid().into_owned(),
+        };
+        let mut name = primary.key.name().to_owned();
+        shorten(&mut name, LONGEST_NAME);
+        let name = || format!("{name}.{:016x}", self.rng.next());
+        let taken = self.book().take(regarding, event, at, Instant::now(), name);
+        if !taken {
+            self.metrics.dropped.inc();
+        }
+        self.wake.notify_one();
+    }
+
+    /// Sends events for ever, and after [`close`](Self::close) until all are sent.
+    pub(crate) async fn run(&self, client: &kube::Client) {
+        loop {
+            let woken = self.wake.notified();
+            let (next, closing) = {
+                let mut book = self.book();
+                (book.next(Instant::now()), book.closing)
+            };
+            match next {
+                Ok(key) => self.send(client, &key).await,
+                Err(None) if closing => return,
+                Err(at) => {
+                    let elapsed = async {
+                        match at {
+                            Some(at) => sleep_until(at).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        () = woken => {}
+                        () = elapsed => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what there is without waiting for more of the same.
+    pub(crate) fn close(&self) {
+        self.book().closing = true;
+        self.wake.notify_one();
+    }
+
+    async fn send(&self, client: &kube::Client, key: &(Regarding, Event)) {
+        let Some((post, name, count)) = self.post(key) else { return };
+        let namespace = key.0.key.namespace().unwrap_or("default");
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let request = match &post {
+            Post::Create(event) => Request::post(path)
+                .header(CONTENT_TYPE, "application/json")
+                .body(event.to_string().into_bytes()),
+            Post::Patch(patch) => Request::patch(format!("{path}/{name}"))
+                .header(CONTENT_TYPE, "application/merge-patch+json")
+                .body(patch.to_string().into_bytes()),
+        };
+        let sent = match request {
+            Ok(request) => client::exchange(client, request).await,
+            Err(error) => Err(kube::Error::HttpError(error)),
+        };
+        match &sent {
+            Ok(_) => drop(self.metrics.sent.inc()),
+            Err(error) => tracing::debug!("event could not be sent: {}", client::chain(error)),
+        }
+        if !self.book().sent(key, count, sent.map(drop), Instant::now()) {
+            self.metrics.dropped.inc();
+        }
+    }
+
+    /// Writes down what the API server is to know of a series.
+    fn post(&self, key: &(Regarding, Event)) -> Option<(Post, String, u64)> {
+        let book = self.book();
+        let (series, (regarding, event)) = (book.series.get(key)?, key);
+        let last = rfc3339_micro(series.last);
+        let repeated = (series.count > 1).then(|| json!({"count": series.count, "lastObservedTime": last}));
+        if series.written > 0 {
+            return Some((Post::Patch(json!({"series": repeated})), series.name.clone(), series.count));
+        }
+        let namespace = regarding.key.namespace();
+        let mut object = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": series.name, "namespace": namespace.unwrap_or("default")},
+            "eventTime": rfc3339_micro(series.first),
+            "type": event.kind,
+            "reason": event.reason,
+            "action": event.action,
+            "note": event.note,
+            "regarding": {
+                "apiVersion": regarding.api_version,
+                "kind": regarding.kind,
+                "name": regarding.key.name(),
+                "uid": regarding.uid,
+            },
+            "reportingController": &*self.operator,
+            "reportingInstance": self.instance,
+        });
+        if let Some(namespace) = namespace {
+            object["regarding"]["namespace"] = namespace.into();
+        }
+        if let Some(repeated) = repeated {
+            object["series"] = repeated;
+        }
+        Some((Post::Create(object), series.name.clone(), series.count))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    /// Takes an event, and tells whether there was room for it.
+    fn take(
+        &mut self,
+        regarding: Regarding,
+        event: Event,
+        at: Timestamp,
+        now: Instant,
+        name: impl FnOnce() -> String,
+    ) -> bool {
+        let key = (regarding, event);
+        if let Some(series) = self.series.get_mut(&key).filter(|series| !series.is_over(now)) {
+            (series.count, series.last, series.last_seen) = (series.count + 1, at, now);
+            return true;
+        }
+        if self.series.len() >= SERIES {
+            self.series.retain(|_, series| !series.is_over(now));
+        }
+        let room = self.series.len() < SERIES;
+        if room {
+            let series = Series {
+                name: name(),
+                first: at,
+                last: at,
+                last_seen: now,
+                count: 1,
+                written: 0,
+                due: now,
+                lag: FIRST_LAG,
+                failures: 0,
+            };
+            self.series.insert(key, series);
+        }
+        room
+    }
+
+    /// Returns the series to be sent now, or the time at which there may be one.
+    fn next(&mut self, now: Instant) -> Result<(Regarding, Event), Option<Instant>> {
+        let intervals = (now - self.refilled).as_millis() / INTERVAL.as_millis();
+        let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
+        self.tokens = self.tokens.saturating_add(intervals).min(BURST);
+        self.refilled = if self.tokens == BURST { now } else { self.refilled + INTERVAL * intervals };
+        let closing = self.closing;
+        let due = |series: &Series| if closing { now } else { series.due };
+        let unsent = self.series.iter().filter(|(_, series)| series.written < series.count);
+        let Some((key, series)) = unsent.min_by_key(|(_, series)| due(series)) else { return Err(None) };
+        match due(series) {
+            at if at > now => Err(Some(at)),
+            _ if self.tokens == 0 && !closing => Err(Some(self.refilled + INTERVAL)),
+            _ => {
+                let key = key.clone();
+                self.tokens = self.tokens.saturating_sub(1);
+                Ok(key)
+            }
+        }
+    }
+
+    /// Takes in what became of sending a series that had this count, and tells whether it is still to be told.
+    fn sent(&mut self, key: &(Regarding, Event), count: u64, result: kube::Result<()>, now: Instant) -> bool {
+        let Some(series) = self.series.get_mut(key) else { return true };
+        series.due = now + series.lag;
+        match result {
+            Ok(()) => {
+                (series.written, series.failures) = (count, 0);
+                series.lag = (series.lag * 2).min(LONGEST_LAG);
+                return true;
+            }
+            // The object expired, as events do after an hour: it is made again.
+            Err(kube::Error::Api(status)) if status.is_not_found() && series.written > 0 => series.written = 0,
+            Err(_) => {}
+        }
+        series.failures += 1;
+        let goes_on = series.failures < ATTEMPTS && !self.closing;
+        if !goes_on {
+            self.series.remove(key);
+        }
+        goes_on
+    }
+}
+
+impl Series {
+    fn is_over(&self, now: Instant) -> bool {
+        self.written == self.count && now - self.last_seen > OVER
+    }
+}
+
+fn shorten(text: &mut String, longest: usize) {
+    let end = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+}

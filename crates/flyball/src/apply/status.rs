@@ -1,0 +1,50 @@
+//! The status of the object being reconciled.
+
+use super::{condition, unchanged::without_nulls};
+use crate::error::{Error, Result};
+use crate::kind::Resource;
+use crate::reconcile::Context;
+use flyball_core::time::rfc3339;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+impl<K: Resource> Context<K> {
+    /// Makes the status of the object be what `status` says.
+    ///
+    /// Fields that are absent or `null` are left to others, or removed if they were set here before. Every
+    /// [`Condition`](crate::Condition) in `conditions` is completed: `lastTransitionTime` stays unless its status changed,
+    /// `observedGeneration` is the generation of the object that the reconcile got, unless they are given.
+    ///
+    /// Nothing is sent if the status says all that already.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses; with a conflict if another object has taken the name in the meantime.
+    pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
+        let primary = &self.primary;
+        let store = self.primary_store()?;
+        let mut status = serde_json::to_value(status)?;
+        without_nulls(&mut status);
+        if !status.is_object() {
+            return Err(Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal());
+        }
+        let known = self.latest(store, &primary.key).await?;
+        let known: Option<Value> = known.map(|known| known.decode()).transpose()?;
+        let known = known.as_ref().map(|known| &known["status"]);
+        condition::complete(&mut status, known, primary.entry.generation(), &rfc3339(self.now()));
+        let gvk = primary.kind.gvk();
+        let mut object = json!({
+            "apiVersion": gvk.api_version(),
+            "kind": *gvk.kind,
+            // With the UID, the status of an object that is gone cannot land on one made anew under its name.
+            "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
+            "status": status,
+        });
+        if let Some(namespace) = primary.key.namespace() {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        let fields = json!({"status": object["status"]});
+        self.apply_fields(store, &primary.key, "status", &object, &fields).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! All the stores of an operator, found by the type of the objects.
+
+use super::{Entry, Store, StoreId, Writer};
+use crate::error::Result;
+use crate::kind::{Kind, Resource};
+use flyball_core::ObjectKey;
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The caches of an operator: one per kind and namespace that it watches, shared by its controllers.
+///
+/// A kind has a cache if a controller reconciles it, [owns](crate::Controller::owns) it or
+/// [watches](crate::Controller::watches) it. Objects are decoded at each call, so keep what you got while you need it.
+///
+/// Reads show the past: how far it reaches back, and why a reconcile does not suffer from it, is told at
+/// [`Context`](crate::Context).
+#[derive(Debug)]
+pub struct Caches {
+    stores: Vec<Arc<Store>>,
+    by_type: BTreeMap<TypeId, Kind>,
+    by_kind: BTreeMap<Kind, Vec<StoreId>>,
+    undecodable: AtomicU64,
+}
+
+/// Why the caches cannot answer. No retry helps.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{0} has no cache: declare it with Controller::owns, watches or reads")]
+    NotDeclared(&'static str),
+    #[error("{kind} in namespace {namespace:?} has no cache: the operator does not watch this namespace")]
+    NotWatched { kind: String, namespace: String },
+}
+
+impl Caches {
+    /// Makes a store for each kind in each namespace, or in all of them when none is named.
+    pub(crate) fn new(
+        types: impl IntoIterator<Item = (TypeId, Kind)>,
+        namespaces: &BTreeSet<String>,
+    ) -> (Self, Vec<Writer>) {
+        let by_type: BTreeMap<TypeId, Kind> = types.into_iter().collect();
+        let kinds: BTreeSet<Kind> = by_type.values().cloned().collect();
+        // Keys sort by `namespace/name`, so the stores of a kind do as well.
+        let mut scopes: Vec<Arc<str>> = namespaces.iter().map(|name| name.as_str().into()).collect();
+        scopes.sort_by_key(|name| format!("{name}/"));
+        let (mut stores, mut writers, mut by_kind) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for kind in kinds {
+            let scopes: Vec<Option<Arc<str>>> = match kind.is_namespaced() && !scopes.is_empty() {
+                true => scopes.iter().cloned().map(Some).collect(),
+                false => vec![None],
+            };
+            for scope in scopes {
+                let (store, writer) = Store::new(stores.len(), kind.clone(), scope);
+                by_kind.entry(kind.clone()).or_insert_with(Vec::new).push(store.id());
+                stores.push(store);
+                writers.push(writer);
+            }
+        }
+        (Self { stores, by_type, by_kind, undecodable: AtomicU64::new(0) }, writers)
+    }
+
+    /// Returns an object, `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the kind or its namespace has no cache. An object that does not decode as a `T` is passed over as if it
+    /// were not there, and logged.
+    pub fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
+        let store = self.store::<T>(key.namespace())?;
+        Ok(store.get(key).and_then(|entry| self.decode(store.kind(), key, &entry)))
+    }
+
+    /// Returns the objects of one namespace, or all of them, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        for store in self.stores_of::<T>(namespace)? {
+            let entries = store.list(namespace);
+            found.extend(entries.iter().filter_map(|(key, entry)| self.decode(store.kind(), key, entry)));
+        }
+        Ok(found)
+    }
+
+    /// Returns all stores.
+    pub(crate) fn stores(&self) -> &[Arc<Store>] {
+        &self.stores
+    }
+
+    /// Returns the store that would hold the objects of a namespace.
+    pub(crate) fn store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
+        Ok(self.stores_of::<T>(namespace)?[0])
+    }
+
+    /// Returns the stores that would hold the objects of a namespace, or of all; there is one at least.
+    pub(crate) fn stores_of<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
+        let Some(kind) = self.by_type.get(&TypeId::of::<T>()) else {
+            return Err(crate::Error::from(Error::NotDeclared(type_name::<T>())).terminal());
+        };
+        let all = self.by_kind.get(kind).into_iter().flatten().map(|id| &self.stores[*id]);
+        let serves = |store: &&Arc<Store>| namespace.is_none() || store.namespace().is_none_or(|n| Some(n) == namespace);
+        let found: Vec<_> = all.filter(serves).collect();
+        if found.is_empty() {
+            let namespace = namespace.unwrap_or_default().to_owned();
+            return Err(crate::Error::from(Error::NotWatched { kind: kind.to_string(), namespace }).terminal());
+        }
+        Ok(found)
+    }
+
+    /// Decodes an object; one that does not fit the type harms nothing but itself.
+    pub(crate) fn decode<T: Resource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Option<T> {
+        let decoded = entry.decode();
+        if let Err(error) = &decoded {
+            self.undecodable.fetch_add(1, Ordering::Relaxed);
+            let version = entry.resource_version();
+            tracing::warn!(%kind, %key, version, %error, "an object does not decode and is passed over");
+        }
+        decoded.ok()
+    }
+
+    /// Returns how often an object was passed over because it does not decode.
+    pub(crate) fn undecodable(&self) -> u64 {
+        self.undecodable.load(Ordering::Relaxed)
+    }
+}

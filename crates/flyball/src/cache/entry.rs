@@ -1,0 +1,325 @@
+//! One cached object: its JSON, and where in it the metadata lies that indexes and predicates read.
+
+use crate::json::{self, Elements, Malformed, Members};
+use flyball_core::ObjectKey;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// An object as the API server sent it, without the managed fields of others.
+///
+/// The text is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
+/// objects in a cache are never looked at. Of `metadata.managedFields`, often a third of an object, only what the
+/// operator itself applied stays, which is what [`crate::apply`] compares with.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    json: Box<[u8]>,
+    uid: Span,
+    labels: Span,
+    annotations: Span,
+    owner_references: Span,
+    finalizers: Span,
+    managed_fields: Span,
+    /// 0 if it is no number, which [KEP-5504](https://kep.k8s.io/5504) rules out.
+    resource_version: u64,
+    generation: i64,
+    deleting: bool,
+}
+
+/// A piece of an entry's JSON; empty if there is no such member.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// Why a text is no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("the object has no metadata.{0}")]
+    Missing(&'static str),
+    #[error("the object is larger than 4 GiB")]
+    TooLarge,
+}
+
+impl Entry {
+    /// Reads an object, and keeps of its managed fields only what `manager` applied.
+    pub(crate) fn parse(object: &[u8], manager: &str) -> Result<(ObjectKey, Self), Error> {
+        let size = u32::try_from(object.len()).map_err(|_| Error::TooLarge)?;
+        let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Error::Missing("name"))?;
+        let (mut name, mut namespace, mut resource_version) = (None, None, 0);
+        let (mut generation, mut deleting, mut managed) = (0, false, None);
+        let [mut uid, mut labels, mut annotations, mut owner_references, mut finalizers] = [const { 0..0 }; 5];
+        let (mut members, mut previous) = (Members::new(object, metadata.start)?, None);
+        while let Some(member) = members.next()? {
+            let value = &object[member.value.clone()];
+            match &object[member.key.clone()] {
+                b"name" => name = json::text(value),
+                b"namespace" => namespace = json::text(value).filter(|text| !text.is_empty()),
+                b"resourceVersion" => {
+                    resource_version = json::text(value).and_then(|text| text.parse().ok()).unwrap_or_default();
+                }
+                b"generation" => generation = json::integer(value).unwrap_or_default(),
+                b"deletionTimestamp" => deleting = value != b"null",
+                b"uid" => uid = member.value.clone(),
+                b"labels" => labels = member.value.clone(),
+                b"annotations" => annotations = member.value.clone(),
+                b"ownerReferences" => owner_references = member.value.clone(),
+                b"finalizers" => finalizers = member.value.clone(),
+                b"managedFields" => managed = Some((previous.clone(), member.clone())),
+                _ => {}
+            }
+            previous = Some(member.value.end);
+        }
+        let key = ObjectKey::new(namespace.as_deref(), &name.ok_or(Error::Missing("name"))?);
+        let cut = match managed {
+            Some((previous, member)) => Cut::new(object, previous, member.key.start - 1, member.value, manager)?,
+            None => Cut { replaced: size as usize..size as usize, kept: Vec::new(), list: 0 },
+        };
+        let mut json = Vec::with_capacity(object.len() - cut.replaced.len() + cut.kept.len());
+        json.extend_from_slice(&object[..cut.replaced.start]);
+        json.extend_from_slice(&cut.kept);
+        json.extend_from_slice(&object[cut.replaced.end..]);
+        let managed_fields = match cut.kept.len() {
+            0 => 0..0,
+            kept => cut.replaced.start + cut.list..cut.replaced.start + kept,
+        };
+        let entry = Self {
+            json: json.into_boxed_slice(),
+            uid: cut.moved(uid),
+            labels: cut.moved(labels),
+            annotations: cut.moved(annotations),
+            owner_references: cut.moved(owner_references),
+            finalizers: cut.moved(finalizers),
+            managed_fields: Span::new(managed_fields),
+            resource_version,
+            generation,
+            deleting,
+        };
+        Ok((key, entry))
+    }
+
+    /// Decodes the object.
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_slice(&self.json)
+    }
+
+    /// Returns the UID, empty if there is none.
+    pub(crate) fn uid(&self) -> Cow<'_, str> {
+        json::text(self.piece(self.uid)).unwrap_or_default()
+    }
+
+    /// Returns the resource version, 0 if there is none.
+    pub(crate) fn resource_version(&self) -> u64 {
+        self.resource_version
+    }
+
+    /// Returns the generation, 0 if there is none.
+    pub(crate) fn generation(&self) -> i64 {
+        self.generation
+    }
+
+    /// Tells whether the object waits for its finalizers, or its pods for their grace period.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.deleting
+    }
+
+    /// Returns the labels as JSON; empty if there are none. Equal texts mean equal labels, as keys come sorted.
+    pub(crate) fn labels(&self) -> &[u8] {
+        self.piece(self.labels)
+    }
+
+    /// Returns the annotations as JSON; empty if there are none.
+    pub(crate) fn annotations(&self) -> &[u8] {
+        self.piece(self.annotations)
+    }
+
+    /// Returns the references to owners.
+    pub(crate) fn owner_references(&self) -> Vec<OwnerReference> {
+        self.list(self.owner_references)
+    }
+
+    /// Returns the owner that manages this object, if it has one.
+    pub(crate) fn controller(&self) -> Option<OwnerReference> {
+        self.owner_references().into_iter().find(|owner| owner.controller)
+    }
+
+    /// Returns the finalizers.
+    pub(crate) fn finalizers(&self) -> Vec<String> {
+        self.list(self.finalizers)
+    }
+
+    /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
+    pub(crate) fn applied_fields(&self, subresource: &str) -> Option<serde_json::Value> {
+        let entries: Vec<ManagedFields> = self.list(self.managed_fields);
+        entries.into_iter().find(|entry| entry.subresource == subresource).map(|entry| entry.fields_v1)
+    }
+
+    fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {
+        let json = self.piece(span);
+        // A list that does not decode fails the decoding of the object itself, which is where it is reported.
+        if json.is_empty() { Vec::new() } else { serde_json::from_slice(json).unwrap_or_default() }
+    }
+
+    fn piece(&self, span: Span) -> &[u8] {
+        &self.json[span.start as usize..span.end as usize]
+    }
+}
+
+/// What the runtime needs to know of an owner.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OwnerReference {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    #[serde(default)]
+    pub(crate) controller: bool,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManagedFields {
+    #[serde(default)]
+    subresource: String,
+    #[serde(default)]
+    fields_v1: serde_json::Value,
+}
+
+impl Span {
+    fn new(range: Range<usize>) -> Self {
+        Self { start: range.start as u32, end: range.end as u32 }
+    }
+}
+
+/// What happens to `metadata.managedFields`: a piece of the text that is replaced by a shorter one.
+struct Cut {
+    replaced: Range<usize>,
+    kept: Vec<u8>,
+    /// Where in `kept` the list begins.
+    list: usize,
+}
+
+impl Cut {
+    /// Plans the cut of the member whose key begins at `start`; `previous` is the end of the member before it.
+    fn new(
+        object: &[u8],
+        previous: Option<usize>,
+        start: usize,
+        value: Range<usize>,
+        manager: &str,
+    ) -> Result<Self, Malformed> {
+        let mut list = Vec::new();
+        if object[value.start] == b'[' {
+            let mut entries = Elements::new(object, value.start)?;
+            while let Some(entry) = entries.next()? {
+                if is_applied_by(object, entry.start, manager)? {
+                    list.push(if list.is_empty() { b'[' } else { b',' });
+                    list.extend_from_slice(&object[entry]);
+                }
+            }
+        }
+        if !list.is_empty() {
+            list.push(b']');
+            let mut kept = object[start..value.start].to_vec();
+            let at = kept.len();
+            kept.append(&mut list);
+            return Ok(Self { replaced: start..value.end, kept, list: at });
+        }
+        // One comma goes with the member: the one before it, or the one behind it if it comes first. There is one of
+        // them, since the metadata holds a name as well.
+        let replaced = match previous {
+            Some(end) => end..value.end,
+            None => start..value.end + object[value.end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1),
+        };
+        Ok(Self { replaced, kept: Vec::new(), list: 0 })
+    }
+
+    /// Returns where a piece of the old text lies in the new one.
+    fn moved(&self, piece: Range<usize>) -> Span {
+        if piece.start < self.replaced.end {
+            return Span::new(piece);
+        }
+        let by = self.replaced.len() - self.kept.len();
+        Span::new(piece.start - by..piece.end - by)
+    }
+}
+
+fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<bool, Malformed> {
+    let (mut members, mut ours, mut applied) = (Members::new(object, at)?, false, false);
+    while let Some(member) = members.next()? {
+        match &object[member.key] {
+            b"manager" => ours = json::text(&object[member.value]).is_some_and(|text| text == manager),
+            b"operation" => applied = &object[member.value] == b"\"Apply\"",
+            _ => {}
+        }
+    }
+    Ok(ours && applied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn entry(metadata: &str) -> (ObjectKey, Entry) {
+        let object = format!(r#"{{"kind":"Widget","metadata":{{{metadata}}},"spec":{{"managedFields":[1]}}}}"#);
+        Entry::parse(object.as_bytes(), "me").unwrap()
+    }
+
+    #[test]
+    fn the_header_says_what_the_metadata_says() {
+        let (key, entry) = entry(
+            r#""name":"a","namespace":"ns","uid":"u-1","resourceVersion":"17","generation":3,"labels":{"l":"1"},
+            "finalizers":["f"],"deletionTimestamp":"2026-01-01T00:00:00Z",
+            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"u-0","controller":true}]"#,
+        );
+        assert_eq!(key, ObjectKey::new(Some("ns"), "a"));
+        assert_eq!((&*entry.uid(), entry.resource_version(), entry.generation()), ("u-1", 17, 3));
+        assert_eq!(entry.labels(), br#"{"l":"1"}"#);
+        assert_eq!(entry.finalizers(), ["f"]);
+        assert!(entry.is_deleting());
+        assert_eq!(entry.controller().unwrap().uid, "u-0");
+    }
+
+    #[test]
+    fn managed_fields_of_others_are_cut_wherever_they_stand() {
+        let theirs = r#""managedFields":[{"manager":"x","operation":"Apply","fieldsV1":{"f:a":{}}},{"manager":"me","operation":"Update"}]"#;
+        for metadata in [
+            format!(r#"{theirs},"name":"a","uid":"u""#),
+            format!(r#""name":"a",{theirs},"uid":"u""#),
+            format!("\"name\":\"a\",\"uid\":\"u\" , {theirs}"),
+        ] {
+            let (_, entry) = entry(&metadata);
+            let expected = json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
+            assert_eq!(entry.decode::<Value>().unwrap(), expected, "{metadata}");
+            assert_eq!((entry.uid().as_ref(), entry.applied_fields("")), ("u", None), "{metadata}");
+        }
+    }
+
+    #[test]
+    fn managed_fields_of_our_own_applies_stay() {
+        let (_, entry) = entry(
+            r#""managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:spec":{}}},{"manager":"x","operation":"Update","fieldsV1":{}},{"manager":"me","operation":"Apply","subresource":"status","fieldsV1":{"f:status":{}}}],"name":"a","uid":"u""#,
+        );
+        assert_eq!(entry.applied_fields(""), Some(json!({"f:spec": {}})));
+        assert_eq!(entry.applied_fields("status"), Some(json!({"f:status": {}})));
+        assert_eq!(entry.uid(), "u");
+        assert_eq!(entry.decode::<Value>().unwrap()["metadata"]["managedFields"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn text_that_is_no_object_is_refused() {
+        for (bad, error) in [
+            ("[]", Error::Malformed(Malformed(0))),
+            ("{}", Error::Missing("name")),
+            (r#"{"metadata":{}}"#, Error::Missing("name")),
+            (r#"{"metadata":1}"#, Error::Malformed(Malformed(12))),
+        ] {
+            assert_eq!(Entry::parse(bad.as_bytes(), "me").unwrap_err(), error, "{bad}");
+        }
+    }
+}

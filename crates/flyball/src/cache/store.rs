@@ -1,0 +1,409 @@
+//! The objects of one kind in one scope: written by one watcher, read by everyone.
+
+use super::{Change, Entry, Listener, Origin};
+use crate::kind::Kind;
+use flyball_core::ObjectKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// What a watcher learned from the API server.
+#[derive(Debug)]
+pub(crate) enum Delta {
+    /// A list begins; what it brings replaces everything, once it is complete.
+    Restart,
+    /// An object exists.
+    Put(ObjectKey, Entry),
+    /// An object is gone; the entry is its last state.
+    Remove(ObjectKey, Entry),
+    /// The list is complete, as of this revision.
+    Complete(u64),
+    /// Everything up to this revision has been told.
+    Bookmark(u64),
+}
+
+/// Where a store stands among those of its operator.
+pub(crate) type StoreId = usize;
+
+/// The objects of one kind, in all namespaces or in one.
+#[derive(Debug)]
+pub(crate) struct Store {
+    id: StoreId,
+    kind: Kind,
+    namespace: Option<Arc<str>>,
+    objects: RwLock<Objects>,
+    synced: watch::Sender<bool>,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Why a cache is cut off from the API server.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) since: Instant,
+    pub(crate) why: String,
+}
+
+#[derive(Debug, Default)]
+struct Objects {
+    by_key: BTreeMap<ObjectKey, Arc<Entry>>,
+    /// UID of an owner and key of what it owns.
+    by_owner: BTreeSet<(Box<str>, ObjectKey)>,
+}
+
+impl Objects {
+    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>) {
+        let old = self.by_key.insert(key.clone(), entry.clone());
+        self.index(key, old.as_deref(), Some(entry));
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let old = self.by_key.remove(key);
+        self.index(key, old.as_deref(), None);
+    }
+
+    fn index(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
+        let owners = |entry: Option<&Entry>| entry.map(Entry::owner_references).unwrap_or_default();
+        for owner in owners(old) {
+            self.by_owner.remove(&(owner.uid.into_boxed_str(), key.clone()));
+        }
+        for owner in owners(new) {
+            self.by_owner.insert((owner.uid.into_boxed_str(), key.clone()));
+        }
+    }
+}
+
+impl Store {
+    /// Makes an empty store and the one hand that may write to it.
+    pub(crate) fn new(id: StoreId, kind: Kind, namespace: Option<Arc<str>>) -> (Arc<Self>, Writer) {
+        let store = Arc::new(Self {
+            id,
+            kind,
+            namespace,
+            objects: RwLock::default(),
+            synced: watch::Sender::new(false),
+            trouble: Mutex::default(),
+        });
+        let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new() };
+        (store, writer)
+    }
+
+    /// Returns where the store stands among those of its operator.
+    pub(crate) fn id(&self) -> StoreId {
+        self.id
+    }
+
+    /// Returns the kind of the objects.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Returns the namespace that the store is limited to.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Returns the number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.read().by_key.len()
+    }
+
+    /// Returns since when the cache is cut off from the API server, and why; `None` while all is well.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes in that the watch works, or why it does not.
+    pub(crate) fn set_trouble(&self, why: Option<&str>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        *trouble = why.map(|why| {
+            let since = trouble.as_ref().map_or_else(Instant::now, |known| known.since);
+            Trouble { since, why: why.to_owned() }
+        });
+    }
+
+    /// Tells whether a first list is complete; before that, what is absent may exist.
+    pub(crate) fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Waits until a first list is complete.
+    pub(crate) async fn synced(&self) {
+        let wait = self.synced.subscribe().wait_for(|synced| *synced).await.map(drop);
+        wait.expect("the store itself holds the sender");
+    }
+
+    /// Returns an object.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<Entry>> {
+        self.read().by_key.get(key).cloned()
+    }
+
+    /// Returns the objects of one namespace, or all, in the order of their keys.
+    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
+        let objects = self.read();
+        let copy = |(key, entry): (&ObjectKey, &Arc<Entry>)| (key.clone(), entry.clone());
+        match namespace {
+            Some(namespace) => {
+                // `0` is the character behind `/`.
+                let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+                let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
+                objects.by_key.range::<str, _>(bounds).map(copy).collect()
+            }
+            None => objects.by_key.iter().map(copy).collect(),
+        }
+    }
+
+    /// Returns the objects that refer to the owner with this UID, in the order of their keys.
+    pub(crate) fn owned_by(&self, uid: &str) -> Vec<(ObjectKey, Arc<Entry>)> {
+        let objects = self.read();
+        let from = (Box::from(uid), ObjectKey::new(None, ""));
+        let keys = objects.by_owner.range(from..).take_while(|(owner, _)| **owner == *uid);
+        keys.filter_map(|(_, key)| Some((key.clone(), objects.by_key.get(key)?.clone()))).collect()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects> {
+        // Writing panics in no place where the maps are half changed.
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one hand that writes to a store, and tells the listeners what it wrote.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    store: Arc<Store>,
+    /// A list under way: it becomes visible as a whole, so that nobody sees two revisions mixed.
+    staged: Option<BTreeMap<ObjectKey, Arc<Entry>>>,
+    listeners: Vec<Arc<dyn Listener>>,
+}
+
+impl Writer {
+    /// Returns the store.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Adds a listener, which hears of every change from now on.
+    pub(crate) fn subscribe(&mut self, listener: Arc<dyn Listener>) {
+        self.listeners.push(listener);
+    }
+
+    /// Takes in what the watcher learned, and tells the listeners what changed by it.
+    pub(crate) fn apply(&mut self, delta: Delta) {
+        match (delta, &mut self.staged) {
+            (Delta::Restart, staged) => *staged = Some(BTreeMap::new()),
+            (Delta::Put(key, entry), Some(staged)) => {
+                // What did not change keeps its memory, so that a list costs no second copy of everything.
+                let known = self.store.get(&key).filter(|old| is_same(old, &entry));
+                staged.insert(key, known.unwrap_or_else(|| Arc::new(entry)));
+            }
+            (Delta::Remove(key, _), Some(staged)) => drop(staged.remove(&key)),
+            (Delta::Complete(revision), _) => self.complete(revision),
+            (Delta::Put(key, entry), None) => self.put(&key, entry),
+            (Delta::Remove(key, entry), None) => self.remove(&key, &entry),
+            (Delta::Bookmark(revision), None) => self.seen(revision),
+            // A list under way says at its end how far it reaches.
+            (Delta::Bookmark(_), Some(_)) => {}
+        }
+    }
+
+    fn put(&mut self, key: &ObjectKey, entry: Entry) {
+        let old = self.store.get(key);
+        let (version, entry) = (entry.resource_version(), Arc::new(entry));
+        // A watch may repeat itself after a reconnect.
+        if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
+            self.write(|objects| objects.insert(key, &entry));
+            self.tell(key, old.as_ref(), Some(&entry), Origin::Watch);
+        }
+        self.seen(version);
+    }
+
+    fn remove(&mut self, key: &ObjectKey, last: &Entry) {
+        // A late word about an object that was since made anew under its name says nothing of the new one.
+        if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
+            self.write(|objects| objects.remove(key));
+            self.tell(key, Some(&old), None, Origin::Watch);
+        }
+        self.seen(last.resource_version());
+    }
+
+    fn complete(&mut self, revision: u64) {
+        let staged = self.staged.take().unwrap_or_default();
+        let first = !self.store.is_synced();
+        let mut changes = Vec::new();
+        for (key, new) in &staged {
+            match self.store.get(key) {
+                Some(old) if is_same(&old, new) => {}
+                old => changes.push((key.clone(), old, Some(new.clone()))),
+            }
+        }
+        for (key, old) in self.store.list(None) {
+            if !staged.contains_key(&key) {
+                changes.push((key, Some(old), None));
+            }
+        }
+        self.write(|objects| {
+            for (key, old, new) in &changes {
+                objects.index(key, old.as_deref(), new.as_deref());
+            }
+            objects.by_key = staged;
+        });
+        let origin = if first { Origin::FirstList } else { Origin::List };
+        for (key, old, new) in &changes {
+            self.tell(key, old.as_ref(), new.as_ref(), origin);
+        }
+        for listener in &self.listeners {
+            listener.listed(&self.store, revision);
+        }
+        self.store.synced.send_replace(true);
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Objects)) {
+        change(&mut self.store.objects.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn tell(&self, key: &ObjectKey, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>, origin: Origin) {
+        let store = self.store.id;
+        let tell = |old, new| {
+            for listener in &self.listeners {
+                listener.changed(&Change { store, key, old, new, origin });
+            }
+        };
+        match (old, new) {
+            // Made anew under the same name: one object went, another came.
+            (Some(gone), Some(come)) if gone.uid() != come.uid() => {
+                tell(old, None);
+                tell(None, new);
+            }
+            _ => tell(old, new),
+        }
+    }
+
+    fn seen(&self, revision: u64) {
+        for listener in &self.listeners {
+            listener.seen(self.store.id, revision);
+        }
+    }
+}
+
+fn is_same(a: &Entry, b: &Entry) -> bool {
+    a.resource_version() == b.resource_version() && a.resource_version() != 0 && a.uid() == b.uid()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down what it hears, one word for each thing.
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Listener for Heard {
+        fn changed(&self, change: &Change<'_>) {
+            let version = |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
+            let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
+            self.0.lock().unwrap().push(text);
+        }
+
+        fn seen(&self, _: StoreId, revision: u64) {
+            self.0.lock().unwrap().push(format!("@{revision}"));
+        }
+
+        fn listed(&self, _: &Store, revision: u64) {
+            self.0.lock().unwrap().push(format!("list@{revision}"));
+        }
+    }
+
+    fn object(name: &str, uid: &str, version: u64) -> (ObjectKey, Entry) {
+        let owner = format!(r#"{{"apiVersion":"v1","kind":"K","name":"o","uid":"owner-of-{uid}"}}"#);
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","uid":"{uid}","resourceVersion":"{version}","ownerReferences":[{owner}]}}}}"#
+        );
+        Entry::parse(json.as_bytes(), "").unwrap()
+    }
+
+    fn put(name: &str, uid: &str, version: u64) -> Delta {
+        let (key, entry) = object(name, uid, version);
+        Delta::Put(key, entry)
+    }
+
+    fn remove(name: &str, uid: &str, version: u64) -> Delta {
+        let (key, entry) = object(name, uid, version);
+        Delta::Remove(key, entry)
+    }
+
+    /// Applies `deltas` behind a first list of `a` and `b` at revision 5, and tells what a listener hears of them.
+    fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
+        let (store, mut writer) = Store::new(0, kind, None);
+        let heard = Arc::new(Heard::default());
+        writer.subscribe(heard.clone());
+        assert!(!store.is_synced());
+        for delta in [Delta::Restart, put("b", "u-b", 2), put("a", "u-a", 5), Delta::Complete(5)] {
+            writer.apply(delta);
+        }
+        assert!(store.is_synced());
+        assert_eq!(std::mem::take(&mut *heard.0.lock().unwrap()), ["a:->5", "b:->2", "list@5"]);
+        for delta in deltas {
+            writer.apply(delta);
+        }
+        assert_eq!(*heard.0.lock().unwrap(), expected);
+        store
+    }
+
+    #[test]
+    fn events_are_told_in_order_with_their_predecessor() {
+        check(vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)], &["a:5>7", "@7", "a:7>-", "@9", "@12"]);
+    }
+
+    #[test]
+    fn what_is_known_already_is_not_told_again() {
+        check(vec![put("a", "u-a", 5), put("a", "u-a", 4)], &["@5", "@4"]);
+    }
+
+    #[test]
+    fn a_list_tells_what_changed_and_what_vanished() {
+        let list = vec![Delta::Restart, put("a", "u-a", 8), put("c", "u-c", 7), Delta::Complete(9)];
+        let store = check(list, &["a:5>8", "c:->7", "b:2>-", "list@9"]);
+        assert_eq!(store.list(None).len(), 2);
+    }
+
+    #[test]
+    fn a_list_that_is_not_complete_shows_nothing() {
+        let half = vec![Delta::Restart, put("a", "u-a", 8), Delta::Bookmark(9), Delta::Restart, put("b", "u-b", 2)];
+        let store = check(half, &[]);
+        assert_eq!(store.get(&ObjectKey::new(None, "a")).unwrap().resource_version(), 5);
+    }
+
+    #[test]
+    fn an_object_made_anew_under_its_name_is_another_one() {
+        let list = vec![Delta::Restart, put("a", "u-2", 8), put("b", "u-b", 2), Delta::Complete(9)];
+        let store = check(list, &["a:5>-", "a:->8", "list@9"]);
+        assert!(store.owned_by("owner-of-u-a").is_empty());
+        assert_eq!(store.owned_by("owner-of-u-2").len(), 1);
+    }
+
+    #[test]
+    fn a_late_deletion_spares_the_successor() {
+        let store = check(vec![remove("a", "u-0", 6)], &["@6"]);
+        assert!(store.get(&ObjectKey::new(None, "a")).is_some());
+    }
+
+    #[test]
+    fn objects_are_found_by_namespace_and_by_owner() {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Pod>();
+        let (store, mut writer) = Store::new(0, kind, None);
+        for (namespace, name) in [("b", "x"), ("a", "y"), ("a-b", "z"), ("a", "x")] {
+            let json = format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"{namespace}"}}]}}}}"#
+            );
+            let (key, entry) = Entry::parse(json.as_bytes(), "").unwrap();
+            writer.apply(Delta::Put(key, entry));
+        }
+        let keys = |found: Vec<(ObjectKey, _)>| found.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
+        assert_eq!(keys(store.list(None)), ["a-b/z", "a/x", "a/y", "b/x"]);
+        assert_eq!(keys(store.list(Some("a"))), ["a/x", "a/y"]);
+        assert_eq!(keys(store.owned_by("a")), ["a/x", "a/y"]);
+        assert!(keys(store.owned_by("o")).is_empty());
+    }
+}

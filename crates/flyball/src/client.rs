@@ -1,0 +1,148 @@
+//! What every request to the API server passes: a count, a deadline, and patience with a server that is busy.
+//!
+//! kube's client speaks the protocol; its own retries draw jitter from the thread and mix two clocks, so a simulation could
+//! not repeat them. Here time is tokio's and chance is the operator's [`Rng`].
+//!
+//! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else is:
+//! whether an answer that was lost stands for a write that happened is for the caller to find out.
+
+use crate::operator::metrics::RequestMetrics;
+use flyball_core::Rng;
+use http::header::RETRY_AFTER;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use kube::core::Status;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tower::{BoxError, service_fn};
+
+/// How long the server may take to begin its answer, and [`exchange`] to receive it.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How often a request is sent again.
+const RETRIES: u32 = 5;
+/// The longest wait before a request is sent again, whatever the server asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest refusal that is read.
+const LONGEST_REFUSAL: usize = 1 << 20;
+/// The longest answer that is read as a whole.
+const LONGEST_ANSWER: usize = 1 << 30;
+
+/// Marks a request whose sender has its own deadline and its own patience: a watch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnPace;
+
+/// The server did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer within {} s", DEADLINE.as_secs())]
+struct Late;
+
+/// Puts our layers around a client.
+pub(crate) fn layered(client: kube::Client, metrics: RequestMetrics, rng: &Rng) -> kube::Client {
+    let namespace = client.default_namespace().to_owned();
+    let rng = rng.fork("client");
+    let service = service_fn(move |request| {
+        let (client, metrics, rng) = (client.clone(), metrics.clone(), rng.clone());
+        async move { send(&client, request, &metrics, &rng).await }
+    });
+    kube::Client::new(service, namespace)
+}
+
+async fn send(
+    client: &kube::Client,
+    mut request: Request<Body>,
+    metrics: &RequestMetrics,
+    rng: &Rng,
+) -> Result<Response<Body>, BoxError> {
+    let method = request.method().clone();
+    if request.extensions().get::<OwnPace>().is_some() {
+        let answer = client.send(request).await;
+        metrics.count(&method, answer.as_ref().ok().map(Response::status));
+        return Ok(answer?);
+    }
+    for attempt in 0.. {
+        let again = copy(&request);
+        let answer = timeout(DEADLINE, client.send(request)).await;
+        let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+        metrics.count(&method, status);
+        let answer = answer.map_err(|_| Late)??;
+        let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
+            return Ok(answer);
+        };
+        let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + rng.fraction());
+        sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
+        request = next;
+    }
+    unreachable!("the last attempt returns")
+}
+
+/// Copies a request whose body is at hand as a whole.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// Returns how long the server asks to wait, if it did nothing but ask that.
+fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
+    let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    match answer.status() {
+        StatusCode::TOO_MANY_REQUESTS => Some(Duration::from_secs(after.unwrap_or_default())),
+        StatusCode::SERVICE_UNAVAILABLE => after.map(Duration::from_secs),
+        _ => None,
+    }
+}
+
+/// Sends a request and reads the answer; a refusal is an error.
+pub(crate) async fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> kube::Result<Vec<u8>> {
+    let exchange = async {
+        let answer = client.send(request.map(Body::from)).await?;
+        if !answer.status().is_success() {
+            return Err(kube::Error::Api(refusal(answer).await.boxed()));
+        }
+        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
+        Ok(body.map_err(kube::Error::Service)?.to_bytes().into())
+    };
+    timeout(2 * DEADLINE, exchange).await.unwrap_or_else(|_| Err(kube::Error::Service(Late.into())))
+}
+
+/// Reads why the server refused; what is no `Status` is taken as the message.
+pub(crate) async fn refusal(answer: Response<Body>) -> Status {
+    let code = answer.status().as_u16();
+    let wait = asked_to_wait(&answer);
+    let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    let mut status: Status = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code));
+    status.code = code;
+    if let (Some(details), Some(wait)) = (&mut status.details, wait) {
+        details.retry_after_seconds = details.retry_after_seconds.max(wait.as_secs().min(u32::MAX.into()) as u32);
+    }
+    status
+}
+
+/// Tells whether a request that failed like this may have been carried out all the same.
+pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.code >= 500,
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => false,
+        _ => true,
+    }
+}
+
+/// Writes an error with its causes, each text once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}

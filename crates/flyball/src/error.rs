@@ -1,0 +1,146 @@
+//! Why a reconcile did not succeed, and what is to follow from it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a reconcile failed, and whether trying again can help.
+///
+/// Any error becomes one by `?`, texts included, and is then tried again with exponential backoff. Where that is wrong, the
+/// error says so itself:
+///
+/// ```
+/// # use flyball::{Error, Result};
+/// fn parse(size: &str) -> Result<u32> {
+///     // No retry turns this into a number; a change of the object will run the reconcile again.
+///     size.parse().map_err(|error| Error::from(error).context("spec.size").terminal())
+/// }
+/// assert_eq!(parse("many").unwrap_err().to_string(), "spec.size: invalid digit found in string");
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    source: Box<dyn StdError + Send + Sync>,
+    context: Vec<String>,
+    retry: Retry,
+}
+
+/// What follows from a failed reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Once more, after the backoff of the object.
+    Backoff,
+    /// Once something changes.
+    Wait,
+    /// Once something changes; somebody has to correct a mistake for that.
+    Terminal,
+}
+
+/// What reconciles return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
+    fn from(error: E) -> Self {
+        let source = error.into();
+        // Nothing can be made in a namespace that is going, and the object will go with it.
+        let retry = match source.downcast_ref() {
+            Some(error) if is_namespace_terminating(error) => Retry::Wait,
+            _ => Retry::Backoff,
+        };
+        Self(Box::new(Inner { source, context: Vec::new(), retry }))
+    }
+}
+
+impl Error {
+    /// Puts in front what was being done.
+    pub fn context(mut self, what: impl fmt::Display) -> Self {
+        self.0.context.push(what.to_string());
+        self
+    }
+
+    /// Asks for no retry: something outside has to happen first, and will cause the next reconcile when it does.
+    pub fn wait(mut self) -> Self {
+        self.0.retry = Retry::Wait;
+        self
+    }
+
+    /// Asks for no retry: the object itself is wrong, and somebody has to correct it. Counted apart from other errors.
+    pub fn terminal(mut self) -> Self {
+        self.0.retry = Retry::Terminal;
+        self
+    }
+
+    /// Returns the cause, if it is of this type.
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        self.0.source.downcast_ref()
+    }
+
+    /// Returns the refusal of the API server, if that is the cause.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match self.downcast_ref() {
+            Some(kube::Error::Api(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// A reconcile took longer than it may.
+    pub(crate) fn deadline(after: Duration) -> Self {
+        format!("the reconcile was not done within {} s", after.as_secs_f64()).into()
+    }
+}
+
+/// Tells whether the API server refused to make something because its namespace is being deleted.
+pub fn is_namespace_terminating(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_forbidden() && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for context in self.0.context.iter().rev() {
+            write!(f, "{context}: ")?;
+        }
+        f.write_str(&crate::client::chain(&*self.0.source))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({:?})", self.0.retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use serde_json::json;
+
+    #[test]
+    fn any_error_is_tried_again_unless_it_says_otherwise() {
+        let error = |text: &str| Error::from(text);
+        assert_eq!(error("a").retry(), Retry::Backoff);
+        assert_eq!(error("a").wait().retry(), Retry::Wait);
+        assert_eq!(error("a").terminal().retry(), Retry::Terminal);
+        assert_eq!(error("a").context("b").context("c").to_string(), "c: b: a");
+        let io = Error::from(std::io::Error::other("disk"));
+        assert!(io.downcast_ref::<std::io::Error>().is_some());
+    }
+
+    #[test]
+    fn a_terminating_namespace_is_waited_for() {
+        let status = json!({"code": 403, "reason": "Forbidden", "message": "no",
+            "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
+        let status: Status = serde_json::from_value(status).unwrap();
+        let error = Error::from(kube::Error::Api(status.boxed()));
+        assert_eq!(error.retry(), Retry::Wait);
+        assert_eq!(error.status().unwrap().code, 403);
+        let other = Status::failure("no", "Forbidden").with_code(403);
+        assert_eq!(Error::from(kube::Error::Api(other.boxed())).retry(), Retry::Backoff);
+    }
+}

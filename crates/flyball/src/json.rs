@@ -1,0 +1,284 @@
+//! Finds its way through JSON text without building anything.
+//!
+//! A cache that decoded every object would spend most of its time and memory on fields that nobody reads. These scanners
+//! tell where a value ends and where the members of an object lie; whoever wants a value decodes that piece with serde.
+//! They trust the shape of what they skip: text that is no JSON may pass here and is refused when it is decoded.
+
+use memchr::memchr2;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The text is no JSON, or it ends too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed JSON at byte {0}")]
+pub(crate) struct Malformed(pub(crate) usize);
+
+/// Returns the position of the first byte from `at` on that is no white space.
+pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
+    while matches!(json.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
+        at += 1;
+    }
+    at
+}
+
+/// Returns the end of the string whose opening quote is at `at`.
+pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
+    let mut from = at + 1;
+    while let Some(found) = json.get(from..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        match json[from + found] {
+            b'"' => return Ok(from + found + 1),
+            _ => from += found + 2, // the byte after a backslash never ends a string
+        }
+    }
+    Err(Malformed(at))
+}
+
+/// Returns the end of the value that begins at `at`.
+pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
+    match json.get(at) {
+        Some(b'"') => string_end(json, at),
+        Some(b'{' | b'[') => {
+            let (mut depth, mut at) = (0usize, at);
+            loop {
+                match json.get(at) {
+                    Some(b'"') => {
+                        at = string_end(json, at)?;
+                        continue;
+                    }
+                    Some(b'{' | b'[') => depth += 1,
+                    Some(b'}' | b']') => depth -= 1,
+                    Some(_) => {}
+                    None => return Err(Malformed(at)),
+                }
+                at += 1;
+                if depth == 0 {
+                    return Ok(at);
+                }
+            }
+        }
+        Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+            let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
+            Ok(json[at..].iter().position(ends).map_or(json.len(), |n| at + n))
+        }
+        _ => Err(Malformed(at)),
+    }
+}
+
+/// One member of an object: where its key (without quotes) and its value lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The key, without its quotes.
+    pub(crate) key: Range<usize>,
+    /// The value, without white space around it.
+    pub(crate) value: Range<usize>,
+}
+
+/// Steps through the items of the object or array that begins at `at`.
+///
+/// Positions are those of the whole text, so that pieces can be cut out of it. After an error there is no next item.
+struct Items<'a> {
+    json: &'a [u8],
+    at: usize,
+    close: u8,
+    first: bool,
+}
+
+impl<'a> Items<'a> {
+    fn new(json: &'a [u8], at: usize, open: u8, close: u8) -> Result<Self, Malformed> {
+        let at = blank(json, at);
+        if json.get(at) != Some(&open) {
+            return Err(Malformed(at));
+        }
+        Ok(Self { json, at: at + 1, close, first: true })
+    }
+
+    /// Moves to the beginning of the next item, `None` behind the last one.
+    fn advance(&mut self) -> Result<Option<usize>, Malformed> {
+        let mut at = blank(self.json, self.at);
+        if self.json.get(at) == Some(&self.close) {
+            self.at = at;
+            return Ok(None);
+        }
+        if !std::mem::replace(&mut self.first, false) {
+            if self.json.get(at) != Some(&b',') {
+                return Err(Malformed(at));
+            }
+            at = blank(self.json, at + 1);
+        }
+        Ok(Some(at))
+    }
+}
+
+/// Iterates over the members of an object.
+pub(crate) struct Members<'a>(Items<'a>);
+
+impl<'a> Members<'a> {
+    /// Starts at the object that begins at `at`.
+    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
+        Items::new(json, at, b'{', b'}').map(Self)
+    }
+
+    /// Returns the next member, `None` behind the last one.
+    pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
+        let Some(at) = self.0.advance()? else { return Ok(None) };
+        let json = self.0.json;
+        if json.get(at) != Some(&b'"') {
+            return Err(Malformed(at));
+        }
+        let key_end = string_end(json, at)?;
+        let colon = blank(json, key_end);
+        if json.get(colon) != Some(&b':') {
+            return Err(Malformed(colon));
+        }
+        let start = blank(json, colon + 1);
+        let end = value_end(json, start)?;
+        self.0.at = end;
+        Ok(Some(Member { key: at + 1..key_end - 1, value: start..end }))
+    }
+
+    /// Finds the value of a member.
+    pub(crate) fn find(mut self, key: &str) -> Result<Option<Range<usize>>, Malformed> {
+        while let Some(member) = self.next()? {
+            if &self.0.json[member.key] == key.as_bytes() {
+                return Ok(Some(member.value));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Iterates over the elements of an array.
+pub(crate) struct Elements<'a>(Items<'a>);
+
+impl<'a> Elements<'a> {
+    /// Starts at the array that begins at `at`.
+    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
+        Items::new(json, at, b'[', b']').map(Self)
+    }
+
+    /// Returns where the next element lies, `None` behind the last one.
+    pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, Malformed> {
+        let Some(at) = self.0.advance()? else { return Ok(None) };
+        let end = value_end(self.0.json, at)?;
+        self.0.at = end;
+        Ok(Some(at..end))
+    }
+}
+
+/// Reads a string value; `None` if it is no string.
+pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if inner.contains(&b'\\') {
+        return serde_json::from_slice(value).ok().map(Cow::Owned);
+    }
+    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+}
+
+/// Reads an integer value; `None` if it is none.
+pub(crate) fn integer(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn members(json: &str) -> Result<Vec<(String, String)>, Malformed> {
+        let (mut members, mut found) = (Members::new(json.as_bytes(), 0)?, Vec::new());
+        while let Some(member) = members.next()? {
+            found.push((json[member.key].to_owned(), json[member.value].to_owned()));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn members_are_found_through_blanks_and_escapes() {
+        let json = r#" { "a" : 1 , "b\"":"x\\" , "c":{"d":[1,"]}"]},"e": null}"#;
+        let found = members(json).unwrap();
+        let expected = [("a", "1"), ("b\\\"", "\"x\\\\\""), ("c", r#"{"d":[1,"]}"]}"#), ("e", "null")];
+        assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(Members::new(json.as_bytes(), 0).unwrap().find("e").unwrap().map(|r| &json[r]), Some("null"));
+    }
+
+    #[test]
+    fn text_that_ends_early_is_malformed() {
+        let whole = r#"{"a":{"b":["c",-1.5e3]},"d":"e\"f"}"#;
+        assert_eq!(members(whole).unwrap().len(), 2);
+        for cut in 0..whole.len() {
+            assert!(members(&whole[..cut]).is_err(), "{}", &whole[..cut]);
+        }
+        for bad in ["[]", r#"{"a" 1}"#, r#"{"a":1 "b":2}"#, "{a:1}", r#"{"a":}"#, r#"{"a":1,}"#] {
+            assert!(members(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn strings_are_read_with_their_escapes() {
+        assert_eq!(text(br#""plain""#).as_deref(), Some("plain"));
+        assert_eq!(text(br#""\u003ca\u003e""#).as_deref(), Some("<a>"));
+        assert_eq!(text(b"1"), None);
+        assert_eq!(integer(b"-7"), Some(-7));
+        assert_eq!(integer(b"1.5"), None);
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 64, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_item_is_found_where_serde_finds_it(value in json(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            let bytes = text.as_bytes();
+            // As serde reads it: not every float comes out of a text as it went in.
+            let value: Value = serde_json::from_str(&text).unwrap();
+            match &value {
+                Value::Object(map) => {
+                    let mut members = Members::new(bytes, 0).unwrap();
+                    for (key, value) in map {
+                        let member = members.next().unwrap().unwrap();
+                        let quoted = &bytes[member.key.start - 1..member.key.end + 1];
+                        let read = super::text(quoted).unwrap();
+                        prop_assert_eq!(read.as_ref(), key);
+                        prop_assert_eq!(&serde_json::from_slice::<Value>(&bytes[member.value]).unwrap(), value);
+                    }
+                    prop_assert_eq!(members.next().unwrap(), None);
+                }
+                Value::Array(elements) => {
+                    let mut found = Elements::new(bytes, 0).unwrap();
+                    for element in elements {
+                        let range = found.next().unwrap().unwrap();
+                        prop_assert_eq!(&serde_json::from_slice::<Value>(&bytes[range]).unwrap(), element);
+                    }
+                    prop_assert_eq!(found.next().unwrap(), None);
+                }
+                _ => prop_assert_eq!(value_end(bytes, 0).unwrap(), bytes.len()),
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
+            if let Ok(mut members) = Members::new(&bytes, 0) {
+                while let Ok(Some(_)) = members.next() {}
+            }
+            if let Ok(mut elements) = Elements::new(&bytes, 0) {
+                while let Ok(Some(_)) = elements.next() {}
+            }
+        }
+    }
+}

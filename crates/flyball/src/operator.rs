@@ -1,0 +1,269 @@
+//! All controllers of one process, and what they share.
+//!
+//! Takes the declarations of the controllers and opens one watch per kind and namespace for all of them; starts and
+//! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
+
+mod args;
+mod environment;
+mod health;
+pub(crate) mod metrics;
+pub(crate) mod rbac;
+
+pub(crate) use environment::Environment;
+
+use crate::apply::Recorder;
+use crate::cache::Caches;
+use crate::client;
+use crate::reconcile::{Controller, Declaration, Reconcile};
+use crate::watcher::Watcher;
+use flyball_core::{Clock, Rng, names};
+use health::{Pages, Report};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use metrics::Metrics;
+use rbac::Grant;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// A set of controllers that run in one process, under one name.
+///
+/// [`main`](Self::main) makes a program of it; [`run`](Self::run) runs it within another program, or in a simulation.
+///
+/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because its
+/// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.
+pub struct Operator {
+    name: String,
+    controllers: Vec<Box<dyn Declaration>>,
+    namespaces: BTreeSet<String>,
+    clock: Clock,
+    rng: Rng,
+    instance: Option<String>,
+    host: String,
+    metrics_address: Option<SocketAddr>,
+    health_address: Option<SocketAddr>,
+    grace: Duration,
+}
+
+/// Why an operator could not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Its name cannot be a field manager and sign events.
+    #[error("the name {name:?} is of no use to the API server: {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two controllers have one name.
+    #[error("two controllers are named {0:?}: give one of them another by Controller::name")]
+    SameName(String),
+    /// It cannot listen where it was told to.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A task of the operator itself panicked.
+    #[error("a task of the operator stopped")]
+    Stopped(#[source] tokio::task::JoinError),
+}
+
+impl Operator {
+    /// Makes an operator without controllers.
+    ///
+    /// The name is its field manager and stands in its events; it should stay the same from release to release.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            controllers: Vec::new(),
+            namespaces: BTreeSet::new(),
+            clock: Clock::system(),
+            rng: Rng::from_os(),
+            instance: None,
+            host: String::new(),
+            metrics_address: None,
+            health_address: None,
+            grace: Duration::from_secs(25),
+        }
+    }
+
+    /// Adds a controller.
+    pub fn controller<R: Reconcile>(mut self, controller: Controller<R>) -> Self {
+        self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Limits the operator to these namespaces; none means all of them. Kinds without a namespace are not limited.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Takes the time of day from here, not from the machine.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes chance from here, not from the machine.
+    pub fn rng(mut self, rng: Rng) -> Self {
+        self.rng = rng;
+        self
+    }
+
+    /// Names this instance among those of the operator, in events; the operator's name unless told otherwise.
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// Serves `/metrics` at this address, in the clear and to everyone.
+    pub fn metrics_address(mut self, address: SocketAddr) -> Self {
+        self.metrics_address = Some(address);
+        self
+    }
+
+    /// Serves `/healthz` and `/readyz` at this address.
+    pub fn health_address(mut self, address: SocketAddr) -> Self {
+        self.health_address = Some(address);
+        self
+    }
+
+    /// Gives reconciles this time to end when the operator is shut down: 25 seconds unless told otherwise, which fits into
+    /// the 30 seconds that a pod has.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource, then
+    /// those that controllers [allow](Controller::allows) on top.
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        let mut rules = rbac::rules(&self.grants());
+        rules.extend(self.controllers.iter().flat_map(|controller| controller.rules().to_vec()));
+        rules
+    }
+
+    fn grants(&self) -> Vec<Grant> {
+        let declared = self.controllers.iter().flat_map(|controller| controller.grants().to_vec());
+        declared.chain([Grant::events()]).collect()
+    }
+
+    /// Runs until `shutdown` completes, and then ends in order: no new reconciles, those under way are waited for, then
+    /// what events there are is sent. If the future is dropped, all of it ends at once.
+    ///
+    /// # Errors
+    ///
+    /// When the operator is declared wrongly, or cannot listen at its addresses. The API server being unreachable is no error
+    /// but a reason to try again.
+    pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        self.check()?;
+        let metrics_listener = listen(self.metrics_address).await?;
+        let health_listener = listen(self.health_address).await?;
+
+        let mut metrics = Metrics::new(self.host);
+        let client = client::layered(client, metrics.requests(), &self.rng);
+        let types = self.controllers.iter().flat_map(|controller| controller.types().to_vec());
+        let (caches, mut writers) = Caches::new(types, &self.namespaces);
+        let caches = Arc::new(caches);
+        let name: Arc<str> = self.name.as_str().into();
+        let instance = self.instance.unwrap_or(self.name);
+        let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
+        let queue = |controller: &Box<dyn Declaration>| {
+            (controller.name().to_owned(), Arc::new(controller.queue(&self.rng)))
+        };
+        let queues: Vec<_> = self.controllers.iter().map(queue).collect();
+        metrics.observe(queues.clone(), caches.clone());
+        let metrics = Arc::new(metrics);
+        let env = Arc::new(Environment {
+            name: name.clone(),
+            client: client.clone(),
+            caches: caches.clone(),
+            clock: self.clock,
+            rng: self.rng.fork("reconcile"),
+            recorder: recorder.clone(),
+            metrics: metrics.clone(),
+            rephrased: Mutex::default(),
+        });
+
+        // Dropping a set aborts its tasks, so nothing outlives this function.
+        let (mut workers, mut others) = (JoinSet::new(), JoinSet::new());
+        for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
+            for work in controller.start(&env, queue.clone(), &mut writers) {
+                workers.spawn(work);
+            }
+            let queue = queue.clone();
+            others.spawn(async move { queue.watch_clock().await });
+        }
+        for writer in writers {
+            let store = writer.store();
+            let watch = metrics.watch(&store.kind().to_string(), store.namespace());
+            others.spawn(Watcher::new(client.clone(), writer, name.clone(), &self.rng, watch).run());
+        }
+        let report = Arc::new(Report { caches, metrics });
+        for (listener, pages) in [(metrics_listener, Pages::Metrics), (health_listener, Pages::Health)] {
+            if let Some(listener) = listener {
+                others.spawn(health::serve(listener, pages, report.clone()));
+            }
+        }
+        let mut events = JoinSet::new();
+        events.spawn({
+            let (recorder, client) = (recorder.clone(), client.clone());
+            async move { recorder.run(&client).await }
+        });
+
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            // These end by a panic only: the others would go on half blind.
+            Some(Err(error)) = others.join_next() => return Err(RunError::Stopped(error)),
+            Some(Err(error)) = workers.join_next() => return Err(RunError::Stopped(error)),
+        }
+        tracing::info!("shutting down");
+        for (_, queue) in &queues {
+            queue.close();
+        }
+        let ended = timeout(self.grace, async { while workers.join_next().await.is_some() {} }).await;
+        if ended.is_err() {
+            tracing::warn!(unfinished = workers.len(), "reconciles took too long to end and were cut off");
+        }
+        workers.abort_all();
+        recorder.close();
+        // Events are worth a moment, not more.
+        let _ = timeout(Duration::from_secs(2), events.join_next()).await;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), RunError> {
+        let wrong = names::qualified_name(&self.name);
+        if !wrong.is_empty() {
+            return Err(RunError::Name { name: self.name.clone(), why: wrong.join("; ") });
+        }
+        let mut seen = BTreeSet::new();
+        match self.controllers.iter().find(|controller| !seen.insert(controller.name())) {
+            Some(controller) => Err(RunError::SameName(controller.name().to_owned())),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, RunError> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|source| RunError::Listen { address, source })
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let controllers: Vec<&str> = self.controllers.iter().map(|controller| controller.name()).collect();
+        f.debug_struct("Operator").field("name", &self.name).field("controllers", &controllers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! The command line that every operator has.
+
+use super::{Operator, RunError, rbac};
+use crate::client::chain;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// A Kubernetes operator.
+#[derive(Debug, Parser)]
+#[command(name = "operator", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the roles that the operator needs, as JSON that kubectl applies
+    Rbac {
+        /// Namespaces that the operator is limited to, separated by commas
+        #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
+        namespace: Vec<String>,
+    },
+    /// Run the operator (also without any command)
+    Run(RunArgs),
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    /// Namespaces to watch, separated by commas; all of them unless given
+    #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
+    namespace: Vec<String>,
+    /// Path of the kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's service account
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig
+    #[arg(long)]
+    context: Option<String>,
+    /// Where to serve /metrics; 0 for nowhere
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
+    metrics_addr: Address,
+    /// Where to serve /healthz and /readyz; 0 for nowhere
+    #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
+    health_addr: Address,
+    /// Format of the log
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Log more: -v debug, -vv everything; RUST_LOG says it per module
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+/// An address to listen on, or `0` for none.
+#[derive(Clone, Copy, Debug)]
+struct Address(Option<SocketAddr>);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "0" {
+            return Ok(Self(None));
+        }
+        // `:8080` is what Go's operators take for any address of the machine.
+        let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+        full.parse().map(|address| Self(Some(address))).map_err(|_| "give an IP address and a port, or 0".into())
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Why the program failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("cannot read the kubeconfig")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("there is no cluster to connect to")]
+    Infer(#[from] kube::config::InferConfigError),
+    #[error("cannot connect to the cluster")]
+    Client(#[from] kube::Error),
+    #[error("cannot start the runtime")]
+    Runtime(#[from] std::io::Error),
+    #[error("cannot run")]
+    Run(#[from] RunError),
+}
+
+impl Operator {
+    /// Is the `main` of an operator: reads the command line, connects, and runs until it is told to stop by SIGTERM or
+    /// Ctrl-C. The second signal ends it at once.
+    ///
+    /// ```console
+    /// $ vm-operator --namespace a,b --log-format json -v
+    /// $ vm-operator rbac | kubectl apply -f -
+    /// ```
+    ///
+    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line makes no sense.
+    pub fn main(self) -> ExitCode {
+        let cli = Cli::parse();
+        match cli.command {
+            Some(Command::Rbac { namespace }) => {
+                self.print_roles(namespace);
+                ExitCode::SUCCESS
+            }
+            Some(Command::Run(args)) => self.run_to_the_end(args),
+            None => self.run_to_the_end(cli.run),
+        }
+    }
+
+    fn print_roles(self, namespaces: Vec<String>) {
+        let rules: Vec<_> = self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect();
+        let roles = rbac::roles(&self.name, &self.grants(), &rules, &namespaces.into_iter().collect());
+        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": roles});
+        // Whoever reads it may stop halfway.
+        let _ = writeln!(std::io::stdout(), "{list:#}");
+    }
+
+    #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
+    fn run_to_the_end(self, args: RunArgs) -> ExitCode {
+        start_log(args.log_format, args.verbose);
+        let name = self.name.clone();
+        let run = || -> Result<(), Failure> {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(self.connect_and_run(args))
+        };
+        match run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("{name}: {}", chain(&failure));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    async fn connect_and_run(mut self, args: RunArgs) -> Result<(), Failure> {
+        let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
+        let mut config = match (args.kubeconfig, &options.context) {
+            (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+            (None, Some(_)) => kube::Config::from_kubeconfig(&options).await?,
+            (None, None) => kube::Config::infer().await?,
+        };
+        // Our own layers retry, in a way that a simulation can repeat.
+        config.default_retry = false;
+        self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+        self.metrics_address = args.metrics_addr.0;
+        self.health_address = args.health_addr.0;
+        if !args.namespace.is_empty() {
+            self.namespaces = args.namespace.into_iter().collect();
+        }
+        if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
+            self.instance = Some(host);
+        }
+        tracing::info!(operator = self.name, server = self.host, "starting");
+        let client = kube::Client::try_from(config)?;
+        Ok(self.run(client, told_to_stop()).await?)
+    }
+}
+
+/// Waits for the first signal to stop; from then on, another one ends the process.
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = signals else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(1);
+    });
+}
+
+fn start_log(format: LogFormat, verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let named = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    // What the HTTP client says belongs to the second -v.
+    let quiet = if verbose < 2 { LevelFilter::INFO } else { level };
+    let usual = || ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
+    let filter = named.unwrap_or_else(|| Targets::new().with_default(level).with_targets(usual()));
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // An operator that is embedded may have a log already.
+    let _ = match format {
+        LogFormat::Text => registry.with(lines.with_ansi(std::io::stderr().is_terminal())).try_init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+    };
+}

@@ -1,0 +1,67 @@
+//! What all controllers of an operator share.
+
+use super::metrics::Metrics;
+use crate::apply::{Recorder, Rephrased};
+use crate::cache::{Caches, Entry};
+use crate::client;
+use crate::kind::Kind;
+use crate::watcher;
+use flyball_core::{Clock, ObjectKey, Rng};
+use http::Request;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What all controllers of an operator share.
+pub(crate) struct Environment {
+    /// The operator's name: its field manager, and what it signs events with.
+    pub(crate) name: Arc<str>,
+    pub(crate) client: kube::Client,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rephrased: Mutex<Rephrased>,
+}
+
+impl Environment {
+    /// Asks the API server for an object, `None` if there is none.
+    pub(crate) async fn fetch(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
+        match client::exchange(&self.client, request(kind.object_path(key))?).await {
+            Ok(body) => self.parse(&body).map(Some),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the API server for the objects of one namespace, or all.
+    pub(crate) async fn fetch_list(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
+        let body = client::exchange(&self.client, request(kind.path(namespace))?).await?;
+        watcher::items(&body, &self.name)
+    }
+
+    /// Returns what became of values that the API server stores in other words.
+    pub(crate) fn rephrased(&self) -> MutexGuard<'_, Rephrased> {
+        self.rephrased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads an object that the API server answered with.
+    pub(crate) fn parse(&self, object: &[u8]) -> kube::Result<Arc<Entry>> {
+        let (_, entry) = Entry::parse(object, &self.name).map_err(|error| kube::Error::Service(error.into()))?;
+        Ok(Arc::new(entry))
+    }
+}
+
+fn request(path: String) -> kube::Result<Request<Vec<u8>>> {
+    Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! Which permissions an operator needs, from what its controllers declare.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
+
+use crate::kind::Kind;
+use flyball_core::GroupResource;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verbs on one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    resource: GroupResource,
+    namespaced: bool,
+    verbs: &'static [&'static str],
+}
+
+impl Grant {
+    /// Grants verbs on a kind, or on a subresource of it.
+    pub(crate) fn new(kind: &Kind, subresource: &str, verbs: &'static [&'static str]) -> Self {
+        let GroupResource { group, resource } = kind.resource();
+        let resource = if subresource.is_empty() { resource.to_string() } else { format!("{resource}/{subresource}") };
+        Self { resource: GroupResource::new(group, &resource), namespaced: kind.is_namespaced(), verbs }
+    }
+
+    /// Grants what it takes to publish events.
+    pub(crate) fn events() -> Self {
+        Self {
+            resource: GroupResource::new("events.k8s.io", "events"),
+            namespaced: true,
+            verbs: &["create", "patch"],
+        }
+    }
+}
+
+/// Sums grants up to one rule per resource, in the order of group and resource.
+pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<PolicyRule> {
+    let mut verbs: BTreeMap<&GroupResource, BTreeSet<&str>> = BTreeMap::new();
+    for grant in grants {
+        verbs.entry(&grant.resource).or_default().extend(grant.verbs);
+    }
+    let rule = |(resource, verbs): (&GroupResource, BTreeSet<&str>)| PolicyRule {
+        api_groups: Some(vec![resource.group.to_string()]),
+        resources: Some(vec![resource.resource.to_string()]),
+        verbs: verbs.into_iter().map(str::to_owned).collect(),
+        ..PolicyRule::default()
+    };
+    verbs.into_iter().map(rule).collect()
+}
+
+/// Makes the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
+pub(crate) fn roles(
+    name: &str,
+    grants: &[Grant],
+    extra: &[PolicyRule],
+    namespaces: &BTreeSet<String>,
+) -> Vec<Value> {
+    let role = |kind: &str, namespace: Option<&str>, rules: Vec<PolicyRule>| {
+        let mut role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "rules": rules,
+        });
+        if let Some(namespace) = namespace {
+            role["metadata"]["namespace"] = namespace.into();
+        }
+        role
+    };
+    if namespaces.is_empty() {
+        let mut rules = rules(grants);
+        rules.extend_from_slice(extra);
+        return vec![role("ClusterRole", None, rules)];
+    }
+    let of = |namespaced: bool| grants.iter().filter(move |grant| grant.namespaced == namespaced);
+    let mut roles = Vec::new();
+    let cluster = rules(of(false));
+    if !cluster.is_empty() {
+        roles.push(role("ClusterRole", None, cluster));
+    }
+    for namespace in namespaces {
+        let mut rules = rules(of(true));
+        rules.extend_from_slice(extra);
+        roles.push(role("Role", Some(namespace), rules));
+    }
+    roles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    #[test]
+    fn grants_on_one_resource_become_one_rule() {
+        let grants = [
+            Grant::new(&Kind::of::<Deployment>(), "", &["get", "list"]),
+            Grant::new(&Kind::of::<ConfigMap>(), "", &["watch"]),
+            Grant::new(&Kind::of::<Deployment>(), "", &["create", "get"]),
+            Grant::new(&Kind::of::<Deployment>(), "status", &["patch"]),
+        ];
+        let texts: Vec<String> = rules(&grants)
+            .iter()
+            .map(|rule| {
+                format!("{:?} {:?} {}", rule.api_groups.as_ref().unwrap(), rule.resources.as_ref().unwrap(), rule.verbs.join(","))
+            })
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                r#"[""] ["configmaps"] watch"#,
+                r#"["apps"] ["deployments"] create,get,list"#,
+                r#"["apps"] ["deployments/status"] patch"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn an_operator_limited_to_namespaces_gets_roles_there() {
+        let grants = [Grant::new(&Kind::of::<ConfigMap>(), "", &["get"]), Grant::new(&Kind::of::<Node>(), "", &["get"])];
+        let names = |namespaces: &[&str]| {
+            let namespaces = namespaces.iter().map(|n| n.to_string()).collect();
+            let name = |role: &Value| format!("{} {} {}", role["kind"], role["metadata"], role["rules"].as_array().unwrap().len());
+            roles("op", &grants, &[], &namespaces).iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), [r#""ClusterRole" {"name":"op"} 2"#]);
+        assert_eq!(
+            names(&["a", "b"]),
+            [
+                r#""ClusterRole" {"name":"op"} 1"#,
+                r#""Role" {"name":"op","namespace":"a"} 1"#,
+                r#""Role" {"name":"op","namespace":"b"} 1"#,
+            ]
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Hands the keys of one controller to its workers.
+//!
+//! Takes keys from the caches' listeners and from the clock, gives each to one worker at a time. The order is decided by
+//! [`State`], what waits for the controller's own writes by [`Barrier`]: plain structures that know of no task and no clock.
+//! This file puts a lock around them and wakes whoever has to act.
+//!
+//! A reader could break: both structures change under one lock, so that the end of a run and the echo of its write cannot
+//! miss one another; and a key that is ready passes no timer.
+
+mod barrier;
+mod state;
+
+pub use state::Backoff;
+pub(crate) use barrier::{Effect, Trigger, Write};
+pub(crate) use state::{Item, Next, Priority};
+
+use crate::cache::StoreId;
+use barrier::Barrier;
+use flyball_core::{ObjectKey, Rng};
+use state::State;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// The queue of one controller, and the barrier behind which its keys wait for their own writes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    inner: Mutex<Inner>,
+    /// Wakes one worker for each key that became ready, the one that waited longest first.
+    ready: Notify,
+    /// Wakes whoever watches the clock, when there is something earlier to wait for.
+    timer: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    barrier: Barrier,
+    /// What changed while a worker had the key: at the end it is known which of it the worker did itself.
+    meanwhile: BTreeMap<ObjectKey, Vec<(Trigger, Priority)>>,
+    closed: bool,
+    figures: Figures,
+}
+
+/// More changes than this while a worker has a key are not looked at one by one.
+const MEANWHILE: usize = 100;
+
+/// A key to work on.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) item: Item,
+    /// The caches that have not shown a write of this key in time: to be read past.
+    pub(crate) behind: BTreeSet<StoreId>,
+}
+
+/// What the metrics tell of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) adds: u64,
+    pub(crate) retries: u64,
+    pub(crate) depth: usize,
+    pub(crate) running: usize,
+    /// How long all running keys together have been running.
+    pub(crate) unfinished: Duration,
+    pub(crate) longest: Duration,
+    /// Changes that caused no reconcile, since the key itself had made them.
+    pub(crate) echoes: u64,
+    /// Keys that went on before a cache had shown their writes.
+    pub(crate) overdue: u64,
+}
+
+impl Queue {
+    /// Makes an empty queue, whose keys wait no longer than `patience` for their own writes.
+    pub(crate) fn new(backoff: Backoff, patience: Duration, rng: &Rng) -> Self {
+        let inner = Inner {
+            state: State::new(backoff, rng),
+            barrier: Barrier::new(patience),
+            meanwhile: BTreeMap::new(),
+            closed: false,
+            figures: Figures::default(),
+        };
+        Self { inner: Mutex::new(inner), ready: Notify::new(), timer: Notify::new() }
+    }
+
+    /// Wants a key to be reconciled.
+    pub(crate) fn add(&self, key: &ObjectKey, priority: Priority) {
+        self.change(|inner, now| inner.state.add(key, priority, now));
+    }
+
+    /// Wants a key to be reconciled because of a change, unless the key made that change itself.
+    pub(crate) fn trigger(&self, key: &ObjectKey, trigger: Trigger, priority: Priority) {
+        self.change(|inner, now| {
+            if inner.barrier.is_echo(key, &trigger, &[]) {
+                inner.figures.echoes += 1;
+                return;
+            }
+            if inner.state.is_running(key) {
+                let meanwhile = inner.meanwhile.entry(key.clone()).or_default();
+                if meanwhile.len() < MEANWHILE {
+                    return meanwhile.push((trigger, priority));
+                }
+            }
+            inner.state.add(key, priority, now);
+        });
+    }
+
+    /// Waits for the next key; `None` once the queue is closed.
+    pub(crate) async fn next(&self) -> Option<Work> {
+        loop {
+            let mut ready = pin!(self.ready.notified());
+            // Whoever found nothing stands in line before looking again, so that no key comes in between unnoticed.
+            for in_line in [false, true] {
+                if in_line {
+                    ready.as_mut().enable();
+                }
+                let (closed, item) = self.change(|inner, now| match inner.closed {
+                    true => (true, None),
+                    false => (false, inner.state.next(now).map(|item| (inner.barrier.behind(&item.key), item))),
+                });
+                if closed || item.is_some() {
+                    return item.map(|(behind, item)| Work { item, behind });
+                }
+            }
+            ready.await;
+        }
+    }
+
+    /// Takes a key back from its worker, which wrote these objects.
+    pub(crate) fn done(&self, item: &Item, next: Next, writes: Vec<Write>) {
+        self.change(|inner, now| {
+            for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
+                if inner.barrier.is_echo(&item.key, &trigger, &writes) {
+                    inner.figures.echoes += 1;
+                } else {
+                    inner.state.add(&item.key, priority, now);
+                }
+            }
+            let held = inner.barrier.wrote(&item.key, writes, now);
+            inner.state.done(item.ticket, next, held, now);
+        });
+    }
+
+    /// Takes in how far a cache has come.
+    pub(crate) fn seen(&self, store: StoreId, revision: u64) {
+        self.change(|inner, now| {
+            for key in inner.barrier.seen(store, revision) {
+                inner.state.release(&key, now);
+            }
+        });
+    }
+
+    /// Takes in that a list made a cache as of this revision, where `is_gone` tells that an object is gone or going.
+    ///
+    /// What a key wrote may have been changed or deleted before the list was made, without the cache ever showing it: so
+    /// these keys look again.
+    pub(crate) fn listed(&self, store: StoreId, revision: u64, is_gone: impl Fn(&ObjectKey, &str) -> bool) {
+        self.change(|inner, now| {
+            let (unsure, free) = inner.barrier.listed(store, revision, is_gone);
+            for key in inner.state.running_keys().into_iter().chain(unsure) {
+                inner.state.add(&key, Priority::Fresh, now);
+            }
+            for key in free {
+                inner.state.release(&key, now);
+            }
+        });
+    }
+
+    /// Takes in that an object is gone or going.
+    pub(crate) fn deleted(&self, store: StoreId, object: &ObjectKey, uid: &str) {
+        self.change(|inner, now| {
+            for key in inner.barrier.deleted(store, object, uid) {
+                inner.state.release(&key, now);
+            }
+        });
+    }
+
+    /// Drops a key whose object is gone.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        self.change(|inner, _| {
+            inner.state.forget(key);
+            inner.barrier.forget(key);
+            inner.meanwhile.remove(key);
+        });
+    }
+
+    /// Gives out no more keys; workers finish what they have.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_waiters();
+    }
+
+    /// Watches the clock for the keys that wait for a time.
+    pub(crate) async fn watch_clock(&self) {
+        loop {
+            let earlier = self.timer.notified();
+            let next = self.change(|inner, now| {
+                inner.state.wake(now);
+                for key in inner.barrier.overdue(now) {
+                    if inner.state.release(&key, now) {
+                        inner.figures.overdue += 1;
+                    }
+                }
+                inner.next_time()
+            });
+            let elapsed = async {
+                match next {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = earlier => {}
+                () = elapsed => {}
+            }
+        }
+    }
+
+    /// Returns what the metrics tell.
+    pub(crate) fn figures(&self) -> Figures {
+        let (inner, now) = (self.lock(), Instant::now());
+        let mut figures = inner.figures;
+        figures.adds = inner.state.adds;
+        figures.retries = inner.state.retries;
+        figures.depth = inner.state.ready();
+        for since in inner.state.running() {
+            figures.running += 1;
+            figures.unfinished += now - since;
+            figures.longest = figures.longest.max(now - since);
+        }
+        figures
+    }
+
+    /// Changes the queue, and wakes whoever has to act on it.
+    fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+        let mut inner = self.lock();
+        let (ready, time) = (inner.state.ready(), inner.next_time());
+        let result = change(&mut inner, Instant::now());
+        let (now_ready, now_time) = (inner.state.ready(), inner.next_time());
+        drop(inner);
+        for _ in ready..now_ready {
+            self.ready.notify_one();
+        }
+        if now_time.is_some_and(|now| time.is_none_or(|before| now < before)) {
+            self.timer.notify_one();
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics while the structures are half changed.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn next_time(&self) -> Option<Instant> {
+        self.state.next_delay().into_iter().chain(self.barrier.next_deadline()).min()
+    }
+}

@@ -1,0 +1,385 @@
+//! What a controller wrote and has not seen in its caches yet.
+//!
+//! A reconcile that ran on a cache older than its own last write would decide on a past that it changed itself: make the
+//! same child twice, or undo what it just did ([KEP-5647](https://kep.k8s.io/5647)). So each write is noted with the
+//! resource version that the API server gave it, and its key is held back until that cache has come so far.
+//!
+//! The same notes tell echoes: the event of a write is no news to the key that made it.
+
+use crate::cache::StoreId;
+use flyball_core::ObjectKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One write of a reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    /// The cache in which it will be seen.
+    pub(crate) store: StoreId,
+    /// The object written.
+    pub(crate) object: ObjectKey,
+    /// The resource version that the cache had when the request was sent, 0 if it had none.
+    pub(crate) before: u64,
+    /// What the write made of the object.
+    pub(crate) effect: Effect,
+}
+
+/// What a write made of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The object has this resource version now.
+    Version(u64),
+    /// The object with this UID was deleted, or is being deleted.
+    Deleted(String),
+    /// No answer came: the write may have happened, or may still happen.
+    Unknown,
+}
+
+/// One change that a cache tells of, as far as an echo is recognised by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trigger {
+    pub(crate) store: StoreId,
+    pub(crate) object: ObjectKey,
+    /// The resource version that the cache had before, 0 if it had none.
+    pub(crate) before: u64,
+    pub(crate) version: u64,
+}
+
+/// The writes of one controller that its caches have not shown yet, by the key that made them.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    patience: Duration,
+    keys: BTreeMap<ObjectKey, Pending>,
+    /// How far each cache has come.
+    seen: BTreeMap<StoreId, u64>,
+    by_version: BTreeSet<(StoreId, u64, ObjectKey)>,
+    by_object: BTreeSet<(StoreId, ObjectKey, ObjectKey)>,
+    deadlines: BTreeSet<(Instant, ObjectKey)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    writes: Vec<Write>,
+    deadline: Instant,
+}
+
+/// Of more writes than this by one key, only the newest version in each cache is remembered: the echoes of the others then
+/// cause a reconcile.
+const REMEMBERED: usize = 1000;
+
+impl Barrier {
+    /// Holds keys for no longer than `patience`.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            keys: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            by_version: BTreeSet::new(),
+            by_object: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// Notes what a reconcile wrote, and tells whether its key has to be held back.
+    pub(crate) fn wrote(&mut self, key: &ObjectKey, writes: Vec<Write>, now: Instant) -> bool {
+        let mut pending = self.take(key);
+        pending.extend(writes);
+        drop_done(&mut pending, |write| match write.effect {
+            Effect::Version(version) => version <= self.seen.get(&write.store).copied().unwrap_or_default(),
+            Effect::Deleted(_) | Effect::Unknown => false,
+        });
+        if pending.len() > REMEMBERED {
+            keep_newest(&mut pending);
+        }
+        let held = holds(&pending);
+        // What may have happened unseen is looked up by the next reconcile itself, which need not wait for that.
+        let deadline = if held { now + self.patience } else { now };
+        self.put(key, pending, deadline);
+        held
+    }
+
+    /// Returns the caches that this key may not rely on yet, and forgets the writes whose effect is unknown: whoever asks
+    /// reads these kinds from the API server.
+    pub(crate) fn behind(&mut self, key: &ObjectKey) -> BTreeSet<StoreId> {
+        let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return BTreeSet::new() };
+        let mut writes = self.take(key);
+        let behind = writes.iter().map(|write| write.store).collect();
+        writes.retain(|write| write.effect != Effect::Unknown);
+        self.put(key, writes, deadline);
+        behind
+    }
+
+    /// Tells whether a change is the echo of a write of this key that is noted, or of one of `running`.
+    pub(crate) fn is_echo(&self, key: &ObjectKey, trigger: &Trigger, running: &[Write]) -> bool {
+        let noted = self.keys.get(key).map_or(&[][..], |pending| &pending.writes);
+        let own = || noted.iter().chain(running).filter(|w| w.store == trigger.store && w.object == trigger.object);
+        // A change between the object that the reconcile knew and its write has an event of its own; nothing hides
+        // behind this one only if it follows on what was known, or on another write of the same key.
+        own().any(|write| write.effect == Effect::Version(trigger.version))
+            && own().any(|write| write.before == trigger.before || write.effect == Effect::Version(trigger.before))
+    }
+
+    /// Takes in how far a cache has come, and returns the keys that need not wait any longer.
+    pub(crate) fn seen(&mut self, store: StoreId, revision: u64) -> Vec<ObjectKey> {
+        let seen = self.seen.entry(store).or_default();
+        *seen = revision.max(*seen);
+        if self.by_version.is_empty() {
+            return Vec::new();
+        }
+        let end = (store, *seen + 1, ObjectKey::new(None, ""));
+        let mut free = Vec::new();
+        while let Some((_, version, key)) = self.by_version.range((store, 0, ObjectKey::new(None, ""))..end.clone()).next() {
+            let (version, key) = (*version, key.clone());
+            let done = |write: &Write| write.store == store && write.effect == Effect::Version(version);
+            free.extend(self.settle(&key, done));
+        }
+        free
+    }
+
+    /// Takes in that a list made a cache as of this revision, where `is_gone` tells that an object is gone or going.
+    /// Returns the keys that wrote something of which the list may show less than happened, and those that need
+    /// not wait any longer.
+    pub(crate) fn listed(
+        &mut self,
+        store: StoreId,
+        revision: u64,
+        is_gone: impl Fn(&ObjectKey, &str) -> bool,
+    ) -> (BTreeSet<ObjectKey>, Vec<ObjectKey>) {
+        // A cluster that was restored from a backup goes on from an earlier revision.
+        self.seen.insert(store, revision);
+        let versions = self.by_version.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
+        let objects = self.by_object.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
+        let unsure: BTreeSet<ObjectKey> = versions.chain(objects).cloned().collect();
+        let done = |write: &Write| {
+            write.store == store
+                && match &write.effect {
+                    Effect::Version(version) => *version <= revision,
+                    Effect::Deleted(uid) => is_gone(&write.object, uid),
+                    Effect::Unknown => false,
+                }
+        };
+        let free = unsure.iter().filter_map(|key| self.settle(key, done)).collect();
+        (unsure, free)
+    }
+
+    /// Takes in that an object is gone or going, and returns the keys that need not wait any longer.
+    pub(crate) fn deleted(&mut self, store: StoreId, object: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
+        let from = (store, object.clone(), ObjectKey::new(None, ""));
+        let keys = self.by_object.range(from..).take_while(|(s, o, _)| *s == store && o == object);
+        let keys: Vec<ObjectKey> = keys.map(|(.., key)| key.clone()).collect();
+        let done = |write: &Write| {
+            write.store == store && write.object == *object && matches!(&write.effect, Effect::Deleted(u) if u == uid)
+        };
+        keys.into_iter().filter_map(|key| self.settle(&key, done)).collect()
+    }
+
+    /// Returns the time at which the next key has waited long enough.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Returns the keys that have waited long enough; their writes stay noted until they are seen.
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ObjectKey> {
+        let mut overdue = Vec::new();
+        while self.deadlines.first().is_some_and(|(at, _)| *at <= now) {
+            overdue.extend(self.deadlines.pop_first().map(|(_, key)| key));
+        }
+        overdue
+    }
+
+    /// Drops what is known of a key whose object is gone.
+    pub(crate) fn forget(&mut self, key: &ObjectKey) {
+        self.take(key);
+    }
+
+    /// Drops the writes of a key that are `done`, and returns the key if none is left.
+    fn settle(&mut self, key: &ObjectKey, done: impl Fn(&Write) -> bool) -> Option<ObjectKey> {
+        let deadline = self.keys.get(key)?.deadline;
+        let mut writes = self.take(key);
+        drop_done(&mut writes, done);
+        let free = !holds(&writes);
+        self.put(key, writes, deadline);
+        free.then(|| key.clone())
+    }
+
+    fn take(&mut self, key: &ObjectKey) -> Vec<Write> {
+        let Some(pending) = self.keys.remove(key) else { return Vec::new() };
+        self.deadlines.remove(&(pending.deadline, key.clone()));
+        for write in &pending.writes {
+            match write.effect {
+                Effect::Version(version) => drop(self.by_version.remove(&(write.store, version, key.clone()))),
+                Effect::Deleted(_) => drop(self.by_object.remove(&(write.store, write.object.clone(), key.clone()))),
+                Effect::Unknown => {}
+            }
+        }
+        pending.writes
+    }
+
+    fn put(&mut self, key: &ObjectKey, writes: Vec<Write>, deadline: Instant) {
+        if writes.is_empty() {
+            return;
+        }
+        for write in &writes {
+            match write.effect {
+                Effect::Version(version) => drop(self.by_version.insert((write.store, version, key.clone()))),
+                Effect::Deleted(_) => drop(self.by_object.insert((write.store, write.object.clone(), key.clone()))),
+                Effect::Unknown => {}
+            }
+        }
+        self.deadlines.insert((deadline, key.clone()));
+        self.keys.insert(key.clone(), Pending { writes, deadline });
+    }
+}
+
+/// Drops the writes that are `done`. The next one to the same object then follows on what the cache shows now.
+fn drop_done(writes: &mut Vec<Write>, done: impl Fn(&Write) -> bool) {
+    let mut shown: BTreeMap<(StoreId, ObjectKey), u64> = BTreeMap::new();
+    writes.retain(|write| {
+        let done = done(write);
+        if let (true, Effect::Version(version)) = (done, &write.effect) {
+            let shown = shown.entry((write.store, write.object.clone())).or_default();
+            *shown = (*version).max(*shown);
+        }
+        !done
+    });
+    for write in writes {
+        if let Some(shown) = shown.get(&(write.store, write.object.clone())) {
+            write.before = *shown;
+        }
+    }
+}
+
+/// Tells whether one of these writes will show in a cache for certain.
+fn holds(writes: &[Write]) -> bool {
+    writes.iter().any(|write| write.effect != Effect::Unknown)
+}
+
+/// Drops the versions that a cache has seen once it has seen the newest of them.
+fn keep_newest(writes: &mut Vec<Write>) {
+    let mut newest: BTreeMap<StoreId, u64> = BTreeMap::new();
+    for write in writes.iter() {
+        if let Effect::Version(version) = write.effect {
+            let newest = newest.entry(write.store).or_default();
+            *newest = version.max(*newest);
+        }
+    }
+    writes.retain(|write| match write.effect {
+        Effect::Version(version) => newest.get(&write.store) == Some(&version),
+        Effect::Deleted(_) | Effect::Unknown => true,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new(None, name)
+    }
+
+    fn write(store: StoreId, object: &str, before: u64, version: u64) -> Write {
+        Write { store, object: key(object), before, effect: Effect::Version(version) }
+    }
+
+    fn trigger(store: StoreId, object: &str, before: u64, version: u64) -> Trigger {
+        Trigger { store, object: key(object), before, version }
+    }
+
+    fn barrier() -> (Barrier, Instant) {
+        (Barrier::new(Duration::from_secs(10)), Instant::now())
+    }
+
+    #[test]
+    fn a_key_waits_for_each_cache_that_it_wrote_to() {
+        let (mut barrier, now) = barrier();
+        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now));
+        assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now));
+        assert!(barrier.seen(0, 4).is_empty());
+        assert!(barrier.seen(0, 6).is_empty());
+        assert_eq!(barrier.seen(1, 6), [key("a")]);
+        assert_eq!(barrier.seen(0, 9), [key("b")]);
+        assert!(barrier.keys.is_empty() && barrier.by_version.is_empty() && barrier.deadlines.is_empty());
+    }
+
+    #[test]
+    fn what_was_seen_before_the_answer_came_is_not_waited_for() {
+        let (mut barrier, now) = barrier();
+        barrier.seen(0, 5);
+        assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now));
+    }
+
+    #[test]
+    fn only_what_follows_on_what_was_known_is_an_echo() {
+        let (mut barrier, now) = barrier();
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now);
+        assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 1, 5), &[]));
+        assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
+        assert!(!barrier.is_echo(&key("a"), &trigger(0, "x", 2, 5), &[]));
+        assert!(!barrier.is_echo(&key("a"), &trigger(0, "x", 1, 4), &[]));
+        assert!(!barrier.is_echo(&key("a"), &trigger(1, "x", 1, 5), &[]));
+        assert!(!barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[]));
+        assert!(barrier.is_echo(&key("b"), &trigger(0, "x", 1, 5), &[write(0, "x", 1, 5)]));
+        // The chain holds when its first link was seen.
+        barrier.seen(0, 5);
+        assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
+    }
+
+    #[test]
+    fn a_deletion_is_waited_for_by_uid() {
+        let (mut barrier, now) = barrier();
+        let delete = |object: &str, uid: &str| Write {
+            store: 0,
+            object: key(object),
+            before: 3,
+            effect: Effect::Deleted(uid.into()),
+        };
+        assert!(barrier.wrote(&key("a"), vec![delete("x", "u1"), delete("y", "u2")], now));
+        assert!(barrier.deleted(0, &key("x"), "other").is_empty());
+        assert!(barrier.deleted(0, &key("x"), "u1").is_empty());
+        assert_eq!(barrier.deleted(0, &key("y"), "u2"), [key("a")]);
+    }
+
+    #[test]
+    fn patience_ends_and_leaves_the_caches_that_are_behind() {
+        let (mut barrier, now) = barrier();
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now);
+        barrier.seen(1, 6);
+        assert!(barrier.overdue(now).is_empty());
+        assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
+        assert_eq!(barrier.behind(&key("a")), [0].into());
+        // What was written stays noted until it is seen.
+        assert_eq!(barrier.behind(&key("a")), [0].into());
+        barrier.seen(0, 5);
+        assert!(barrier.behind(&key("a")).is_empty());
+    }
+
+    #[test]
+    fn an_unknown_effect_is_looked_up_at_once_and_only_once() {
+        let (mut barrier, now) = barrier();
+        let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
+        assert!(!barrier.wrote(&key("a"), vec![unknown], now));
+        assert_eq!(barrier.behind(&key("a")), [0].into());
+        assert!(barrier.behind(&key("a")).is_empty());
+    }
+
+    #[test]
+    fn a_list_leaves_doubt_about_what_was_written_before() {
+        let (mut barrier, now) = barrier();
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now);
+        barrier.wrote(&key("b"), vec![write(0, "y", 1, 9)], now);
+        barrier.wrote(&key("c"), vec![write(1, "z", 1, 4)], now);
+        let (unsure, free) = barrier.listed(0, 7, |_, _| false);
+        assert_eq!((unsure, free), ([key("a"), key("b")].into(), vec![key("a")]));
+    }
+
+    #[test]
+    fn very_many_writes_are_remembered_by_the_newest() {
+        let (mut barrier, now) = barrier();
+        let writes = (1..=2000).map(|version| write(version as usize % 2, "x", 0, version)).collect();
+        barrier.wrote(&key("a"), writes, now);
+        assert_eq!(barrier.keys[&key("a")].writes.len(), 2);
+        barrier.seen(0, 2000);
+        assert_eq!(barrier.seen(1, 1999), [key("a")]);
+    }
+}

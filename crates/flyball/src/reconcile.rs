@@ -1,0 +1,96 @@
+//! Brings one object after the other to where its spec wants it.
+//!
+//! A [`Controller`] says which kind is reconciled and whose changes matter; its [`Sources`] turn what the caches tell into
+//! keys; its workers take the keys from the queue and call [`Reconcile`]. What a reconcile sees and does passes its
+//! [`Context`]. This station knows nothing of watches and HTTP.
+//!
+//! What keeps it correct: a worker reads the object from the cache when it begins, never from the event that woke it;
+//! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
+//! worker.
+
+mod context;
+mod controller;
+mod finalizer;
+mod predicate;
+mod sources;
+mod worker;
+
+pub use context::Context;
+pub(crate) use context::Primary;
+pub use controller::Controller;
+pub(crate) use controller::Declaration;
+pub use predicate::Predicate;
+
+use crate::error::Result;
+use crate::kind::Resource;
+use crate::queue::Next;
+use std::time::Duration;
+
+/// Brings objects of one kind to where their spec wants them.
+///
+/// # Guarantees
+///
+/// - `reconcile` gets the newest object that the cache knows, and is called again for what changed since. Changes
+///   are not counted: ten of them may cause one call. One object is in one call at a time.
+/// - It is not called for what it wrote itself, not called on a cache that does not show yet what it wrote itself, and
+///   not called for an object that is being deleted.
+/// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no object with
+///   something behind it goes unseen; and nothing runs after the finalizer was removed.
+/// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.
+///
+/// So whatever is to happen next must follow from what can be read: do not keep in memory what the last call did, and return
+/// [`Action::requeue_after`] where the world outside has to be looked at again.
+pub trait Reconcile: Send + Sync + 'static {
+    /// The kind of the objects.
+    type Resource: Resource;
+
+    /// The finalizer that is kept on every object, such as `vmgroups.example.com/cleanup`; with one,
+    /// [`finalize`](Self::finalize) runs before an object goes.
+    ///
+    /// Finalizers of others are never touched. See
+    /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
+    const FINALIZER: Option<&'static str> = None;
+
+    /// Compares what `object` wants with what is there, and does what is missing.
+    fn reconcile(
+        &self,
+        object: &Self::Resource,
+        cx: &Context<Self::Resource>,
+    ) -> impl Future<Output = Result<Action>> + Send;
+
+    /// Removes what is outside of the cluster, or would not go by itself, once the object is to be deleted.
+    ///
+    /// It gets the object as the API server has it now, not the cache's word: what it does cannot be undone. The
+    /// finalizer is removed when it returns [`Action::done`]; with any other action or an error it is called again. It
+    /// may be called again after it succeeded, so what is gone already must be taken as success.
+    fn finalize(
+        &self,
+        object: &Self::Resource,
+        cx: &Context<Self::Resource>,
+    ) -> impl Future<Output = Result<Action>> + Send {
+        let _ = (object, cx);
+        async { Ok(Action::done()) }
+    }
+}
+
+/// What is to follow a reconcile that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action(pub(crate) Next);
+
+impl Action {
+    /// Nothing, until something changes.
+    pub fn done() -> Self {
+        Self(Next::Rest)
+    }
+
+    /// Once more soon, with waits that grow from time to time as they do after errors.
+    pub fn requeue() -> Self {
+        Self(Next::Retry)
+    }
+
+    /// Once more after this time, unless something changes before; a year at most. No time at all is the same as
+    /// [`requeue`](Self::requeue).
+    pub fn requeue_after(time: Duration) -> Self {
+        if time.is_zero() { Self::requeue() } else { Self(Next::After(time)) }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a reconcile sees of the world, and what it wrote to it.
+
+use crate::cache::{self, Caches, Entry, Store, StoreId};
+use crate::client;
+use crate::error::{Error, Result};
+use crate::kind::{Kind, Resource, key_of};
+use crate::operator::Environment;
+use crate::queue::{Effect, Write};
+use flyball_core::{ObjectKey, Rng, time::Timestamp};
+use http::Request;
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a reconcile works with: reads, writes, events, time and chance.
+///
+/// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
+/// missing that this very object's reconciles wrote: before a reconcile begins, the caches have caught up with
+/// the writes of the one before. Where a cache has not after ten seconds (see
+/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. Within a reconcile,
+/// reads show what it wrote itself.
+///
+/// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
+/// of them by [`wrote`](Self::wrote); if not, the next reconcile may not see them, and their events cause one.
+pub struct Context<K> {
+    pub(crate) env: Arc<Environment>,
+    pub(crate) declared: Arc<Declared>,
+    /// The object being reconciled, as the reconcile got it.
+    pub(crate) primary: Primary,
+    /// The caches that lag behind what this key wrote.
+    behind: BTreeSet<StoreId>,
+    written: Mutex<Vec<Option<Written>>>,
+    kind: PhantomData<fn(K)>,
+}
+
+/// The object that a context belongs to.
+#[derive(Debug)]
+pub(crate) struct Primary {
+    pub(crate) kind: Kind,
+    pub(crate) key: ObjectKey,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// What a controller said it would do with which types.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    /// Types whose caches the controller waits for and listens to.
+    pub(crate) cached: BTreeSet<TypeId>,
+    /// Types that may be applied, created and deleted.
+    pub(crate) owned: BTreeSet<TypeId>,
+    /// Types without a cache that may be read.
+    pub(crate) read: BTreeSet<TypeId>,
+}
+
+/// A write, and what it made of the object.
+#[derive(Debug)]
+struct Written {
+    write: Write,
+    entry: Option<Arc<Entry>>,
+}
+
+impl<K: Resource> Context<K> {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        declared: Arc<Declared>,
+        primary: Primary,
+        behind: BTreeSet<StoreId>,
+    ) -> Self {
+        Self { env, declared, primary, behind, written: Mutex::default(), kind: PhantomData }
+    }
+
+    /// Returns the client, for requests that the context has no method for.
+    ///
+    /// Its requests are counted, have a deadline, and wait when the API server is busy.
+    pub fn client(&self) -> &kube::Client {
+        &self.env.client
+    }
+
+    /// Returns the caches, which may be behind what this reconcile wrote.
+    pub fn caches(&self) -> &Caches {
+        &self.env.caches
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        self.env.clock.now()
+    }
+
+    /// Returns the source of chance. What is drawn from it repeats in a simulation.
+    pub fn rng(&self) -> &Rng {
+        &self.env.rng
+    }
+
+    /// Returns namespace and name of the object being reconciled.
+    pub fn key(&self) -> &ObjectKey {
+        &self.primary.key
+    }
+
+    /// Names an object in the namespace of the one being reconciled.
+    pub fn sibling(&self, name: &str) -> ObjectKey {
+        ObjectKey::new(self.primary.key.namespace(), name)
+    }
+
+    /// Returns an object, `None` if there is none.
+    ///
+    /// A kind that the controller only [reads](crate::Controller::reads) has no cache and is asked for at the API server.
+    ///
+    /// # Errors
+    ///
+    /// When the kind is not declared, when the API server has to be asked and refuses, or when the object does not decode.
+    pub async fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
+        let (kind, entry) = match self.store::<T>(key.namespace())? {
+            Some(store) => (store.kind().clone(), self.latest(store, key).await?),
+            None => {
+                let kind = Kind::of::<T>();
+                let entry = self.env.fetch(&kind, key).await?;
+                (kind, entry)
+            }
+        };
+        let decoded = entry.map(|entry| entry.decode()).transpose();
+        decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
+    }
+
+    /// Returns the objects of one namespace, or all of them, in the order of their keys.
+    ///
+    /// Objects that do not decode are passed over and logged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
+        let kind = Kind::of::<T>();
+        let found = match self.store::<T>(namespace)? {
+            Some(_) => {
+                let mut found = Vec::new();
+                for store in self.env.caches.stores_of::<T>(namespace)? {
+                    found.extend(self.latest_list(store, namespace, |store| store.list(namespace)).await?);
+                }
+                found
+            }
+            None => self.env.fetch_list(&kind, namespace).await?,
+        };
+        Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(&kind, key, entry)).collect())
+    }
+
+    /// Returns the objects that refer to the one being reconciled as their owner, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get). A child that does not decode is an error: an owner that did not know of it might make
+    /// another one.
+    pub async fn children<T: Resource>(&self) -> Result<Vec<T>> {
+        let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
+        let mut children = Vec::new();
+        for store in self.env.caches.stores_of::<T>(namespace)? {
+            for (key, entry) in self.latest_list(store, namespace, |store| store.owned_by(&uid)).await? {
+                if entry.owner_references().iter().any(|owner| owner.uid == uid) {
+                    let child = entry.decode();
+                    children.push(child.map_err(|error| Error::from(error).context(format_args!("child {key}")))?);
+                }
+            }
+        }
+        Ok(children)
+    }
+
+    /// Notes a write that was made through [`client`](Self::client): `object` is what the API server answered.
+    pub fn wrote<T: Resource>(&self, object: &T) {
+        let key = key_of(object);
+        let Ok(Some(store)) = self.store::<T>(key.namespace()) else { return };
+        let version = object.meta().resource_version.as_ref().and_then(|version| version.parse().ok());
+        let number = self.note(store, &key);
+        self.settle(number, version.map_or(Effect::Unknown, Effect::Version), None);
+    }
+
+    /// Returns the cache of a type, `None` if it is declared as read without one.
+    fn store<T: Resource>(&self, namespace: Option<&str>) -> Result<Option<&Arc<Store>>> {
+        let id = TypeId::of::<T>();
+        match (self.declared.cached.contains(&id), self.declared.read.contains(&id)) {
+            (true, _) => self.env.caches.store::<T>(namespace).map(Some),
+            (false, true) => Ok(None),
+            (false, false) => Err(Error::from(cache::Error::NotDeclared(type_name::<T>())).terminal()),
+        }
+    }
+
+    /// Returns the cache of a type that the controller may write.
+    pub(crate) fn owned_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
+        if !self.declared.owned.contains(&TypeId::of::<T>()) {
+            let text = format!("{} is not owned: declare it with Controller::owns", type_name::<T>());
+            return Err(Error::from(text).terminal());
+        }
+        self.env.caches.store::<T>(namespace)
+    }
+
+    /// Returns the cache of the object being reconciled.
+    pub(crate) fn primary_store(&self) -> Result<&Arc<Store>> {
+        self.env.caches.store::<K>(self.primary.key.namespace())
+    }
+
+    /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
+    pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
+        let known = match self.behind.contains(&store.id()) {
+            true => self.env.fetch(store.kind(), key).await?.inspect(|entry| self.relied_on(store, key, entry)),
+            false => store.get(key),
+        };
+        let version = known.as_ref().map_or(0, |entry| entry.resource_version());
+        let written = self.written_to(store.id()).remove(key);
+        Ok(written.filter(|entry| entry.resource_version() > version).or(known))
+    }
+
+    /// Notes that the reconcile relies on a state of an object that the cache may not have shown yet. As with a write, the
+    /// next reconcile must not go back behind it.
+    pub(crate) fn relied_on(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
+        if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
+            let number = self.note(store, key);
+            self.settle_at(number, entry);
+        }
+    }
+
+    /// Lists a cache, or what it should hold, together with what this reconcile wrote.
+    async fn latest_list(
+        &self,
+        store: &Store,
+        namespace: Option<&str>,
+        cached: impl FnOnce(&Store) -> Vec<(ObjectKey, Arc<Entry>)>,
+    ) -> kube::Result<BTreeMap<ObjectKey, Arc<Entry>>> {
+        let found = match self.behind.contains(&store.id()) {
+            true => {
+                let found = self.env.fetch_list(store.kind(), namespace.or(store.namespace())).await?;
+                found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
+                found
+            }
+            false => cached(store),
+        };
+        let mut found: BTreeMap<_, _> = found.into_iter().collect();
+        for (key, entry) in self.written_to(store.id()) {
+            let newer = found.get(&key).is_none_or(|known| known.resource_version() < entry.resource_version());
+            if newer && namespace.is_none_or(|namespace| key.namespace() == Some(namespace)) {
+                found.insert(key, entry);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sends a write and notes what became of it; gives the object that the API server answered with.
+    pub(crate) async fn write(
+        &self,
+        store: &Store,
+        key: &ObjectKey,
+        request: Request<Vec<u8>>,
+    ) -> kube::Result<Arc<Entry>> {
+        let number = self.note(store, key);
+        let answer = client::exchange(&self.env.client, request).await;
+        let entry = answer.and_then(|body| self.env.parse(&body));
+        match &entry {
+            Ok(entry) => self.settle_at(number, entry),
+            Err(error) if client::is_ambiguous(error) => {}
+            Err(_) => self.cancel(number),
+        }
+        entry
+    }
+
+    /// Notes that a request made an object what it is.
+    pub(crate) fn settle_at(&self, number: usize, entry: &Arc<Entry>) {
+        self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
+    }
+
+    /// Notes that a request is about to be sent. Whatever ends the reconcile before it is settled, the effect is unknown.
+    pub(crate) fn note(&self, store: &Store, key: &ObjectKey) -> usize {
+        let before = store.get(key).map_or(0, |entry| entry.resource_version());
+        let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
+        let mut written = self.written();
+        written.push(Some(Written { write, entry: None }));
+        written.len() - 1
+    }
+
+    /// Notes what a request effected; that answers for earlier ones about the same object whose answers were lost.
+    pub(crate) fn settle(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
+        let mut written = self.written();
+        let Some(mut settled) = written[number].take() else { return };
+        (settled.write.effect, settled.entry) = (effect, entry);
+        let same = |w: &Write| w.store == settled.write.store && w.object == settled.write.object;
+        for earlier in written.iter_mut() {
+            if earlier.as_ref().is_some_and(|e| e.write.effect == Effect::Unknown && same(&e.write)) {
+                *earlier = None;
+            }
+        }
+        written[number] = Some(settled);
+    }
+
+    /// Notes that a request effected nothing.
+    pub(crate) fn cancel(&self, number: usize) {
+        self.written()[number] = None;
+    }
+
+    /// Returns what was written, once the reconcile is over.
+    pub(crate) fn into_writes(self) -> Vec<Write> {
+        let written = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        written.into_iter().flatten().map(|written| written.write).collect()
+    }
+
+    /// Tells whether this reconcile wrote to an object.
+    pub(crate) fn has_written(&self, store: &Store, key: &ObjectKey) -> bool {
+        self.written_to(store.id()).contains_key(key)
+    }
+
+    fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {
+        let mut latest: BTreeMap<ObjectKey, Arc<Entry>> = BTreeMap::new();
+        for written in self.written().iter().flatten().filter(|written| written.write.store == store) {
+            match &written.entry {
+                Some(entry) => drop(latest.insert(written.write.object.clone(), entry.clone())),
+                None => drop(latest.remove(&written.write.object)),
+            }
+        }
+        latest
+    }
+
+    fn written(&self) -> MutexGuard<'_, Vec<Option<Written>>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> fmt::Debug for Context<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("primary", &self.primary).field("behind", &self.behind).finish_non_exhaustive()
+    }
+}

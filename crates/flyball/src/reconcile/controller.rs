@@ -1,0 +1,254 @@
+//! One controller: which kind it reconciles, whose changes wake it, and how hard it works.
+
+use super::context::Declared;
+use super::predicate::{Filter, Predicate};
+use super::sources::{Map, Sources};
+use super::worker::Worker;
+use super::{Reconcile, Result};
+use crate::cache::{Caches, Writer};
+use crate::kind::{Kind, Resource};
+use crate::operator::Environment;
+use crate::operator::rbac::Grant;
+use crate::queue::{Backoff, Queue};
+use flyball_core::{ObjectKey, Rng};
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One controller: a [`Reconcile`] with the kinds that it deals with.
+///
+/// What it declares here is what it may do: the watches that are opened, the caches that can be read, and the [RBAC
+/// rules](crate::Operator::rules) all come from it.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
+/// # use k8s_openapi::api::{apps::v1::Deployment, core::v1::{ConfigMap, Secret}};
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// let controller = Controller::new(Sites)
+///     .owns::<Deployment>()
+///     .filter::<Deployment>(Predicate::generation())
+///     .watches::<Secret>(|secret, _| {
+///         let site = secret.metadata.labels.as_ref().and_then(|labels| labels.get("site"));
+///         Ok(site.map(|site| ObjectKey::new(secret.metadata.namespace.as_deref(), site)).into_iter().collect())
+///     })
+///     .concurrency(4);
+/// ```
+pub struct Controller<R: Reconcile> {
+    reconciler: R,
+    name: String,
+    primary: Kind,
+    types: Vec<(TypeId, Kind)>,
+    maps: Vec<(Kind, Map)>,
+    filters: Vec<(Kind, Filter)>,
+    declared: Declared,
+    grants: Vec<Grant>,
+    rules: Vec<PolicyRule>,
+    concurrency: usize,
+    deadline: Duration,
+    patience: Duration,
+    backoff: Backoff,
+}
+
+impl<R: Reconcile> Controller<R> {
+    /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
+    pub fn new(reconciler: R) -> Self {
+        let primary = Kind::of::<R::Resource>();
+        let mut grants = vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
+        if R::FINALIZER.is_some() {
+            grants.push(Grant::new(&primary, "", &["patch"]));
+        }
+        Self {
+            reconciler,
+            name: primary.name().to_lowercase(),
+            types: vec![(TypeId::of::<R::Resource>(), primary.clone())],
+            maps: vec![(primary.clone(), Map::Primary)],
+            primary,
+            filters: Vec::new(),
+            declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
+            grants,
+            rules: Vec::new(),
+            concurrency: 16,
+            deadline: Duration::from_secs(300),
+            patience: Duration::from_secs(10),
+            backoff: Backoff::default(),
+        }
+    }
+
+    /// Names the controller, in logs and metrics. Two controllers of one kind need two names.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Lets the controller make, change and delete objects of this kind, and reconciles the owner when one of them changes.
+    ///
+    /// The owner is the one that the controller reference of the object names, which
+    /// [`Context::apply`](crate::Context::apply) sets.
+    pub fn owns<T: Resource>(mut self) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch", "create", "patch", "delete"]);
+        // Clusters that check who may block the deletion of an owner ask for this.
+        self.grants.push(Grant::new(&self.primary, "finalizers", &["update"]));
+        self.declared.owned.insert(TypeId::of::<T>());
+        self.maps.push((kind, Map::Owner));
+        self
+    }
+
+    /// Reconciles the objects that `map` finds when an object of this kind changes; names of what does not exist are
+    /// passed over.
+    ///
+    /// When an object changes, both its old and its new state are mapped. An error is logged, and the change then wakes
+    /// nobody.
+    pub fn watches<T: Resource>(
+        mut self,
+        map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let map = move |entry: &crate::cache::Entry, caches: &Caches| map(&entry.decode()?, caches);
+        self.maps.push((kind, Map::Custom(Arc::new(map))));
+        self
+    }
+
+    /// Lets the controller read objects of this kind from the API server, without a cache.
+    pub fn reads<T: Resource>(mut self) -> Self {
+        self.grants.push(Grant::new(&Kind::of::<T>(), "", &["get", "list"]));
+        self.declared.read.insert(TypeId::of::<T>());
+        self
+    }
+
+    /// Lets the controller do what it does through [`Context::client`](crate::Context::client).
+    pub fn allows(mut self, rule: PolicyRule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Passes over updates of objects of this kind that the predicate finds not worth a reconcile. Of several, all must
+    /// find it so.
+    pub fn filter<T: Resource>(mut self, predicate: Predicate<T>) -> Self {
+        self.filters.push((Kind::of::<T>(), predicate.erased()));
+        self
+    }
+
+    /// Reconciles so many objects at the same time: 16 unless told otherwise, 1 at least.
+    pub fn concurrency(mut self, workers: usize) -> Self {
+        self.concurrency = workers.max(1);
+        self
+    }
+
+    /// Cuts a reconcile off after this time, and tries again: 5 minutes unless told otherwise.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Waits this long for the caches to show what a reconcile wrote before the next one of the same object, which then
+    /// reads past them: 10 seconds unless told otherwise.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Waits like this after failures.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
+        let kind = Kind::of::<T>();
+        self.types.push((TypeId::of::<T>(), kind.clone()));
+        self.declared.cached.insert(TypeId::of::<T>());
+        self.grants.push(Grant::new(&kind, "", verbs));
+        kind
+    }
+}
+
+impl<R: Reconcile> fmt::Debug for Controller<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("name", &self.name).field("primary", &self.primary).finish_non_exhaustive()
+    }
+}
+
+/// A controller of whatever type.
+pub(crate) trait Declaration: Send {
+    fn name(&self) -> &str;
+    /// The types that need a cache.
+    fn types(&self) -> &[(TypeId, Kind)];
+    fn grants(&self) -> &[Grant];
+    fn rules(&self) -> &[PolicyRule];
+    /// Makes the queue of the controller.
+    fn queue(&self, rng: &Rng) -> Queue;
+    /// Connects the queue with the caches, and gives what the workers are to do.
+    fn start(
+        self: Box<Self>,
+        env: &Arc<Environment>,
+        queue: Arc<Queue>,
+        writers: &mut [Writer],
+    ) -> Vec<BoxFuture<'static, ()>>;
+}
+
+impl<R: Reconcile> Declaration for Controller<R> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn types(&self) -> &[(TypeId, Kind)] {
+        &self.types
+    }
+
+    fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    fn rules(&self) -> &[PolicyRule] {
+        &self.rules
+    }
+
+    fn queue(&self, rng: &Rng) -> Queue {
+        Queue::new(self.backoff, self.patience, &rng.fork(&self.name))
+    }
+
+    fn start(
+        self: Box<Self>,
+        env: &Arc<Environment>,
+        queue: Arc<Queue>,
+        writers: &mut [Writer],
+    ) -> Vec<BoxFuture<'static, ()>> {
+        let sources = Sources::new(queue.clone(), env.caches.clone(), self.primary.clone(), &self.maps, &self.filters);
+        let sources = Arc::new(sources);
+        let mut stores = Vec::new();
+        for writer in writers {
+            if sources.listens_to(writer.store().id()) {
+                writer.subscribe(sources.clone());
+                stores.push(writer.store().clone());
+            }
+        }
+        let worker = Arc::new(Worker {
+            reconciler: self.reconciler,
+            metrics: env.metrics.controller(&self.name, self.concurrency),
+            controller: self.name,
+            kind: self.primary,
+            deadline: self.deadline,
+            env: env.clone(),
+            declared: Arc::new(self.declared),
+            queue,
+        });
+        let work = || {
+            let (worker, stores) = (worker.clone(), stores.clone());
+            let work = async move {
+                for store in &stores {
+                    store.synced().await;
+                }
+                worker.run().await;
+            };
+            Box::pin(work) as BoxFuture<'static, ()>
+        };
+        (0..self.concurrency).map(|_| work()).collect()
+    }
+}

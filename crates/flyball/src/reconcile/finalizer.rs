@@ -1,0 +1,56 @@
+//! Puts the finalizer on objects and takes it off.
+
+use super::Context;
+use crate::cache::Entry;
+use crate::error::Result;
+use crate::kind::Resource;
+use http::{Request, header::CONTENT_TYPE};
+use serde_json::json;
+use std::sync::Arc;
+
+/// How often a change of the finalizers is tried on a newer object before the reconcile is.
+const ATTEMPTS: usize = 5;
+
+impl<K: Resource> Context<K> {
+    /// Makes the object have this finalizer, or not have it; gives the object as it is then, `None` if it is gone or was
+    /// made anew.
+    ///
+    /// The list is replaced as a whole, under the condition that the object did not change since it was read: so
+    /// finalizers that others put in or took out in the meantime are never lost.
+    pub(crate) async fn set_finalizer(&self, finalizer: &str, present: bool) -> Result<Option<Arc<Entry>>> {
+        let (store, key) = (self.primary_store()?, &self.primary.key);
+        let mut entry = self.latest(store, key).await?.unwrap_or_else(|| self.primary.entry.clone());
+        for attempt in 1.. {
+            let mut finalizers = entry.finalizers();
+            let same_object = entry.uid() == self.primary.entry.uid();
+            if !same_object || (present && entry.is_deleting()) {
+                return Ok(None);
+            }
+            if finalizers.iter().any(|f| f == finalizer) == present {
+                return Ok(Some(entry));
+            }
+            match present {
+                true => finalizers.push(finalizer.to_owned()),
+                false => finalizers.retain(|f| f != finalizer),
+            }
+            let version = entry.resource_version().to_string();
+            let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+            let path = self.primary.kind.object_path(key);
+            let request = Request::patch(format!("{path}?fieldManager={}", self.env.name))
+                .header(CONTENT_TYPE, "application/merge-patch+json")
+                .body(patch.to_string().into_bytes())
+                .map_err(kube::Error::HttpError)?;
+            match self.write(store, key, request).await {
+                Ok(changed) => return Ok(Some(changed)),
+                Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+                Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+            match self.env.fetch(store.kind(), key).await? {
+                Some(newer) => entry = newer,
+                None => return Ok(None),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+}

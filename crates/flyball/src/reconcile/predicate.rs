@@ -1,0 +1,128 @@
+//! Which updates are worth a reconcile.
+
+use crate::cache::Entry;
+use crate::kind::Resource;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Decides which updates of a kind are worth a reconcile; see [`Controller::filter`](crate::Controller::filter).
+///
+/// It is asked about updates only. That an object came, that it went, and that its deletion began is always told: a predicate
+/// that looks at the generation cannot hide a deletion, as it can in other frameworks.
+///
+/// ```
+/// # use flyball::Predicate;
+/// use k8s_openapi::api::apps::v1::Deployment;
+///
+/// // Not every change of a Deployment's status, but the spec, and the number of ready replicas.
+/// let ready = |d: &Deployment| d.status.as_ref().and_then(|status| status.ready_replicas);
+/// let predicate = Predicate::generation().or(Predicate::new(move |old, new| ready(old) != ready(new)));
+/// ```
+pub struct Predicate<T> {
+    test: Arc<Test>,
+    kind: PhantomData<fn(T)>,
+}
+
+type Test = dyn Fn(&Entry, &Entry) -> bool + Send + Sync;
+
+impl<T: Resource> Predicate<T> {
+    /// Passes updates for which `test` of the old and the new object holds; what does not decode passes.
+    pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
+        Self::raw(move |old, new| match (old.decode(), new.decode()) {
+            (Ok(old), Ok(new)) => test(&old, &new),
+            _ => true,
+        })
+    }
+
+    /// Passes updates of the spec, which move `metadata.generation`. Kinds without a generation never move it.
+    pub fn generation() -> Self {
+        Self::raw(|old, new| old.generation() != new.generation())
+    }
+
+    /// Passes updates of the labels.
+    pub fn labels() -> Self {
+        Self::raw(|old, new| old.labels() != new.labels())
+    }
+
+    /// Passes updates of the annotations.
+    pub fn annotations() -> Self {
+        Self::raw(|old, new| old.annotations() != new.annotations())
+    }
+
+    /// Passes what this predicate or `other` passes.
+    pub fn or(self, other: Self) -> Self {
+        Self::raw(move |old, new| (self.test)(old, new) || (other.test)(old, new))
+    }
+
+    fn raw(test: impl Fn(&Entry, &Entry) -> bool + Send + Sync + 'static) -> Self {
+        Self { test: Arc::new(test), kind: PhantomData }
+    }
+
+    /// Returns the predicate for a change of any object of the kind.
+    pub(crate) fn erased(self) -> Filter {
+        Filter(self.test)
+    }
+}
+
+impl<T> fmt::Debug for Predicate<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Predicate")
+    }
+}
+
+/// A predicate whose kind is known by the place it stands at.
+#[derive(Clone)]
+pub(crate) struct Filter(Arc<Test>);
+
+impl Filter {
+    /// Tells whether a change passes.
+    pub(crate) fn passes(&self, old: Option<&Entry>, new: Option<&Entry>) -> bool {
+        match (old, new) {
+            (Some(old), Some(new)) if old.is_deleting() == new.is_deleting() => (self.0)(old, new),
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Filter")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn entry(metadata: &str) -> Entry {
+        Entry::parse(format!(r#"{{"metadata":{{"name":"a",{metadata}}}}}"#).as_bytes(), "").unwrap().1
+    }
+
+    #[test]
+    fn each_predicate_looks_at_its_field() {
+        let old = entry(r#""generation":1,"labels":{"a":"1"},"annotations":{"b":"1"}"#);
+        let check = |predicate: Predicate<ConfigMap>, metadata: &str, expected: bool| {
+            assert_eq!(predicate.erased().passes(Some(&old), Some(&entry(metadata))), expected, "{metadata}");
+        };
+        let labels = r#""generation":1,"labels":{"a":"2"},"annotations":{"b":"1"}"#;
+        check(Predicate::labels(), labels, true);
+        check(Predicate::annotations(), labels, false);
+        check(Predicate::generation(), labels, false);
+        check(Predicate::generation().or(Predicate::labels()), labels, true);
+        check(Predicate::generation(), r#""generation":2"#, true);
+        check(Predicate::new(|old: &ConfigMap, new| old.metadata.labels != new.metadata.labels), labels, true);
+        check(Predicate::new(|_, _| false), labels, false);
+    }
+
+    #[test]
+    fn no_predicate_hides_a_deletion() {
+        let never = || Predicate::<ConfigMap>::new(|_, _| false).erased();
+        let (old, going) = (entry(r#""generation":1"#), entry(r#""deletionTimestamp":"2026-01-01T00:00:00Z""#));
+        assert!(never().passes(Some(&old), None));
+        assert!(never().passes(None, Some(&old)));
+        assert!(never().passes(Some(&old), Some(&going)));
+        assert!(!never().passes(Some(&going), Some(&going)));
+    }
+}

@@ -1,0 +1,154 @@
+//! Which keys a change wakes.
+
+use super::predicate::Filter;
+use crate::cache::{Caches, Change, Entry, Listener, Origin, Store, StoreId};
+use crate::error::Result;
+use crate::kind::Kind;
+use crate::queue::{Priority, Queue, Trigger};
+use flyball_core::ObjectKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Finds the keys that an object concerns.
+#[derive(Clone)]
+pub(crate) enum Map {
+    /// The object itself is reconciled.
+    Primary,
+    /// Its owner is.
+    Owner,
+    /// Whatever this function finds.
+    Custom(Arc<dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync>),
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Primary => "Primary",
+            Self::Owner => "Owner",
+            Self::Custom(_) => "Custom",
+        })
+    }
+}
+
+/// Turns what the caches tell into keys in the queue of one controller.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    queue: Arc<Queue>,
+    caches: Arc<Caches>,
+    primary: Kind,
+    primaries: Vec<Arc<Store>>,
+    maps: BTreeMap<StoreId, Vec<Map>>,
+    filters: BTreeMap<StoreId, Vec<Filter>>,
+}
+
+impl Sources {
+    /// Connects the caches with a queue: `maps` and `filters` go with the kind that they are for.
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        caches: Arc<Caches>,
+        primary: Kind,
+        maps: &[(Kind, Map)],
+        filters: &[(Kind, Filter)],
+    ) -> Self {
+        let by_store = |store: &Arc<Store>, kind: &Kind| store.kind() == kind;
+        let mut sources = Self {
+            primaries: caches.stores().iter().filter(|store| by_store(store, &primary)).cloned().collect(),
+            queue,
+            caches: caches.clone(),
+            primary,
+            maps: BTreeMap::new(),
+            filters: BTreeMap::new(),
+        };
+        for store in caches.stores() {
+            for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {
+                sources.maps.entry(store.id()).or_default().push(map.clone());
+            }
+            for (_, filter) in filters.iter().filter(|(kind, _)| by_store(store, kind)) {
+                sources.filters.entry(store.id()).or_default().push(filter.clone());
+            }
+        }
+        sources
+    }
+
+    /// Tells whether changes in a store matter.
+    pub(crate) fn listens_to(&self, store: StoreId) -> bool {
+        self.maps.contains_key(&store)
+    }
+
+    /// Returns the keys that an object concerns.
+    fn keys(&self, map: &Map, key: &ObjectKey, entry: &Entry) -> Vec<ObjectKey> {
+        let mut keys = match map {
+            Map::Primary => return vec![key.clone()],
+            Map::Owner => self.owner(key, entry).into_iter().collect(),
+            Map::Custom(map) => map(entry, &self.caches).unwrap_or_else(|error| {
+                tracing::warn!(%key, %error, "change of a watched object could not be mapped");
+                Vec::new()
+            }),
+        };
+        // Nothing but keys of objects enters the queue, which keeps it as small as the cache. What comes later is
+        // reconciled for its own sake.
+        keys.retain(|key| self.primaries.iter().any(|store| store.get(key).is_some()));
+        keys
+    }
+
+    fn owner(&self, key: &ObjectKey, entry: &Entry) -> Option<ObjectKey> {
+        let owner = entry.controller()?;
+        let gvk = self.primary.gvk();
+        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let namespace = key.namespace().filter(|_| self.primary.is_namespaced());
+        (*owner.kind == *gvk.kind && *group == *gvk.group).then(|| ObjectKey::new(namespace, &owner.name))
+    }
+}
+
+impl Listener for Sources {
+    fn changed(&self, change: &Change<'_>) {
+        let (old, new) = (change.old.map(|old| &**old), change.new.map(|new| &**new));
+        let going = new.is_none_or(Entry::is_deleting);
+        if let (true, Some(entry)) = (going, new.or(old)) {
+            self.queue.deleted(change.store, change.key, &entry.uid());
+        }
+        let Some(maps) = self.maps.get(&change.store) else { return };
+        let passes = self.filters.get(&change.store).into_iter().flatten().all(|filter| filter.passes(old, new));
+        for map in maps {
+            if let (Map::Primary, None) = (map, new) {
+                self.queue.forget(change.key);
+                continue;
+            }
+            if !passes {
+                continue;
+            }
+            let mut keys = BTreeSet::new();
+            for entry in [old, new].into_iter().flatten() {
+                keys.extend(self.keys(map, change.key, entry));
+            }
+            let priority = if change.origin == Origin::FirstList { Priority::Background } else { Priority::Fresh };
+            for key in keys {
+                match (change.origin, new) {
+                    (Origin::Watch, Some(new)) => {
+                        let version = |entry: &Entry| entry.resource_version();
+                        let trigger = Trigger {
+                            store: change.store,
+                            object: change.key.clone(),
+                            before: old.map_or(0, version),
+                            version: version(new),
+                        };
+                        self.queue.trigger(&key, trigger, priority);
+                    }
+                    // A deletion is no echo even when it was asked for: it may have taken its time. And behind what a
+                    // list tells there may be several changes, one's own and others'.
+                    _ => self.queue.add(&key, priority),
+                }
+            }
+        }
+    }
+
+    fn seen(&self, store: StoreId, revision: u64) {
+        self.queue.seen(store, revision);
+    }
+
+    fn listed(&self, store: &Store, revision: u64) {
+        let is_gone = |object: &ObjectKey, uid: &str| store.get(object).is_none_or(|e| e.uid() != uid || e.is_deleting());
+        self.queue.listed(store.id(), revision, is_gone);
+    }
+}

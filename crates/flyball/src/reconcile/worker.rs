@@ -1,0 +1,175 @@
+//! Takes keys from the queue and reconciles them, one at a time.
+
+use super::context::{Context, Declared, Primary};
+use super::{Action, Reconcile};
+use crate::cache::{Entry, StoreId};
+use crate::error::{Error, Result, Retry};
+use crate::kind::Kind;
+use crate::operator::Environment;
+use crate::operator::metrics::{ControllerMetrics, Outcome};
+use crate::queue::{Item, Next, Queue, Work, Write};
+use flyball_core::ObjectKey;
+use futures_util::FutureExt;
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tracing::Instrument;
+
+/// What the workers of one controller share.
+#[derive(Debug)]
+pub(super) struct Worker<R> {
+    pub(super) reconciler: R,
+    pub(super) controller: String,
+    pub(super) kind: Kind,
+    pub(super) deadline: Duration,
+    pub(super) env: Arc<Environment>,
+    pub(super) declared: Arc<Declared>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) metrics: ControllerMetrics,
+}
+
+/// What became of one call, however it ended.
+enum Ending {
+    Returned(Result<Action>),
+    Panicked(String),
+    Late,
+    /// There was nothing to call for.
+    Idle,
+}
+
+impl<R: Reconcile> Worker<R> {
+    /// Works until the queue is closed.
+    pub(super) async fn run(&self) {
+        while let Some(Work { item, behind }) = self.queue.next().await {
+            self.metrics.waited(item.waited);
+            let began = Instant::now();
+            let span = tracing::info_span!(
+                "reconcile",
+                controller = self.controller,
+                kind = self.kind.name(),
+                namespace = item.key.namespace(),
+                name = item.key.name(),
+                id = format_args!("{:016x}", self.env.rng.next()),
+            );
+            let (next, writes) = self.work(&item, behind).instrument(span).await;
+            self.metrics.worked(began.elapsed());
+            self.queue.done(&item, next, writes);
+            // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    async fn work(&self, item: &Item, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
+        let began = Instant::now();
+        let cx = match self.context(&item.key, behind).await {
+            Ok(Some(cx)) => cx,
+            Ok(None) => return (Next::Rest, Vec::new()),
+            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began), Vec::new()),
+        };
+        let call = AssertUnwindSafe(self.call(&cx)).catch_unwind();
+        let ending = match timeout(self.deadline, call).await {
+            Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),
+            Ok(Ok(Ok(None))) => Ending::Idle,
+            Ok(Ok(Err(error))) => Ending::Returned(Err(error)),
+            Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
+            Err(_) => Ending::Late,
+        };
+        (self.ended(item, ending, began), cx.into_writes())
+    }
+
+    /// Reads the object, past a cache that is behind; `None` if it is gone.
+    async fn context(&self, key: &ObjectKey, behind: BTreeSet<StoreId>) -> Result<Option<Context<R::Resource>>> {
+        let store = self.env.caches.store::<R::Resource>(key.namespace())?;
+        let read_past = behind.contains(&store.id());
+        let entry = match read_past {
+            true => self.env.fetch(&self.kind, key).await?,
+            false => store.get(key),
+        };
+        let Some(entry) = entry else { return Ok(None) };
+        let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
+        let cx = Context::new(self.env.clone(), self.declared.clone(), primary, behind);
+        if read_past {
+            cx.relied_on(store, key, &entry);
+        }
+        Ok(Some(cx))
+    }
+
+    /// Calls what the object needs; `None` if it needs nothing.
+    async fn call(&self, cx: &Context<R::Resource>) -> Result<Option<Action>> {
+        let entry = &cx.primary.entry;
+        let Some(finalizer) = R::FINALIZER else {
+            return match entry.is_deleting() {
+                true => Ok(None),
+                false => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+            };
+        };
+        let kept = entry.finalizers().iter().any(|f| f == finalizer);
+        match (entry.is_deleting(), kept) {
+            (false, true) => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+            (false, false) => match cx.set_finalizer(finalizer, true).await? {
+                Some(entry) => self.reconciler.reconcile(&self.decode(&entry)?, cx).await.map(Some),
+                None => Ok(None),
+            },
+            (true, true) => self.finalize(cx, finalizer).await,
+            (true, false) => Ok(None),
+        }
+    }
+
+    async fn finalize(&self, cx: &Context<R::Resource>, finalizer: &str) -> Result<Option<Action>> {
+        // The cache may tell of an object of the same name that is long gone.
+        let Some(entry) = self.env.fetch(&self.kind, cx.key()).await? else { return Ok(None) };
+        if entry.uid() != cx.primary.entry.uid() || !entry.is_deleting() {
+            return Ok(None);
+        }
+        let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
+        if action == Action::done() {
+            cx.set_finalizer(finalizer, false).await?;
+        }
+        Ok(Some(action))
+    }
+
+    fn decode(&self, entry: &Entry) -> Result<R::Resource> {
+        // No retry makes it fit: either the object changes, or the operator does.
+        entry.decode().map_err(|error| Error::from(error).context("the object does not decode").terminal())
+    }
+
+    /// Counts and logs how a call ended, and says what follows.
+    fn ended(&self, item: &Item, ending: Ending, began: Instant) -> Next {
+        let (outcome, next) = match &ending {
+            Ending::Idle => return Next::Rest,
+            Ending::Returned(Ok(Action(next))) => match next {
+                Next::Rest => (Outcome::Success, *next),
+                Next::Retry => (Outcome::Requeue, *next),
+                Next::After(_) => (Outcome::RequeueAfter, *next),
+            },
+            Ending::Returned(Err(error)) => match error.retry() {
+                Retry::Backoff => (Outcome::Error, Next::Retry),
+                Retry::Wait => (Outcome::Wait, Next::Rest),
+                Retry::Terminal => (Outcome::Terminal, Next::Rest),
+            },
+            Ending::Panicked(_) => (Outcome::Panic, Next::Retry),
+            Ending::Late => (Outcome::Deadline, Next::Retry),
+        };
+        self.metrics.reconciled(outcome, began.elapsed());
+        let failures = item.failures + 1;
+        match ending {
+            Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, "reconciled"),
+            Ending::Returned(Err(error)) => match outcome {
+                Outcome::Wait => tracing::info!("waiting for a change: {error}"),
+                Outcome::Terminal => tracing::error!("given up until a change: {error}"),
+                _ => tracing::warn!(failures, "failed: {error}"),
+            },
+            Ending::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
+            Ending::Late => tracing::warn!(failures, "failed: {}", Error::deadline(self.deadline)),
+        }
+        next
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,359 @@
+//! Cuts what the API server sends into objects: lines of a watch, items of a list.
+
+use crate::json::{self, Malformed, Members};
+use kube::core::Status;
+
+/// The longest object that is read: one of etcd's largest size (1.5 MiB by default), with room.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// Why an answer cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("an object is longer than {LONGEST_LINE} bytes")]
+    TooLong,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+/// Cuts chunks of bytes into lines, wherever the chunks were cut.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes a chunk and calls `line` for each line that it completes; a line that is whole is not copied.
+    pub(super) fn push(&mut self, chunk: &[u8], mut line: impl FnMut(&[u8])) -> Result<(), Unreadable> {
+        let mut rest = chunk;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let (piece, after) = (&rest[..end], &rest[end + 1..]);
+            if self.begun.is_empty() {
+                line(piece);
+            } else {
+                self.begun.extend_from_slice(piece);
+                line(&self.begun);
+                self.begun.clear();
+            }
+            rest = after;
+        }
+        if self.begun.len() + rest.len() > LONGEST_LINE {
+            return Err(Unreadable::TooLong);
+        }
+        self.begun.extend_from_slice(rest);
+        Ok(())
+    }
+}
+
+/// One event of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event<'a> {
+    /// An object came or changed.
+    Put(&'a [u8]),
+    /// An object went.
+    Deleted(&'a [u8]),
+    /// Everything up to this revision was sent; `initial` after the last of the objects that existed at the start.
+    Bookmark { revision: u64, initial: bool },
+    /// The watch is over.
+    Error(Status),
+}
+
+/// Reads one line of a watch, [as the API server sends
+/// it](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes).
+pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
+    let (mut kind, mut object) = (None, None);
+    let mut members = Members::new(line, 0)?;
+    while let Some(member) = members.next()? {
+        match &line[member.key] {
+            b"type" => kind = json::text(&line[member.value]),
+            b"object" => object = Some(&line[member.value]),
+            _ => {}
+        }
+    }
+    let object = object.ok_or(Malformed(line.len()))?;
+    match kind.as_deref() {
+        Some("ADDED" | "MODIFIED") => Ok(Event::Put(object)),
+        Some("DELETED") => Ok(Event::Deleted(object)),
+        Some("BOOKMARK") => bookmark(object),
+        Some("ERROR") => serde_json::from_slice(object).map(Event::Error).map_err(|_| Malformed(0)),
+        _ => Err(Malformed(0)),
+    }
+}
+
+fn bookmark(object: &[u8]) -> Result<Event<'_>, Malformed> {
+    let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Malformed(object.len()))?;
+    let (mut revision, mut initial) = (0, false);
+    let mut members = Members::new(object, metadata.start)?;
+    while let Some(member) = members.next()? {
+        match &object[member.key] {
+            b"resourceVersion" => revision = number(&object[member.value]),
+            b"annotations" => {
+                let end = Members::new(object, member.value.start)?.find("k8s.io/initial-events-end")?;
+                initial = end.is_some_and(|value| &object[value] == b"\"true\"");
+            }
+            _ => {}
+        }
+    }
+    Ok(Event::Bookmark { revision, initial })
+}
+
+/// What a list, or a page of it, says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ListMeta {
+    pub(super) revision: u64,
+    /// Where the next page begins, empty behind the last one.
+    pub(super) next: String,
+}
+
+/// Takes a list apart while it comes in, so that nobody has to hold it as a whole.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    /// What was received and not taken yet.
+    buffer: Vec<u8>,
+    place: Place,
+    scan: Scan,
+    meta: ListMeta,
+}
+
+/// Where in a list the reader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the list itself.
+    #[default]
+    Start,
+    /// Between the members of the list.
+    Members,
+    /// Between the items.
+    Items,
+    /// Behind it all.
+    End,
+}
+
+impl List {
+    /// Takes a chunk and calls `item` for each item that it completes.
+    pub(super) fn push(&mut self, chunk: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), Unreadable> {
+        self.buffer.extend_from_slice(chunk);
+        let mut at = 0;
+        while let Some(step) = self.step(at)? {
+            if let Step::Item(from, to) = step {
+                item(&self.buffer[from..to]);
+            }
+            at = step.end();
+        }
+        self.buffer.drain(..at);
+        if self.buffer.len() > LONGEST_LINE { Err(Unreadable::TooLong) } else { Ok(()) }
+    }
+
+    /// Returns what the list said of itself, once all of it was taken in.
+    pub(super) fn finish(self) -> Result<ListMeta, Unreadable> {
+        match self.place {
+            Place::End => Ok(self.meta),
+            Place::Start | Place::Members | Place::Items => Err(Malformed(self.buffer.len()).into()),
+        }
+    }
+
+    /// Takes the next piece from `at` on, `None` if it has not come in whole.
+    fn step(&mut self, at: usize) -> Result<Option<Step>, Malformed> {
+        let start = json::blank(&self.buffer, at);
+        let Some(&byte) = self.buffer.get(start) else { return Ok(None) };
+        match (self.place, byte) {
+            (Place::Start, b'{') => self.place = Place::Members,
+            (Place::Members, b',') | (Place::Items, b',') => {}
+            (Place::Members, b'}') => self.place = Place::End,
+            (Place::Members, b'"') => return self.member(start),
+            (Place::Items, b']') => self.place = Place::Members,
+            (Place::Items, b'{') => {
+                let end = self.scan.end(&self.buffer, start);
+                return Ok(end.map(|end| Step::Item(start, end)));
+            }
+            _ => return Err(Malformed(start)),
+        }
+        Ok(Some(Step::Skip(start + 1)))
+    }
+
+    fn member(&mut self, start: usize) -> Result<Option<Step>, Malformed> {
+        let json = &self.buffer[..];
+        let Ok(key_end) = json::string_end(json, start) else { return Ok(None) };
+        let colon = json::blank(json, key_end);
+        let value = json::blank(json, colon + 1);
+        match (json.get(colon), json.get(value)) {
+            (Some(b':'), Some(b'[')) if &json[start..key_end] == b"\"items\"" => {
+                self.place = Place::Items;
+                Ok(Some(Step::Skip(value + 1)))
+            }
+            (Some(b':'), Some(_)) => {
+                let Ok(end) = json::value_end(json, value) else { return Ok(None) };
+                // A literal at the end of what came in may go on.
+                if end == json.len() {
+                    return Ok(None);
+                }
+                if &json[start..key_end] == b"\"metadata\"" && json[value] == b'{' {
+                    self.meta = list_meta(&json[value..end])?;
+                }
+                Ok(Some(Step::Skip(end)))
+            }
+            (None | Some(b':'), None) => Ok(None),
+            _ => Err(Malformed(colon)),
+        }
+    }
+}
+
+/// A piece of a list that came in whole.
+enum Step {
+    /// An item, from here to there.
+    Item(usize, usize),
+    /// Nothing of interest, up to here.
+    Skip(usize),
+}
+
+impl Step {
+    fn end(&self) -> usize {
+        match self {
+            Self::Item(_, end) | Self::Skip(end) => *end,
+        }
+    }
+}
+
+/// Looks for the end of an item that comes in piece by piece, without looking twice at any byte.
+#[derive(Debug, Default)]
+struct Scan {
+    /// How far the item was looked at, from its beginning.
+    seen: usize,
+    depth: usize,
+    in_text: bool,
+}
+
+impl Scan {
+    /// Returns the end of the item that begins at `start`, `None` if it has not come in whole.
+    fn end(&mut self, json: &[u8], start: usize) -> Option<usize> {
+        let mut at = start + self.seen;
+        while let Some(&byte) = json.get(at) {
+            if self.in_text {
+                let Some(found) = memchr::memchr2(b'"', b'\\', &json[at..]) else {
+                    at = json.len();
+                    break;
+                };
+                at += found;
+                if json[at] == b'\\' {
+                    if at + 1 == json.len() {
+                        break;
+                    }
+                    at += 1;
+                } else {
+                    self.in_text = false;
+                }
+            } else {
+                match byte {
+                    b'"' => self.in_text = true,
+                    b'{' | b'[' => self.depth += 1,
+                    b'}' | b']' if self.depth == 1 => {
+                        *self = Self::default();
+                        return Some(at + 1);
+                    }
+                    b'}' | b']' => self.depth -= 1,
+                    _ => {}
+                }
+            }
+            at += 1;
+        }
+        self.seen = at - start;
+        None
+    }
+}
+
+fn list_meta(metadata: &[u8]) -> Result<ListMeta, Malformed> {
+    let mut meta = ListMeta::default();
+    let mut members = Members::new(metadata, 0)?;
+    while let Some(member) = members.next()? {
+        match &metadata[member.key] {
+            b"resourceVersion" => meta.revision = number(&metadata[member.value]),
+            b"continue" => meta.next = json::text(&metadata[member.value]).unwrap_or_default().into_owned(),
+            _ => {}
+        }
+    }
+    Ok(meta)
+}
+
+/// Reads a resource version, which is [a number](https://kep.k8s.io/5504) in quotes.
+fn number(value: &[u8]) -> u64 {
+    json::text(value).and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn events_are_told_apart() {
+        let check = |line: &str, expected: Event<'_>| assert_eq!(event(line.as_bytes()).unwrap(), expected, "{line}");
+        check(r#"{"type":"ADDED","object":{"a":1}}"#, Event::Put(br#"{"a":1}"#));
+        check(r#"{"object":{"a":1},"type":"DELETED"}"#, Event::Deleted(br#"{"a":1}"#));
+        let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}"#;
+        check(bookmark, Event::Bookmark { revision: 12, initial: false });
+        let end = bookmark.replace("}}}", r#","annotations":{"k8s.io/initial-events-end":"true"}}}}"#);
+        check(&end, Event::Bookmark { revision: 12, initial: true });
+        let error = event(br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#);
+        assert!(matches!(error, Ok(Event::Error(status)) if status.code == 410));
+        for bad in ["", "{}", r#"{"type":"ADDED"}"#, r#"{"type":"MOVED","object":{}}"#, r#"{"type":"ADDED","object":{"#] {
+            assert!(event(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    /// Takes a list apart that comes in chunks of this size.
+    fn read(body: &[u8], chunk: usize) -> Result<(ListMeta, Vec<String>), Unreadable> {
+        let (mut list, mut items) = (List::default(), Vec::new());
+        for chunk in body.chunks(chunk) {
+            list.push(chunk, |item| items.push(String::from_utf8(item.to_vec()).unwrap()))?;
+        }
+        Ok((list.finish()?, items))
+    }
+
+    #[test]
+    fn a_list_is_taken_apart_however_it_comes_in() {
+        let items = [r#"{"a":"]}\"\\"}"#, r#"{"b":[{"c":"{"}]}"#];
+        let text = items.join(" , ");
+        let meta = r#""metadata":{"resourceVersion":"7","continue":"a\u003d"}"#;
+        for body in [
+            format!(r#"{{"kind":"PodList",{meta},"items":[{text}]}}"#),
+            format!("{{ \"items\" : [ {text} ] ,\n \"n\":12, {meta} }}\n"),
+        ] {
+            for chunk in 1..body.len() + 1 {
+                let (meta, found) = read(body.as_bytes(), chunk).unwrap();
+                assert_eq!(meta, ListMeta { revision: 7, next: "a=".into() }, "{chunk}");
+                assert_eq!(found, items, "{chunk}");
+            }
+            for cut in 0..body.trim_end().len() - 1 {
+                assert!(read(&body.as_bytes()[..cut], 5).is_err(), "{}", &body[..cut]);
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_list_has_no_items() {
+        for items in ["null", "[]"] {
+            let body = format!(r#"{{"items":{items},"metadata":{{"resourceVersion":"7"}}}}"#);
+            assert_eq!(read(body.as_bytes(), 3).unwrap(), (ListMeta { revision: 7, next: String::new() }, vec![]));
+        }
+        assert!(read(b"<html>", 3).is_err());
+        assert!(read(br#"{"items":[1]}"#, 3).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_however_the_chunks_are_cut(
+            lines in prop::collection::vec("[a-z]{0,5}", 0..6),
+            cuts in prop::collection::vec(0usize..40, 0..6),
+        ) {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
+            cuts.sort_unstable();
+            let (mut reader, mut found) = (Lines::default(), Vec::new());
+            for pair in cuts.windows(2) {
+                let chunk = &text.as_bytes()[pair[0]..pair[1]];
+                reader.push(chunk, |line| found.push(String::from_utf8(line.to_vec()).unwrap())).unwrap();
+            }
+            prop_assert_eq!(found, lines);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Own writes are seen, however late the watch is.
+
+use crate::api::{Api, Fault};
+use crate::widgets::*;
+use flyball::{Action, Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Keeps as many config maps with generated names as the widget is large.
+async fn keep_count(widget: &Widget, cx: &Context<Widget>) -> Result<Action> {
+    let mut children = cx.children::<ConfigMap>().await?;
+    for _ in children.len()..widget.spec.size as usize {
+        let metadata = kube::core::ObjectMeta { generate_name: Some("part-".into()), ..Default::default() };
+        cx.create(&ConfigMap { metadata, ..ConfigMap::default() }).await?;
+    }
+    while children.len() > widget.spec.size as usize {
+        cx.delete(&children.pop().unwrap()).await?;
+    }
+    Ok(Action::done())
+}
+
+pub fn counting() -> Widgets {
+    Widgets::new(|widget, cx| Box::pin(keep_count(widget, cx)))
+}
+
+/// Wakes widget `a` without changing what it wants.
+fn wake(api: &Api, n: usize) {
+    api.edit("widgets", "ns", "a", |object| object["metadata"]["labels"] = json!({"n": n.to_string()}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_names_are_not_made_twice_while_the_watch_is_late() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 3);
+    api.hold("configmaps");
+    let _stage = Stage::start(&api, &widgets).await;
+    for n in 0..100 {
+        wake(&api, n);
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!((api.names("configmaps").len(), widgets.calls().len()), (3, 1));
+    api.release("configmaps");
+    settle().await;
+    assert_eq!((api.names("configmaps").len(), widgets.calls().len()), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_stays_behind_is_read_past() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 3);
+    api.hold("configmaps");
+    let _stage = Stage::start(&api, &widgets).await;
+    api.seen();
+    for n in 0..10 {
+        wake(&api, n);
+        sleep(Duration::from_secs(6)).await;
+    }
+    assert_eq!(api.names("configmaps").len(), 3);
+    let seen = api.seen();
+    let lists = seen.iter().filter(|seen| seen.what == "GET /api/v1/namespaces/ns/configmaps" && seen.query.is_empty());
+    assert!(lists.count() >= 4);
+    assert!(seen.iter().all(|seen| !seen.is_write()), "{seen:?}");
+    widget(&api, "a", 4);
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(api.names("configmaps").len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_are_waited_for_by_uid() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 3);
+    let _stage = Stage::start(&api, &widgets).await;
+    api.hold("configmaps");
+    api.seen();
+    widget(&api, "a", 1);
+    settle().await;
+    for n in 0..20 {
+        wake(&api, n);
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(api.writes().len(), 2);
+    assert_eq!(api.names("configmaps").len(), 1);
+    api.release("configmaps");
+    settle().await;
+    assert_eq!((api.writes().len(), api.names("configmaps").len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_makes_no_second_child() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 2);
+    api.fail("POST /api/v1/namespaces/ns/configmaps", 1, Fault::LoseAnswer);
+    let _stage = Stage::start(&api, &widgets).await;
+    assert_eq!(api.names("configmaps").len(), 2);
+    let codes: Vec<u16> = api.seen().iter().filter(|seen| seen.is_write()).map(|seen| seen.code).collect();
+    assert_eq!(codes, [201, 409, 201]);
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_cut_off_in_a_request_looks_before_it_acts() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 1);
+    api.hold("configmaps");
+    // The request comes through three times, and each time the answer does not.
+    api.fail("POST /api/v1/namespaces/ns/configmaps", 3, Fault::LoseAnswer);
+    let _stage = Stage::start(&api, &widgets).await;
+    assert_eq!((api.names("configmaps").len(), widgets.calls().len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_by_somebody_else_is_no_echo() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    widgets.calls();
+    api.hold("configmaps");
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    api.edit("configmaps", "ns", "a", |object| object["data"]["size"] = "9".into());
+    api.release("configmaps");
+    settle().await;
+    assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_hidden_behind_a_list_is_no_echo() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    widgets.calls();
+    api.hold("configmaps");
+    api.edit("configmaps", "ns", "a", |object| object["data"]["size"] = "9".into());
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    // The list shows the config map as the operator left it; what happened before that it does not show.
+    api.compact();
+    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_reads_what_it_wrote() {
+    let widgets = Widgets::new(|_, cx| Box::pin(async {
+        cx.apply(&config_map("x", 1)).await?;
+        let key = cx.sibling("x");
+        let read = cx.get::<ConfigMap>(&key).await?.ok_or("not there")?;
+        let listed = cx.list::<ConfigMap>(Some("ns")).await?;
+        let children = cx.children::<ConfigMap>().await?;
+        assert_eq!((vec![read.clone()], listed), (children, vec![read]));
+        // Back to what the cache holds, which is not what there is.
+        cx.apply(&config_map("x", 2)).await?;
+        cx.apply(&config_map("x", 1)).await?;
+        Ok(Action::done())
+    }));
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    assert_eq!((widgets.calls().len(), api.writes().len(), size_of(&api, "x").unwrap().as_str()), (1, 3, "1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    let _stage = Stage::start(&api, &widgets).await;
+    api.hold("configmaps");
+    widget(&api, "a", 1);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    // No cache ever shows this child: it is in neither the list before nor the one after.
+    api.delete("configmaps", "ns", "a");
+    api.compact();
+    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
+    settle().await;
+    assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    let _stage = Stage::start(&api, &widgets).await;
+    api.hold("configmaps");
+    api.fail("PATCH /api/v1/namespaces/ns/configmaps", 1, Fault::LoseAnswer);
+    widget(&api, "a", 1);
+    settle().await;
+    // The second call found at the API server what the first had made.
+    assert_eq!((widgets.calls().len(), api.writes().len()), (2, 2));
+    api.delete("configmaps", "ns", "a");
+    api.compact();
+    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
+    settle().await;
+    assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
+}

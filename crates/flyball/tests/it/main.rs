@@ -1,0 +1,13 @@
+//! The runtime against an API server in the same process, on one thread, in virtual time.
+
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
+
+mod api;
+mod apply;
+mod barrier;
+mod deletion;
+mod operator;
+mod reconcile;
+mod storm;
+mod watch;
+mod widgets;

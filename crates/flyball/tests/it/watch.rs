@@ -1,0 +1,226 @@
+//! What can happen to a watch, and that nothing is lost by it.
+
+use crate::api::{Api, Fault};
+use crate::widgets::*;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+
+/// Returns the queries of the requests for all widgets since the last call, without what they have in common.
+fn requests(api: &Api) -> Vec<String> {
+    let seen = api.seen().into_iter().filter(|seen| seen.what.ends_with("/widgets"));
+    seen.map(|seen| {
+        let kept = seen.query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds") && !pair.starts_with("allow"));
+        format!("{} {}", kept.collect::<Vec<_>>().join("&"), seen.code)
+    })
+    .collect()
+}
+
+/// Starts an operator on widgets `a` and `b`, and forgets how it got there.
+async fn started() -> (Api, Stage) {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    widget(&api, "b", 1);
+    let stage = Stage::start(&api, &widgets).await;
+    assert_eq!(widgets.calls(), ["a", "b"]);
+    api.seen();
+    (api, stage)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_listed_once_and_then_watched_from_there() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    assert_eq!(requests(&api), [" 200", "watch=true&resourceVersion=1 200"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_resumed_where_it_was() {
+    let (api, stage) = started().await;
+    sleep(Duration::from_secs(10)).await;
+    api.cut("widgets");
+    settle().await;
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(requests(&api), ["watch=true&resourceVersion=6 200"]);
+    assert_eq!((stage.widgets.calls(), size_of(&api, "a").unwrap()), (vec!["a".to_owned()], "2".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_move_the_place() {
+    let (api, stage) = started().await;
+    for n in 0..2 {
+        api.edit("secrets", "ns", "other", |object| object["n"] = n.into());
+    }
+    api.bookmark("widgets");
+    sleep(Duration::from_secs(10)).await;
+    api.cut("widgets");
+    settle().await;
+    assert_eq!(requests(&api), ["watch=true&resourceVersion=8 200"]);
+    assert_eq!(stage.widgets.calls(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_is_made_up_for_by_a_list() {
+    let (api, stage) = started().await;
+    api.hold("widgets");
+    api.delete("widgets", "ns", "b");
+    widget(&api, "c", 1);
+    widget(&api, "a", 2);
+    api.compact();
+    api.send("widgets", GONE);
+    settle().await;
+    assert_eq!(requests(&api), [" 200", "watch=true&resourceVersion=9 200"]);
+    assert_eq!(stage.widgets.calls(), ["a", "c"]);
+    api.release("widgets");
+    widget(&api, "a", 3);
+    settle().await;
+    assert_eq!(stage.widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_made_anew_in_a_gap_is_another_one() {
+    let (api, stage) = started().await;
+    api.hold("widgets");
+    api.delete("widgets", "ns", "a");
+    widget(&api, "a", 7);
+    api.compact();
+    api.send("widgets", GONE);
+    settle().await;
+    // The child of its predecessor goes first.
+    assert!(stage.widgets.errors()[0].starts_with("configmaps ns/a is controlled by Widget a (uid uid-1)"));
+    api.delete("configmaps", "ns", "a");
+    settle().await;
+    assert_eq!(size_of(&api, "a").unwrap(), "7");
+    let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
+    assert_eq!(api.get("configmaps", "ns", "a").unwrap()["metadata"]["ownerReferences"][0]["uid"], uid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_given_up() {
+    let (api, stage) = started().await;
+    api.bookmark("widgets");
+    settle().await;
+    api.hold("widgets");
+    widget(&api, "a", 2);
+    sleep(Duration::from_secs(140)).await;
+    assert_eq!(requests(&api), [""; 0]);
+    // The next connection is a sound one.
+    api.release("widgets");
+    api.cut("widgets");
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(stage.widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_open_watch_is_noticed() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.fail("/widgets?watch=true", 1, Fault::Hang);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(400)).await;
+    assert_eq!(requests(&api).last().unwrap(), "watch=true&resourceVersion=1 200");
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(size_of(&api, "a").unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frame_that_cannot_be_read_is_made_up_for() {
+    let (api, stage) = started().await;
+    api.hold("widgets");
+    widget(&api, "a", 2);
+    api.send("widgets", r#"{"type":"MODIFIED","object":{"metadata":{"na"#);
+    api.send("widgets", "no JSON at all");
+    settle().await;
+    assert_eq!((requests(&api).len(), stage.widgets.calls().len()), (0, 0));
+    widget(&api, "b", 2);
+    // The next connection begins with a list, since something is missing.
+    sleep(Duration::from_secs(10)).await;
+    api.cut("widgets");
+    settle().await;
+    assert_eq!(requests(&api), [" 200", "watch=true&resourceVersion=8 200"]);
+    assert_eq!(stage.widgets.calls(), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_installed_is_waited_for() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.serve("widgets", false);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!((api.watches("configmaps"), widgets.calls().len()), (1, 0));
+    let asked = requests(&api).len();
+    assert!((100..250).contains(&asked), "{asked}");
+    api.serve("widgets", true);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_allowed_does_not_stop_the_others() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let stage = Stage::start(&api, &widgets).await;
+    api.fail("/configmaps?watch", usize::MAX, Fault::Refuse(403));
+    api.cut("configmaps");
+    widget(&api, "a", 2);
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(size_of(&api, "a").unwrap(), "2");
+    api.heal();
+    api.edit("configmaps", "ns", "a", |object| object["data"]["size"] = "9".into());
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!(size_of(&api, "a").unwrap(), "2");
+    assert_eq!(stage.api.watches("configmaps"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_breaks_off_is_tried_as_a_stream_and_then_in_pages() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    for i in 0..1200 {
+        widget(&api, &format!("w{i}"), 1);
+    }
+    api.fail("/widgets?", 2, Fault::Answer(r#"{"items":[{"metadata":{"name":"half""#));
+    api.fail("/widgets?watch=true", 2, Fault::Answer(r#"{"type":"ADDED","obj"#));
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(20)).await;
+    let (whole, stream) = (" 200", "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan 200");
+    let pages = ["limit=500 200", "limit=500&continue=500.1200 200", "limit=500&continue=1000.1200 200"];
+    let expected: Vec<&str> = [whole, whole, stream, stream].into_iter().chain(pages).collect();
+    assert_eq!(requests(&api)[..7], expected);
+    assert_eq!(widgets.calls().len(), 1200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_expired_begins_the_list_again() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    for i in 0..600 {
+        widget(&api, &format!("w{i}"), 1);
+    }
+    api.fail("/widgets?", 2, Fault::Answer("{"));
+    api.fail("/widgets?watch=true", 1, Fault::Refuse(400));
+    api.fail("continue=", 1, Fault::Refuse(410));
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(20)).await;
+    let stream = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan 400";
+    let expected = [" 200", " 200", stream, "limit=500 200", "limit=500&continue=500.600 410", " 200"];
+    assert_eq!(requests(&api)[..6], expected);
+    assert_eq!(widgets.calls().len(), 600);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_fill_caches_as_well() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.fail("/widgets?", 2, Fault::Answer("{"));
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(widgets.calls(), ["a"]);
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    assert_eq!(requests(&api).len(), 3);
+}
