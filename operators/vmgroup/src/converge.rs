@@ -1,0 +1,264 @@
+//! How a group of virtual machines becomes what it should be, and how it goes away.
+//!
+//! Level-based: each pass looks at vCenter, decides on the next few operations, and carries them out. Nothing is
+//! remembered between passes, so a pass may be cut off at any point, and its answers may be lost: the next one sees
+//! what came of it. Three things make that safe.
+//!
+//! * A group has one folder, found by its name, and its machines are found in there.
+//! * A machine's name follows from the group's UID and the machine's number. A clone that is asked for twice is refused
+//!   the second time, because its name is taken; so no machine is doubled, and none is outside of what a pass sees.
+//! * A folder is destroyed when it is empty, never to get rid of what it holds.
+//!
+//! As in the operator that this one follows, CPU, memory and template count when a machine is cloned; machines that
+//! exist stay as they are.
+//!
+//! This module knows no Kubernetes, and vCenter only as [`Vcenter`].
+
+mod difference;
+mod group;
+
+pub use group::Group;
+
+use crate::vsphere::{self, CloneSpec, Contents, Hardware, ManagedObject, Vcenter, Vm};
+use difference::{Difference, free_names};
+use futures_util::future::join_all;
+use std::fmt;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// How long a step waits for its turn. After that the plan is too old to act on: what it was to delete may be wanted
+/// again.
+const SLOT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a group does not converge.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The template does not exist.
+    #[error("vCenter has no template {0:?}")]
+    TemplateNotFound(String),
+    /// The template's name is not unique.
+    #[error("vCenter has {count} virtual machines named {template:?}: give the path of one")]
+    TemplateAmbiguous {
+        /// The name.
+        template: String,
+        /// How many have it.
+        count: usize,
+    },
+    /// Folder and machines cannot be given their names.
+    #[error("the name {name:?} is longer than the {max} characters that vCenter takes")]
+    NameTooLong {
+        /// The name that would have been given.
+        name: String,
+        /// Most characters.
+        max: usize,
+    },
+    /// vCenter failed, or cannot be reached.
+    #[error(transparent)]
+    Vcenter(#[from] vsphere::Error),
+}
+
+impl Error {
+    /// Tells whether only a change of the group or of the templates helps, so that trying again soon is in vain.
+    ///
+    /// Everything that is not on this list may pass and is to be retried.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::TemplateNotFound(_) | Self::TemplateAmbiguous { .. } | Self::NameTooLong { .. } => true,
+            Self::Vcenter(_) => false,
+        }
+    }
+}
+
+/// Result of a pass or of a part of one.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What the next operations are.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Number of the group's machines that run now.
+    pub running: usize,
+    /// What keeps the group from its desired state when there is nothing else to do.
+    pub obstacle: Option<Error>,
+    steps: Vec<Step>,
+    /// What is being done to how many machines, with those that the steps leave to later passes.
+    totals: Vec<(&'static str, usize)>,
+}
+
+#[derive(Debug)]
+enum Step {
+    PowerOn(ManagedObject),
+    Destroy(Vm),
+    Clone { template: ManagedObject, folder: ManagedObject, name: String, hardware: Hardware },
+    RemoveFolder(ManagedObject),
+}
+
+impl Plan {
+    /// Tells whether the group is what it should be.
+    pub fn is_done(&self) -> bool {
+        self.steps.is_empty() && self.obstacle.is_none()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machines =
+            |(verb, n): &(&str, usize)| format!("{verb} {n} virtual machine{}", if *n == 1 { "" } else { "s" });
+        let totals: Vec<String> = self.totals.iter().filter(|(_, n)| *n > 0).map(machines).collect();
+        match self.steps[..] {
+            [] => f.write_str("nothing to do"),
+            [Step::RemoveFolder(_)] => f.write_str("deleting the folder"),
+            _ => f.write_str(&totals.join(", ")),
+        }
+    }
+}
+
+/// What came of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Its operations are done; the next pass may follow at once.
+    Made,
+    /// Some could not be: it is the turn of other groups, or something else is at work on the machines, such as tasks
+    /// that an interrupted pass left behind. The next pass is to come in a while.
+    Awaited,
+}
+
+/// Brings groups to their desired state, with a bound on what runs at once in vCenter over all of them.
+#[derive(Debug)]
+pub struct Groups<V> {
+    vcenter: V,
+    slots: Semaphore,
+    width: usize,
+}
+
+impl<V: Vcenter> Groups<V> {
+    /// Works on `vcenter` with at most `operations` of them at once, at least one.
+    pub fn new(vcenter: V, operations: usize) -> Self {
+        let width = operations.max(1);
+        Self { vcenter, slots: Semaphore::new(width), width }
+    }
+
+    /// Looks at a group and decides what comes next on its way to its desired state. Its folder is made if it is
+    /// missing.
+    pub async fn plan(&self, group: &Group) -> Result<Plan> {
+        group.check_names()?;
+        let name = group.folder();
+        let folder = match self.vcenter.find_folder(&name).await? {
+            Some(folder) => folder,
+            None => self.vcenter.create_folder(&name).await?,
+        };
+        let vms = self.vcenter.contents(&folder).await?.vms;
+        let Difference { running, off, surplus, missing } = Difference::new(group, group.replicas, &vms);
+        let totals = vec![("powering on", off.len()), ("deleting", surplus.len()), ("creating", missing)];
+        let mut obstacle = None;
+        let mut steps: Vec<Step> = off.into_iter().map(|vm| Step::PowerOn(vm.object)).collect();
+        steps.extend(surplus.into_iter().take(self.width).map(Step::Destroy));
+        if missing > 0 {
+            match self.template(&group.template).await {
+                Ok(template) => {
+                    steps.extend(free_names(group, &vms, missing.min(self.width)).into_iter().map(|name| Step::Clone {
+                        template: template.clone(),
+                        folder: folder.clone(),
+                        name,
+                        hardware: group.hardware,
+                    }))
+                }
+                Err(error) if error.is_lasting() && steps.is_empty() => obstacle = Some(error),
+                // A template that is gone is no reason to leave machines off. The next pass meets it again.
+                Err(error) if error.is_lasting() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Plan { running, obstacle, steps, totals })
+    }
+
+    /// Looks at a group that is to go, and decides what comes next: first its machines, then its folder.
+    ///
+    /// A folder that holds what is not the group's is left to whom that belongs.
+    pub async fn plan_teardown(&self, group: &Group) -> Result<Plan> {
+        let Some(folder) = self.vcenter.find_folder(&group.folder()).await? else { return Ok(Plan::default()) };
+        let Contents { vms, others } = self.vcenter.contents(&folder).await?;
+        let Difference { running, surplus, .. } = Difference::new(group, 0, &vms);
+        let foreign = vms.len() + others - surplus.len();
+        let totals = vec![("deleting", surplus.len())];
+        let mut steps: Vec<Step> = surplus.into_iter().take(self.width).map(Step::Destroy).collect();
+        if steps.is_empty() {
+            match foreign {
+                0 => steps.push(Step::RemoveFolder(folder)),
+                _ => tracing::warn!(
+                    folder = group.folder(),
+                    foreign,
+                    "folder left behind: it holds what is not the group's"
+                ),
+            }
+        }
+        Ok(Plan { running, obstacle: None, steps, totals })
+    }
+
+    /// Carries out a plan, at once as far as the bound allows.
+    ///
+    /// All steps are tried, and then the first error is returned.
+    pub async fn carry_out(&self, plan: &Plan) -> Result<Progress> {
+        let mut progress = Progress::Made;
+        for result in join_all(plan.steps.iter().map(|step| self.perform_in_slot(step))).await {
+            if result? == Progress::Awaited {
+                progress = Progress::Awaited;
+            }
+        }
+        Ok(progress)
+    }
+
+    async fn perform_in_slot(&self, step: &Step) -> Result<Progress> {
+        let Ok(slot) = timeout(SLOT_PATIENCE, self.slots.acquire()).await else { return Ok(Progress::Awaited) };
+        let _slot = slot.expect("the semaphore is never closed");
+        match self.perform(step).await {
+            Ok(()) => Ok(Progress::Made),
+            Err(error) if is_overtaken(&error) => {
+                tracing::debug!(%error, "something else is at work");
+                Ok(Progress::Awaited)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn perform(&self, step: &Step) -> vsphere::Result<()> {
+        match step {
+            Step::PowerOn(vm) => self.vcenter.power_on(vm).await,
+            Step::Clone { template, folder, name, hardware } => {
+                self.vcenter.clone_vm(template, &CloneSpec { folder, name, hardware: *hardware }).await
+            }
+            Step::RemoveFolder(folder) => self.vcenter.destroy_folder(folder).await,
+            Step::Destroy(vm) => {
+                if vm.powered_on {
+                    match self.vcenter.power_off(&vm.object).await {
+                        Ok(()) | Err(vsphere::Error::InvalidPowerState { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                self.vcenter.destroy_vm(&vm.object).await
+            }
+        }
+    }
+
+    async fn template(&self, template: &str) -> Result<ManagedObject> {
+        let mut found = self.vcenter.find_templates(template).await?;
+        match (found.pop(), found.len()) {
+            (Some(only), 0) => Ok(only),
+            (None, _) => Err(Error::TemplateNotFound(template.into())),
+            (Some(_), others) => Err(Error::TemplateAmbiguous { template: template.into(), count: others + 1 }),
+        }
+    }
+}
+
+/// Tells whether an operation failed because vCenter is no longer, or not yet, as the plan saw it.
+fn is_overtaken(error: &vsphere::Error) -> bool {
+    use vsphere::Error as E;
+    matches!(
+        error,
+        E::DuplicateName { .. }
+            | E::NotFound { .. }
+            | E::InvalidPowerState { .. }
+            | E::TaskInProgress
+            | E::StillRunning { .. }
+    )
+}

@@ -1,0 +1,132 @@
+use super::Group;
+use crate::vsphere::Vm;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a group differs from what it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// Number of machines that run.
+    pub(super) running: usize,
+    /// Machines that are kept and do not run.
+    pub(super) off: Vec<Vm>,
+    /// Machines that are too many, those with the highest numbers first.
+    pub(super) surplus: Vec<Vm>,
+    /// Number of machines that are too few.
+    pub(super) missing: usize,
+}
+
+impl Difference {
+    /// Compares the machines that a group has with the number that it is to have. Machines of others do not count.
+    pub(super) fn new(group: &Group, replicas: usize, vms: &[Vm]) -> Self {
+        let mut kept = members(group, vms);
+        let running = kept.iter().filter(|vm| vm.powered_on).count();
+        let mut surplus = kept.split_off(replicas.min(kept.len()));
+        surplus.reverse();
+        let missing = replicas - kept.len();
+        kept.retain(|vm| !vm.powered_on);
+        Self { running, off: kept, surplus, missing }
+    }
+}
+
+/// Picks the group's machines and sorts them by their number.
+fn members(group: &Group, vms: &[Vm]) -> Vec<Vm> {
+    let mut members: Vec<Vm> = vms.iter().filter(|vm| group.owns(&vm.name)).cloned().collect();
+    // Names are given from the first on. So a machine whose name is not among the first `len` has a gap below it, and
+    // belongs to the end.
+    let numbers: BTreeMap<String, usize> = group.vm_names().take(members.len()).zip(0..).collect();
+    members.sort_by_cached_key(|vm| (numbers.get(&vm.name).copied().unwrap_or(usize::MAX), vm.name.clone()));
+    members
+}
+
+/// Picks the first `n` of a group's names that no machine has.
+pub(super) fn free_names(group: &Group, vms: &[Vm], n: usize) -> Vec<String> {
+    let mut taken: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
+    group.vm_names().filter(|name| taken.insert(name.clone())).take(n).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vsphere::{Hardware, ManagedObject};
+
+    fn group() -> Group {
+        Group {
+            namespace: "default".into(),
+            name: "g".into(),
+            uid: "uid".into(),
+            replicas: 0,
+            template: "t".into(),
+            hardware: Hardware { cpus: 1, memory_mib: 1024 },
+        }
+    }
+
+    /// Tells the difference for machines given by number and power, such as `"0+ 1- x+"`; `x` is one without a number.
+    fn check(input: &str, replicas: usize, expected: &str) {
+        let names: Vec<String> = group().vm_names().take(12).collect();
+        let name = |number: &str| number.parse().map_or(format!("g-replica-{number}"), |n: usize| names[n].clone());
+        let number = |name: &String| {
+            let number = names.iter().position(|n| n == name).map(|n| n.to_string());
+            number.unwrap_or_else(|| name.trim_start_matches("g-replica-").into())
+        };
+        let vm = |text: &str| Vm {
+            object: ManagedObject::new("VirtualMachine", text),
+            name: name(&text[..text.len() - 1]),
+            powered_on: text.ends_with('+'),
+        };
+        let numbers =
+            |names: Vec<&String>| names.into_iter().map(|name| format!(" {}", number(name))).collect::<String>();
+        let vms: Vec<Vm> = input.split_whitespace().map(vm).collect();
+        let found = Difference::new(&group(), replicas, &vms);
+        let told = format!(
+            "{} run, off{}, surplus{}, missing{}",
+            found.running,
+            numbers(found.off.iter().map(|vm| &vm.name).collect()),
+            numbers(found.surplus.iter().map(|vm| &vm.name).collect()),
+            numbers(free_names(&group(), &vms, found.missing).iter().collect()),
+        );
+        assert_eq!(told, expected, "{input} to {replicas}");
+    }
+
+    #[test]
+    fn machines_are_made_from_the_first_number_on() {
+        check("", 2, "0 run, off, surplus, missing 0 1");
+        check("1+ 3+", 4, "2 run, off, surplus, missing 0 2");
+        check("2+ 1+ 0+", 3, "3 run, off, surplus, missing");
+    }
+
+    #[test]
+    fn the_highest_numbers_go_first() {
+        check("0+ 1+ 2+ 3+ 4+", 3, "5 run, off, surplus 4 3, missing");
+        check("4+ 3+ 2+ 1+ 0+", 1, "5 run, off, surplus 4 3 2 1, missing");
+        check("9+ 0+ 1+", 2, "3 run, off, surplus 9, missing");
+        check("0+ 1-", 0, "1 run, off, surplus 1 0, missing");
+    }
+
+    #[test]
+    fn only_machines_that_are_kept_have_to_run() {
+        check("0- 1+", 3, "1 run, off 0, surplus, missing 2");
+        check("0+ 1- 2- 3-", 2, "1 run, off 1, surplus 3 2, missing");
+    }
+
+    #[test]
+    fn machines_of_an_earlier_group_of_that_name_are_taken_over() {
+        check("x+ y+", 2, "2 run, off, surplus, missing");
+        check("x+ y+", 3, "2 run, off, surplus, missing 0");
+        check("x+ 0+", 1, "2 run, off, surplus x, missing");
+    }
+
+    #[test]
+    fn names_tell_whose_a_machine_is() {
+        let all = [("g-replica-abc12", true), ("g-replica-", false), ("f-g-replica-abc12", false), ("g", false)];
+        for (name, owned) in all {
+            assert_eq!(group().owns(name), owned, "{name}");
+        }
+        assert!(!group().owns("g-replica-1-replica-abc12"), "a group named g-replica-1");
+    }
+
+    #[test]
+    fn names_stay_the_same_from_release_to_release() {
+        let names: Vec<String> = group().vm_names().take(3).collect();
+        assert_eq!(names, ["g-replica-68fjb", "g-replica-9gcfd", "g-replica-tb48p"]);
+    }
+}

@@ -1,0 +1,56 @@
+use super::{Error, Result};
+use crate::vsphere::Hardware;
+use flyball_core::Rng;
+
+/// Longest name of a folder or a virtual machine in vCenter.
+const MAX_NAME: usize = 80;
+const SUFFIX: usize = 5;
+
+/// A group as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Namespace of the group.
+    pub namespace: String,
+    /// Name of the group.
+    pub name: String,
+    /// What tells it from another group that has its name at another time.
+    pub uid: String,
+    /// Number of machines.
+    pub replicas: usize,
+    /// Machine or template that they are cloned from.
+    pub template: String,
+    /// Size that they are cloned with.
+    pub hardware: Hardware,
+}
+
+impl Group {
+    /// Name of the folder that holds the machines.
+    pub fn folder(&self) -> String {
+        format!("{}-{}", self.namespace, self.name)
+    }
+
+    /// Names of the machines, from the first one on: always the same ones in the same order.
+    ///
+    /// A name can come twice, for its suffix is short.
+    pub fn vm_names(&self) -> impl Iterator<Item = String> + '_ {
+        (0u64..).map(|n| {
+            let suffix = Rng::from_seed(0).fork(&format!("{}/{n}", self.uid)).suffix(SUFFIX);
+            format!("{}-replica-{suffix}", self.name)
+        })
+    }
+
+    /// Tells whether a machine in the folder is one of the group, by its name.
+    ///
+    /// The folder alone does not tell: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of a group
+    /// that had this name before are taken over, as long as they are needed.
+    pub fn owns(&self, vm_name: &str) -> bool {
+        let suffix = vm_name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix("-replica-"));
+        suffix.is_some_and(|suffix| !suffix.is_empty() && !suffix.contains('-'))
+    }
+
+    pub(super) fn check_names(&self) -> Result<()> {
+        let vm = format!("{}-replica-{}", self.name, "x".repeat(SUFFIX));
+        let too_long = [self.folder(), vm].into_iter().find(|name| name.len() > MAX_NAME);
+        too_long.map_or(Ok(()), |name| Err(Error::NameTooLong { name, max: MAX_NAME }))
+    }
+}

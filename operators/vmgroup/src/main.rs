@@ -1,0 +1,78 @@
+//! The `vmgroup` program: the operator with a vCenter on the network.
+
+use clap::{Args, Parser};
+use flyball::Operator;
+use flyball_core::time::SignedDuration;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+use vmgroup::converge::Groups;
+use vmgroup::operator::{NAME, VmGroups};
+use vmgroup::vsphere::{Client, Credentials, Site, Timing, https};
+
+/// Settings of this operator. All are taken from the environment: the command line is that of every operator.
+#[derive(Debug, Parser)]
+struct Settings {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Args, Debug)]
+struct Flags {
+    /// Look at each group again after this time, to find what changed in vCenter
+    #[arg(long, env = "VC_RESYNC", default_value = "5m", value_parser = parse_resync)]
+    resync: Duration,
+    /// How many operations may run in vCenter at the same time
+    #[arg(long, env = "VC_OPERATIONS", default_value_t = 3)]
+    operations: usize,
+    /// Do not verify vCenter's certificate
+    #[arg(long, env = "VC_INSECURE")]
+    insecure: bool,
+    /// Datacenter; needed where there are several
+    #[arg(long, env = "VC_DATACENTER")]
+    datacenter: Option<String>,
+    /// Folder that holds the groups' folders
+    #[arg(long, env = "VC_FOLDER", default_value = "vm-operator")]
+    folder: String,
+    /// Resource pool below the datacenter's hosts, such as cluster-1/Resources; needed where there are several clusters
+    #[arg(long, env = "VC_RESOURCE_POOL")]
+    resource_pool: Option<String>,
+}
+
+#[expect(clippy::print_stderr, reason = "the log starts with the operator")]
+fn main() -> ExitCode {
+    match operator(Settings::parse_from([NAME]).flags) {
+        Ok(operator) => operator.main(),
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn operator(flags: Flags) -> Result<Operator, Box<dyn Error + Send + Sync>> {
+    let site = Site { datacenter: flags.datacenter, folder: flags.folder, resource_pool: flags.resource_pool };
+    let client = Client::new(Credentials::from_env()?, site, Timing::default(), https(flags.insecure)?)?;
+    let groups = VmGroups::new(Groups::new(client, flags.operations), flags.resync);
+    Ok(Operator::new(NAME).controller(groups.controller()))
+}
+
+fn parse_resync(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text.parse().map_err(|error| format!("{error}"))?;
+    let resync = Duration::try_from(parsed).unwrap_or_default();
+    if resync < Duration::from_secs(1) { Err("give a second or more, such as 30s or 5m".into()) } else { Ok(resync) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resync_is_a_duration_of_a_second_or_more() {
+        assert_eq!(parse_resync("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_resync("1h 30s"), Ok(Duration::from_secs(3630)));
+        for wrong in ["", "5", "0s", "-5m", "999ms"] {
+            assert!(parse_resync(wrong).is_err(), "{wrong}");
+        }
+    }
+}

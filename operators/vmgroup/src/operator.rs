@@ -1,0 +1,153 @@
+//! The reconciler: each `VmGroup` is a group of machines in vCenter, and its status tells how far that is.
+//!
+//! One reconcile is one pass of [`converge`](crate::converge), so that a change of the spec is seen between two. Errors
+//! are tried again with backoff, whatever they are; only those that wait for somebody to change something wait for the
+//! next resync.
+
+use crate::converge::{Error, Group, Groups, Plan, Progress};
+use crate::resource::{Phase, VmGroup, VmGroupStatus};
+use crate::vsphere::{Hardware, Vcenter};
+use flyball::{Action, Context, Controller, Event, Reconcile, Result};
+use kube::ResourceExt;
+use std::time::Duration;
+
+/// Name of the operator: its field manager, and what it signs events with.
+pub const NAME: &str = "vm-operator";
+/// Message of a group that is what it should be.
+const SUCCESS: &str = "successfully reconciled VmGroup";
+/// Until the next pass when one was carried out.
+const NEXT_PASS: Duration = Duration::from_millis(100);
+/// Until the next pass when something else has to end first.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Longest time of a reconcile. What it consists of has deadlines of its own, so this is never met.
+const DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+/// Reconciles `VmGroup`s with a vCenter.
+#[derive(Debug)]
+pub struct VmGroups<V> {
+    groups: Groups<V>,
+    resync: Duration,
+}
+
+impl<V: Vcenter + 'static> VmGroups<V> {
+    /// Reconciles with `groups`, and looks at each group again after `resync` to find what changed in vCenter.
+    pub fn new(groups: Groups<V>, resync: Duration) -> Self {
+        Self { groups, resync }
+    }
+
+    /// Makes the controller that does so.
+    pub fn controller(self) -> Controller<Self> {
+        Controller::new(self).deadline(DEADLINE)
+    }
+
+    /// Carries out a plan; `None` if there is nothing left to do.
+    async fn advance(
+        &self,
+        object: &VmGroup,
+        cx: &Context<VmGroup>,
+        plan: Result<Plan, Error>,
+    ) -> Result<Option<Action>> {
+        let mut plan = match plan {
+            Ok(plan) if plan.is_done() => return Ok(None),
+            Ok(plan) => plan,
+            Err(error) => return self.fail(object, cx, None, error).await.map(Some),
+        };
+        if let Some(obstacle) = plan.obstacle.take() {
+            return self.fail(object, cx, Some(plan.running), obstacle).await.map(Some);
+        }
+        let message = plan.to_string();
+        cx.event(Event::normal("Progressing", message.as_str()));
+        cx.set_status(&status(object, Phase::Pending, Some(plan.running), message)).await?;
+        match self.groups.carry_out(&plan).await {
+            Ok(Progress::Made) => Ok(Some(Action::requeue_after(NEXT_PASS))),
+            Ok(Progress::Awaited) => Ok(Some(Action::requeue_after(PAUSE))),
+            Err(error) => self.fail(object, cx, Some(plan.running), error).await.map(Some),
+        }
+    }
+
+    async fn fail(
+        &self,
+        object: &VmGroup,
+        cx: &Context<VmGroup>,
+        running: Option<usize>,
+        error: Error,
+    ) -> Result<Action> {
+        let lasting = error.is_lasting();
+        let error = flyball::Error::from(error);
+        cx.event(Event::warning("Failed", error.to_string()));
+        cx.set_status(&status(object, Phase::Error, running, error.to_string())).await?;
+        if lasting { Ok(Action::requeue_after(self.resync)) } else { Err(error) }
+    }
+}
+
+impl<V: Vcenter + 'static> Reconcile for VmGroups<V> {
+    type Resource = VmGroup;
+    const FINALIZER: Option<&'static str> = Some("vm.codeconnect.vmworld.com/finalizer");
+
+    async fn reconcile(&self, object: &VmGroup, cx: &Context<VmGroup>) -> Result<Action> {
+        let group = desired(object);
+        let plan = self.groups.plan(&group).await;
+        if let Some(action) = self.advance(object, cx, plan).await? {
+            return Ok(action);
+        }
+        cx.set_status(&status(object, Phase::Running, Some(group.replicas), SUCCESS.into())).await?;
+        Ok(Action::requeue_after(self.resync))
+    }
+
+    async fn finalize(&self, object: &VmGroup, cx: &Context<VmGroup>) -> Result<Action> {
+        let plan = self.groups.plan_teardown(&desired(object)).await;
+        Ok(self.advance(object, cx, plan).await?.unwrap_or_else(Action::done))
+    }
+}
+
+fn desired(object: &VmGroup) -> Group {
+    Group {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        replicas: usize::try_from(object.spec.replicas).unwrap_or_default(),
+        template: object.spec.template.clone(),
+        hardware: Hardware { cpus: object.spec.cpu, memory_mib: i64::from(object.spec.memory) * 1024 },
+    }
+}
+
+fn status(object: &VmGroup, phase: Phase, running: Option<usize>, message: String) -> VmGroupStatus {
+    VmGroupStatus {
+        phase: Some(phase),
+        current_replicas: running.and_then(|n| i32::try_from(n).ok()),
+        desired_replicas: Some(object.spec.replicas),
+        last_message: Some(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object() -> VmGroup {
+        let object = json!({
+            "apiVersion": "vm.codeconnect.vmworld.com/v1alpha1",
+            "kind": "VmGroup",
+            "metadata": {"namespace": "default", "name": "vg-1", "uid": "1"},
+            "spec": {"cpu": 2, "memory": 4, "replicas": 3, "template": "t"},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn an_object_becomes_a_group() {
+        let group = desired(&object());
+        assert_eq!((group.folder().as_str(), group.uid.as_str(), group.replicas), ("default-vg-1", "1", 3));
+        assert_eq!(group.hardware, Hardware { cpus: 2, memory_mib: 4096 });
+    }
+
+    #[test]
+    fn a_status_says_what_is_known() {
+        let told = |running| serde_json::to_value(status(&object(), Phase::Pending, running, "m".into())).unwrap();
+        let known = json!({"phase": "PENDING", "currentReplicas": 2, "desiredReplicas": 3, "lastMessage": "m"});
+        assert_eq!(told(Some(2)), known);
+        let unknown = json!({"phase": "PENDING", "desiredReplicas": 3, "lastMessage": "m"});
+        assert_eq!(told(None), unknown);
+    }
+}

@@ -1,0 +1,201 @@
+//! A simulated vCenter.
+//!
+//! It answers VI/JSON requests as a vCenter does, as far as [`Client`](crate::vsphere::Client) sends them, and is a
+//! function from request to response: [`Simulator::transport`] puts it under a client in the same process,
+//! [`Simulator::serve`] on a socket.
+//!
+//! Request → `faults` → `api` (what is asked) → `inventory` (what there is) → `collector` (how it is told). All but
+//! this module is plain state with the time as an argument. Under paused tokio time a run repeats exactly: identifiers
+//! are counted, maps are sorted, and tasks end when somebody looks, in the order in which they were due.
+
+mod api;
+mod collector;
+mod fault;
+mod inventory;
+mod request;
+mod response;
+mod server;
+mod task;
+
+pub use fault::{Fault, Faults};
+pub use inventory::SimulatedVm;
+pub use task::TaskTimes;
+
+use crate::vsphere::{Credentials, Transport};
+use api::Api;
+use http::{Request, Response};
+use hyper::body::Bytes;
+use inventory::Machine;
+use response::Problem;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Instant;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service};
+
+/// How a simulated vCenter behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long tasks take.
+    pub tasks: TaskTimes,
+    /// After what time without a call a session ends.
+    pub session_idle: Duration,
+    /// How many objects an answer holds at most; the rest comes page by page.
+    pub page: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tasks: TaskTimes::default(), session_idle: Duration::from_secs(30 * 60), page: 100 }
+    }
+}
+
+/// A simulated vCenter; clones are the same one.
+///
+/// It has one datacenter, one cluster and, in the folder `vm-operator`, the template `vm-operator-template`.
+#[derive(Clone)]
+pub struct Simulator(Arc<Shared>);
+
+struct Shared {
+    started: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    api: Api,
+    faults: Faults,
+    calls: BTreeMap<String, u64>,
+}
+
+impl Simulator {
+    /// Starts a vCenter whose clock starts now.
+    pub fn new(options: Options) -> Self {
+        let state = State { api: Api::new(options), faults: Faults::default(), calls: BTreeMap::new() };
+        Self(Arc::new(Shared { started: Instant::now(), state: Mutex::new(state) }))
+    }
+
+    /// Returns credentials that it accepts, with a host that does not exist.
+    pub fn credentials() -> Credentials {
+        Credentials { host: "vcenter.invalid".into(), user: api::USER.into(), password: api::PASSWORD.into() }
+    }
+
+    /// Makes a transport that leads to it.
+    pub fn transport(&self) -> Transport {
+        BoxCloneSyncService::new(self.clone())
+    }
+
+    /// Lets calls go wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    /// Ends all sessions.
+    pub fn end_sessions(&self) {
+        self.state().api.sessions.clear();
+    }
+
+    /// Lists the virtual machines, templates left out, in the order in which they were made.
+    pub fn vms(&self) -> Vec<SimulatedVm> {
+        self.state().api.inventory.vms()
+    }
+
+    /// Lists the groups' folders.
+    pub fn folders(&self) -> Vec<String> {
+        self.state().api.inventory.group_folders()
+    }
+
+    /// Powers a machine off behind the operator's back; tells whether there is one of that name.
+    pub fn power_off(&self, vm: &str) -> bool {
+        let inventory = &mut self.state().api.inventory;
+        inventory.vm(vm).map(|vm| inventory.set_power(&vm, false)).is_some()
+    }
+
+    /// Removes a machine or template behind the operator's back; tells whether there is one of that name.
+    pub fn remove(&self, vm: &str) -> bool {
+        let inventory = &mut self.state().api.inventory;
+        inventory.vm(vm).map(|vm| inventory.remove(&vm)).is_some()
+    }
+
+    /// Adds a template.
+    pub fn add_template(&self, name: &str) {
+        self.state().api.inventory.add_template(name);
+    }
+
+    /// Adds a virtual machine that is nobody's clone to a group's folder; tells whether there is such a folder.
+    pub fn add_vm(&self, folder: &str, name: &str) -> bool {
+        let machine = Machine { powered_on: true, template: false, cpus: 1, memory_mib: 512 };
+        let inventory = &mut self.state().api.inventory;
+        inventory.folder(folder).is_some_and(|folder| inventory.create_vm(&folder, name, machine).is_ok())
+    }
+
+    /// Returns how often each method was called.
+    pub fn calls(&self) -> BTreeMap<String, u64> {
+        self.state().calls.clone()
+    }
+
+    /// Returns how many tasks ran at once at most.
+    pub fn peak_tasks(&self) -> usize {
+        self.state().api.tasks.peak()
+    }
+
+    /// Takes the state as it is now.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.0.state.lock().expect("no code panics while it holds the state");
+        state.api.settle(self.0.started.elapsed());
+        state
+    }
+
+    async fn answer(self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+        let fault = {
+            let mut state = self.state();
+            let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            *state.calls.entry(method).or_default() += 1;
+            state.faults.next()
+        };
+        match fault {
+            None => Ok(self.handle(&request)),
+            Some(Fault::LostRequest) => Err("connection reset before the request arrived".into()),
+            Some(Fault::LostAnswer) => {
+                self.handle(&request);
+                Err("connection reset before the answer arrived".into())
+            }
+            Some(Fault::Status(status)) => Ok(response::status(status)),
+            Some(Fault::Refusal(name)) => Ok(response::fault(&Problem::Named(name))),
+            Some(Fault::FailedTask(name)) => {
+                self.state().api.tasks.fail_next(Some(name));
+                let answer = self.handle(&request);
+                self.state().api.tasks.fail_next(None);
+                Ok(answer)
+            }
+            Some(Fault::EndOfSessions) => {
+                self.end_sessions();
+                Ok(self.handle(&request))
+            }
+            Some(Fault::Delay(delay)) => {
+                let answer = self.handle(&request);
+                tokio::time::sleep(delay).await;
+                Ok(answer)
+            }
+        }
+    }
+
+    fn handle(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        self.state().api.handle(self.0.started.elapsed(), request)
+    }
+}
+
+impl Service<Request<Bytes>> for Simulator {
+    type Response = Response<Bytes>;
+    type Error = BoxError;
+    type Future = futures_util::future::BoxFuture<'static, Result<Response<Bytes>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        Box::pin(self.clone().answer(request))
+    }
+}

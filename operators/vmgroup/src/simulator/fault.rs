@@ -1,0 +1,86 @@
+use flyball_core::Rng;
+use http::StatusCode;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Something that goes wrong with one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection breaks before the request arrives.
+    LostRequest,
+    /// The request has its effect, and then the connection breaks.
+    LostAnswer,
+    /// The answer takes this long.
+    Delay(Duration),
+    /// The answer is an HTTP status without a body, as from a proxy.
+    Status(StatusCode),
+    /// vCenter refuses the call with a fault of this name.
+    Refusal(&'static str),
+    /// The task that the call starts, if it starts one, fails in the end with a fault of this name.
+    FailedTask(&'static str),
+    /// All sessions end just before the call.
+    EndOfSessions,
+}
+
+/// Which calls go wrong, counted from when the faults are set.
+#[derive(Clone, Debug, Default)]
+pub enum Faults {
+    /// None.
+    #[default]
+    None,
+    /// All, in the same way.
+    Always(Fault),
+    /// The calls with these numbers, from 0 on.
+    Script {
+        /// Number of the next call.
+        next: u64,
+        /// What goes wrong, by number.
+        faults: BTreeMap<u64, Fault>,
+    },
+    /// Any, as a seed says.
+    Random {
+        /// Draws whether and how a call goes wrong.
+        rng: Rng,
+        /// How many of a thousand calls go wrong.
+        per_mille: u64,
+    },
+}
+
+impl Faults {
+    /// Lets the calls with these numbers go wrong.
+    pub fn script(faults: impl IntoIterator<Item = (u64, Fault)>) -> Self {
+        Self::Script { next: 0, faults: faults.into_iter().collect() }
+    }
+
+    /// Lets some of a thousand calls go wrong, in all ways.
+    pub fn random(seed: u64, per_mille: u64) -> Self {
+        Self::Random { rng: Rng::from_seed(seed), per_mille }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Fault> {
+        match self {
+            Self::None => None,
+            Self::Always(fault) => Some(*fault),
+            Self::Script { next, faults } => {
+                *next += 1;
+                faults.remove(&(*next - 1))
+            }
+            Self::Random { rng, per_mille } => (rng.below(1000) < *per_mille).then(|| any(rng)),
+        }
+    }
+}
+
+fn any(rng: &Rng) -> Fault {
+    const ALL: [Fault; 9] = [
+        Fault::LostRequest,
+        Fault::LostAnswer,
+        Fault::Delay(Duration::from_secs(3)),
+        Fault::Delay(Duration::from_secs(120)),
+        Fault::Status(StatusCode::SERVICE_UNAVAILABLE),
+        Fault::Status(StatusCode::INTERNAL_SERVER_ERROR),
+        Fault::Refusal("HostCommunication"),
+        Fault::FailedTask("FileFault"),
+        Fault::EndOfSessions,
+    ];
+    ALL[rng.below(ALL.len() as u64) as usize]
+}

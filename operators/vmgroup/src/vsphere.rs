@@ -1,0 +1,94 @@
+//! What the operator needs of vCenter, and a client that gets it.
+//!
+//! [`Vcenter`] is the port: folders, templates and virtual machines, in about ten calls. [`Client`] implements it over
+//! vCenter's VI/JSON API (<https://developer.broadcom.com/xapis/virtual-infrastructure-json-api/latest>), from 8.0 U1
+//! on. Nothing in here knows Kubernetes or what a group is.
+
+mod client;
+mod credentials;
+mod error;
+mod session;
+mod transport;
+mod wire;
+
+pub use client::{Client, Site, Timing};
+pub use credentials::{Credentials, MissingVariables};
+pub use error::{Error, Result};
+pub use session::InvalidHost;
+pub use transport::{Transport, https};
+pub use wire::ManagedObject;
+
+use std::future::Future;
+
+/// A vCenter, as far as the operator uses it.
+///
+/// Calls that start a task return when the task is over. Each call may be repeated: an error can mean that the effect
+/// came about and only the answer was lost.
+pub trait Vcenter: Send + Sync {
+    /// Finds the folder of a group.
+    fn find_folder(&self, name: &str) -> impl Future<Output = Result<Option<ManagedObject>>> + Send;
+
+    /// Makes the folder of a group, or finds it if it is there already.
+    fn create_folder(&self, name: &str) -> impl Future<Output = Result<ManagedObject>> + Send;
+
+    /// Destroys a folder **and all that it holds**.
+    fn destroy_folder(&self, folder: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
+
+    /// Reads what a folder holds.
+    fn contents(&self, folder: &ManagedObject) -> impl Future<Output = Result<Contents>> + Send;
+
+    /// Finds what a group's template may mean: all machines of this name, or the one at this path.
+    fn find_templates(&self, template: &str) -> impl Future<Output = Result<Vec<ManagedObject>>> + Send;
+
+    /// Clones a machine and powers the clone on.
+    fn clone_vm(&self, template: &ManagedObject, spec: &CloneSpec<'_>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Powers a machine on.
+    fn power_on(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
+
+    /// Powers a machine off, without asking its guest.
+    fn power_off(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
+
+    /// Destroys a machine that is powered off, disks included.
+    fn destroy_vm(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What a folder holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Virtual machines.
+    pub vms: Vec<Vm>,
+    /// Number of other things: folders, mostly.
+    pub others: usize,
+}
+
+/// A virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vm {
+    /// Its identity in vCenter.
+    pub object: ManagedObject,
+    /// Its name, unique in its folder.
+    pub name: String,
+    /// Whether it runs.
+    pub powered_on: bool,
+}
+
+/// What a clone is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct CloneSpec<'a> {
+    /// Folder that it goes to.
+    pub folder: &'a ManagedObject,
+    /// Its name.
+    pub name: &'a str,
+    /// Its size.
+    pub hardware: Hardware,
+}
+
+/// How large a virtual machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hardware {
+    /// Number of virtual CPUs.
+    pub cpus: i32,
+    /// Memory in MiB.
+    pub memory_mib: i64,
+}

@@ -1,0 +1,102 @@
+//! The forms of VI/JSON: typed references, property collections, and values that carry their type.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Reference to an object of vCenter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "_typeName", rename = "ManagedObjectReference")]
+pub struct ManagedObject {
+    /// Type of the object, such as `VirtualMachine`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its identifier, which vCenter gives, such as `vm-12`.
+    #[serde(rename = "value")]
+    pub id: String,
+}
+
+impl ManagedObject {
+    /// Names an object.
+    pub fn new(kind: &str, id: &str) -> Self {
+        Self { kind: kind.into(), id: id.into() }
+    }
+
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
+    }
+}
+
+impl fmt::Display for ManagedObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.id)
+    }
+}
+
+/// Properties of one object, as a property collector returns them.
+#[derive(Debug)]
+pub(super) struct Properties {
+    pub(super) object: ManagedObject,
+    values: BTreeMap<String, Value>,
+}
+
+impl Properties {
+    /// Reads an `ObjectContent`.
+    pub(super) fn from_value(content: &Value) -> Option<Self> {
+        let properties = content["propSet"].as_array().map_or(&[][..], Vec::as_slice);
+        let values = properties.iter().filter_map(|p| Some((p["name"].as_str()?.to_owned(), p["val"].clone())));
+        Some(Self { object: ManagedObject::from_value(&content["obj"])?, values: values.collect() })
+    }
+
+    /// Takes a data object.
+    pub(super) fn get(&self, path: &str) -> &Value {
+        self.values.get(path).unwrap_or(&Value::Null)
+    }
+
+    /// Takes a string or an enumeration value; these come with their type around them.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        let value = self.get(path);
+        value.as_str().or_else(|| value["_value"].as_str())
+    }
+
+    pub(super) fn reference(&self, path: &str) -> Option<ManagedObject> {
+        ManagedObject::from_value(self.get(path))
+    }
+}
+
+/// Where a property collector goes from its starting object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reach {
+    /// It stays there.
+    Itself,
+    /// The children of a folder.
+    Children,
+    /// Everything in a folder and in the folders below it.
+    Below,
+}
+
+/// Body of a `RetrievePropertiesEx` for all objects of a type (or a subtype of it) in reach of `start`.
+pub(super) fn property_request(start: &ManagedObject, reach: Reach, wanted: &[(&str, &[&str])]) -> Value {
+    let children = |on: Value| {
+        json!([{"_typeName": "TraversalSpec", "name": "children", "type": "Folder", "path": "childEntity",
+            "skip": false, "selectSet": on}])
+    };
+    let (skip, select) = match reach {
+        Reach::Itself => (false, json!([])),
+        Reach::Children => (true, children(json!([]))),
+        Reach::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
+    };
+    let properties = wanted
+        .iter()
+        .map(|(kind, paths)| json!({"_typeName": "PropertySpec", "type": kind, "all": false, "pathSet": paths}));
+    json!({
+        "_typeName": "RetrievePropertiesExRequestType",
+        "specSet": [{
+            "_typeName": "PropertyFilterSpec",
+            "propSet": properties.collect::<Vec<_>>(),
+            "objectSet": [{"_typeName": "ObjectSpec", "obj": start, "skip": skip, "selectSet": select}],
+        }],
+        "options": {"_typeName": "RetrieveOptions"},
+    })
+}

@@ -1,0 +1,79 @@
+use super::*;
+use http::StatusCode;
+use vmgroup::simulator::{Fault, Faults};
+
+/// Brings a group up and tears it down while calls go wrong; each end is the one without faults.
+async fn check(faults: impl Fn() -> Faults) {
+    let (reference, groups) = world();
+    settle(&groups, &group(4), Goal::Present).await;
+
+    let (simulator, groups) = world();
+    simulator.set_faults(faults());
+    settle(&groups, &group(4), Goal::Present).await;
+    simulator.set_faults(Faults::None);
+    settle(&groups, &group(4), Goal::Present).await;
+    assert_eq!(sorted(&simulator), sorted(&reference));
+
+    simulator.set_faults(faults());
+    settle(&groups, &group(4), Goal::Absent).await;
+    // What a broken connection left running ends later.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!((simulator.vms().len(), simulator.folders().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_one_call_may_go_wrong_in_any_way() {
+    let ways = [
+        Fault::LostRequest,
+        Fault::LostAnswer,
+        Fault::Delay(Duration::from_secs(31)),
+        Fault::Status(StatusCode::SERVICE_UNAVAILABLE),
+        Fault::Refusal("HostCommunication"),
+        Fault::FailedTask("FileFault"),
+        Fault::EndOfSessions,
+    ];
+    for way in ways {
+        for call in 0..40 {
+            check(|| Faults::script([(call, way)])).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_two_calls_in_a_row_may_lose_their_answer() {
+    for call in 0..40 {
+        check(|| Faults::script([(call, Fault::LostAnswer), (call + 1, Fault::LostAnswer)])).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_faults_change_nothing_in_the_end() {
+    for seed in 0..50 {
+        check(|| Faults::random(seed, 100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_error_again_and_again_is_retried_until_it_is_over() {
+    let (simulator, groups) = world();
+    simulator.set_faults(Faults::Always(Fault::Status(StatusCode::SERVICE_UNAVAILABLE)));
+    for _ in 0..20 {
+        let error = pass(&groups, &group(2), Goal::Present).await.unwrap_err();
+        assert!(!error.is_lasting());
+        assert_eq!(
+            error.to_string(),
+            "vCenter answers RetrieveServiceContent with HTTP status 503 Service Unavailable"
+        );
+    }
+    simulator.set_faults(Faults::None);
+    assert!(settle(&groups, &group(2), Goal::Present).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_takes_too_long_is_awaited_not_repeated() {
+    let tasks = TaskTimes { clone: Duration::from_secs(700), ..options().tasks };
+    let simulator = Simulator::new(Options { tasks, ..options() });
+    let groups = Groups::new(client(simulator.transport()), 3);
+    assert!(settle(&groups, &group(2), Goal::Present).await.is_empty());
+    assert_eq!((simulator.vms().len(), simulator.peak_tasks()), (2, 2));
+}
