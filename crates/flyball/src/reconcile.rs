@@ -33,7 +33,7 @@ use std::time::Duration;
 /// - `reconcile` gets the newest object that the cache knows, and is called again for what changed since. Changes
 ///   are not counted: ten of them may cause one call. One object is in one call at a time.
 /// - It is not called for what it wrote itself, not called on a cache that does not show yet what it wrote itself, and
-///   not called for an object that is being deleted.
+///   not called for an object that is being deleted (but see [`Controller::while_deleting`]).
 /// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no object with
 ///   something behind it goes unseen; and nothing runs after the finalizer was removed.
 /// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.

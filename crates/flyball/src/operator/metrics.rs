@@ -261,7 +261,7 @@ impl ControllerMetrics {
 }
 
 /// The metrics of one watch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WatchMetrics {
     pub(crate) lists: Counter,
     pub(crate) events: Counter,

@@ -54,6 +54,7 @@ pub struct Controller<R: Reconcile> {
     deadline: Duration,
     patience: Duration,
     backoff: Backoff,
+    while_deleting: bool,
 }
 
 impl<R: Reconcile> Controller<R> {
@@ -78,6 +79,7 @@ impl<R: Reconcile> Controller<R> {
             deadline: Duration::from_secs(300),
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
+            while_deleting: false,
         }
     }
 
@@ -160,6 +162,13 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Reconciles objects that are being deleted as well, for controllers that see to deletions which wait for something
+    /// other than a [finalizer](crate::Reconcile::FINALIZER) of theirs.
+    pub fn while_deleting(mut self) -> Self {
+        self.while_deleting = true;
+        self
+    }
+
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
         self.types.push((TypeId::of::<T>(), kind.clone()));
@@ -235,6 +244,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
             controller: self.name,
             kind: self.primary,
             deadline: self.deadline,
+            while_deleting: self.while_deleting,
             env: env.clone(),
             declared: Arc::new(self.declared),
             queue,

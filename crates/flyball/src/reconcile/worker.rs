@@ -25,6 +25,7 @@ pub(super) struct Worker<R> {
     pub(super) controller: String,
     pub(super) kind: Kind,
     pub(super) deadline: Duration,
+    pub(super) while_deleting: bool,
     pub(super) env: Arc<Environment>,
     pub(super) declared: Arc<Declared>,
     pub(super) queue: Arc<Queue>,
@@ -101,7 +102,7 @@ impl<R: Reconcile> Worker<R> {
     async fn call(&self, cx: &Context<R::Resource>) -> Result<Option<Action>> {
         let entry = &cx.primary.entry;
         let Some(finalizer) = R::FINALIZER else {
-            return match entry.is_deleting() {
+            return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
                 false => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
             };
