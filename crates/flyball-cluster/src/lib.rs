@@ -14,10 +14,11 @@
 //! use kube::Api;
 //!
 //! let cluster = Cluster::new(Options::system()?);
+//! let controllers = Controllers::all();
 //! let namespaces: Api<Namespace> = Api::all(cluster.admin());
 //! let check = async { namespaces.get("kube-system").await.map(|namespace| namespace.metadata.name) };
 //! tokio::select! {
-//!     () = cluster.run(&Controllers::all()) => unreachable!("controllers run for ever"),
+//!     () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
 //!     name = check => assert_eq!(name?.as_deref(), Some("kube-system")),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();

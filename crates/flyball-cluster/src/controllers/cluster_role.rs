@@ -35,7 +35,8 @@ impl Reconcile for Aggregation {
                 "metadata": {"name": role.name_any()}, "rules": rules,
             });
             let roles: Api<ClusterRole> = Api::all(cx.client().clone());
-            let written = roles.patch(&role.name_any(), &PatchParams::apply(NAME).force(), &Patch::Apply(desired)).await?;
+            let written =
+                roles.patch(&role.name_any(), &PatchParams::apply(NAME).force(), &Patch::Apply(desired)).await?;
             cx.wrote(&written);
         }
         Ok(Action::done())

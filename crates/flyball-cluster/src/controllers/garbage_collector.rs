@@ -55,7 +55,8 @@ pub(super) async fn run(client: kube::Client, rng: Rng) {
         &rng,
         move |_| kinds.kinds.notify_one(),
     );
-    let mut collector = Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
+    let mut collector =
+        Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
     tokio::select! {
         biased;
         () = definitions => {}
@@ -122,10 +123,13 @@ impl Collector {
             sleep(wait).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         };
-        let served: BTreeSet<Served> = served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
-        self.running.retain(|kind, watch| served.contains(kind) || {
-            watch.abort();
-            false
+        let served: BTreeSet<Served> =
+            served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
+        self.running.retain(|kind, watch| {
+            served.contains(kind) || {
+                watch.abort();
+                false
+            }
         });
         for kind in &served {
             if !self.running.contains_key(kind) {

@@ -66,22 +66,51 @@ impl Found {
     /// Words the conditions as the real server does.
     fn conditions(&self) -> [(&'static str, Option<(&'static str, String)>, &'static str, &'static str); 5] {
         let all = |counts: &BTreeMap<String, usize>, word: &str| {
-            counts.iter().map(|(name, n)| format!("{name} {word} {n} resource instances")).collect::<Vec<_>>().join(", ")
+            counts
+                .iter()
+                .map(|(name, n)| format!("{name} {word} {n} resource instances"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let resources = format!("Some resources are remaining: {}", all(&self.resources, "has"));
-        let finalizers = format!("Some content in the namespace has finalizers remaining: {}", all(&self.finalizers, "in"));
-        let failures = format!("Failed to delete all resource types, {} remaining: {}", self.failures.len(), self.failures.join(", "));
+        let finalizers =
+            format!("Some content in the namespace has finalizers remaining: {}", all(&self.finalizers, "in"));
+        let failures = format!(
+            "Failed to delete all resource types, {} remaining: {}",
+            self.failures.len(),
+            self.failures.join(", ")
+        );
         [
-            ("NamespaceDeletionDiscoveryFailure", self.discovery.clone().map(|why| ("DiscoveryFailed", why)),
-             "ResourcesDiscovered", "All resources successfully discovered"),
-            ("NamespaceDeletionGroupVersionParsingFailure", None,
-             "ParsedGroupVersions", "All legacy kube types successfully parsed"),
-            ("NamespaceDeletionContentFailure", (!self.failures.is_empty()).then_some(("ContentDeletionFailed", failures)),
-             "ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-            ("NamespaceContentRemaining", (!self.resources.is_empty()).then_some(("SomeResourcesRemain", resources)),
-             "ContentRemoved", "All content successfully removed"),
-            ("NamespaceFinalizersRemaining", (!self.finalizers.is_empty()).then_some(("SomeFinalizersRemain", finalizers)),
-             "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            (
+                "NamespaceDeletionDiscoveryFailure",
+                self.discovery.clone().map(|why| ("DiscoveryFailed", why)),
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            (
+                "NamespaceDeletionGroupVersionParsingFailure",
+                None,
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                (!self.failures.is_empty()).then_some(("ContentDeletionFailed", failures)),
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            (
+                "NamespaceContentRemaining",
+                (!self.resources.is_empty()).then_some(("SomeResourcesRemain", resources)),
+                "ContentRemoved",
+                "All content successfully removed",
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                (!self.finalizers.is_empty()).then_some(("SomeFinalizersRemain", finalizers)),
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ),
         ]
     }
 }
@@ -93,7 +122,8 @@ async fn empty(client: &kube::Client, namespace: &str) -> Found {
         Ok(served) => served,
         Err(error) => return Found { discovery: Some(error.to_string()), ..found },
     };
-    for resource in served.iter().filter(|resource| resource.namespaced && resource.can(&["list", "deletecollection"])) {
+    for resource in served.iter().filter(|resource| resource.namespaced && resource.can(&["list", "deletecollection"]))
+    {
         if let Err(error) = empty_of(client, namespace, resource, &mut found).await {
             found.failures.push(error.to_string());
         }

@@ -20,7 +20,10 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 
 /// Makes the controller of default service accounts.
 pub(super) fn accounts() -> Controller<impl Reconcile> {
-    let account = ServiceAccount { metadata: ObjectMeta { name: Some("default".into()), ..ObjectMeta::default() }, ..ServiceAccount::default() };
+    let account = ServiceAccount {
+        metadata: ObjectMeta { name: Some("default".into()), ..ObjectMeta::default() },
+        ..ServiceAccount::default()
+    };
     let keeper = Keeper { object: account, is_good: |_, _| true };
     Controller::new(keeper).watches(|account: &ServiceAccount, _| Ok(namespace_of(account, "default")))
 }

@@ -59,13 +59,16 @@ impl Sweep<'_> {
 
     /// Deletes an object all of whose owners are gone or about to go; else takes those off its list.
     async fn judge(&self, uid: &str, node: &Node) -> kube::Result<()> {
-        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid)) else {
+        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
+        else {
             return Ok(());
         };
         if live.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let Some(owners) = self.owners(uid, node.key.namespace(), live.owner_references()).await? else { return Ok(()) };
+        let Some(owners) = self.owners(uid, node.key.namespace(), live.owner_references()).await? else {
+            return Ok(());
+        };
         if !owners.solid.is_empty() {
             if owners.absent.is_empty() && owners.waiting.is_empty() {
                 return Ok(());
@@ -99,7 +102,12 @@ impl Sweep<'_> {
     }
 
     /// Finds out what references stand for; `None` if that cannot be told.
-    async fn owners(&self, uid: &str, namespace: Option<&str>, references: &[OwnerReference]) -> kube::Result<Option<Owners>> {
+    async fn owners(
+        &self,
+        uid: &str,
+        namespace: Option<&str>,
+        references: &[OwnerReference],
+    ) -> kube::Result<Option<Owners>> {
         let mut owners = Owners::default();
         for reference in references {
             match self.owner(uid, namespace, reference).await? {
@@ -112,8 +120,15 @@ impl Sweep<'_> {
         Ok(Some(owners))
     }
 
-    async fn owner(&self, uid: &str, namespace: Option<&str>, reference: &OwnerReference) -> kube::Result<Option<Owner>> {
-        let known = self.read(|graph| graph.get(&reference.uid).filter(|node| node.is_meant_by(reference, namespace)).map(Node::waits));
+    async fn owner(
+        &self,
+        uid: &str,
+        namespace: Option<&str>,
+        reference: &OwnerReference,
+    ) -> kube::Result<Option<Owner>> {
+        let known = self.read(|graph| {
+            graph.get(&reference.uid).filter(|node| node.is_meant_by(reference, namespace)).map(Node::waits)
+        });
         if let Some(waits) = known {
             return Ok(Some(if waits { Owner::Waiting } else { Owner::Solid }));
         }
@@ -122,7 +137,11 @@ impl Sweep<'_> {
             return Ok(None);
         };
         if kind.namespaced && namespace.is_none() {
-            tracing::warn!(uid, owner = reference.name, "an object without a namespace names an owner in one; it is left alone");
+            tracing::warn!(
+                uid,
+                owner = reference.name,
+                "an object without a namespace names an owner in one; it is left alone"
+            );
             return Ok(None);
         }
         let key = ObjectKey::new(namespace.filter(|_| kind.namespaced), &reference.name);
@@ -130,7 +149,8 @@ impl Sweep<'_> {
         Ok(Some(match live {
             None => Owner::Absent,
             Some(live) => {
-                let waits = live.metadata.deletion_timestamp.is_some() && live.finalizers().iter().any(|f| f == FOREGROUND);
+                let waits =
+                    live.metadata.deletion_timestamp.is_some() && live.finalizers().iter().any(|f| f == FOREGROUND);
                 if waits { Owner::Waiting } else { Owner::Solid }
             }
         }))
@@ -139,7 +159,9 @@ impl Sweep<'_> {
     /// Takes an owner off the lists of all that it owns, then lets it go.
     async fn set_free(&self, uid: &str, node: &Node) -> kube::Result<()> {
         for (dependent, at) in self.read(|graph| graph.dependents(uid)) {
-            let Some(live) = self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&dependent)) else {
+            let Some(live) =
+                self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&dependent))
+            else {
                 continue;
             };
             let rest: Vec<_> = live.owner_references().iter().filter(|owner| owner.uid != uid).collect();
@@ -151,7 +173,8 @@ impl Sweep<'_> {
     }
 
     async fn remove_finalizer(&self, uid: &str, node: &Node, finalizer: &str) -> kube::Result<()> {
-        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid)) else {
+        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
+        else {
             return Ok(());
         };
         let rest: Vec<_> = live.finalizers().iter().filter(|known| *known != finalizer).collect();
@@ -165,7 +188,8 @@ impl Sweep<'_> {
     async fn patch(&self, node: &Node, live: &Metadata, mut metadata: Value) -> kube::Result<()> {
         metadata["uid"] = json!(live.uid());
         metadata["resourceVersion"] = json!(live.resource_version());
-        let patch = Request::patch(path(&node.kind, &node.key)).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        let patch = Request::patch(path(&node.kind, &node.key))
+            .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         self.send(patch, json!({"metadata": metadata})).await
     }
 
@@ -177,7 +201,8 @@ impl Sweep<'_> {
             "propagationPolicy": policy,
             "preconditions": {"uid": live.uid(), "resourceVersion": live.resource_version()},
         });
-        let delete = Request::delete(path(&node.kind, &node.key)).header(http::header::CONTENT_TYPE, "application/json");
+        let delete =
+            Request::delete(path(&node.kind, &node.key)).header(http::header::CONTENT_TYPE, "application/json");
         self.send(delete, options).await
     }
 
@@ -190,7 +215,8 @@ impl Sweep<'_> {
     }
 
     async fn get(&self, kind: &Served, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
-        let request = kube::core::Request::new(kind.path(key.namespace())).get_metadata(key.name(), &Default::default());
+        let request =
+            kube::core::Request::new(kind.path(key.namespace())).get_metadata(key.name(), &Default::default());
         match self.client.request(request.map_err(kube::Error::BuildRequest)?).await {
             Ok(live) => Ok(Some(live)),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
