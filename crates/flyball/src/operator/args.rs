@@ -1,9 +1,10 @@
 //! The command line that every operator has.
 
-use super::{Operator, RunError, rbac};
+use super::{Operator, RunError};
 use crate::client::chain;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,30 +14,34 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// A Kubernetes operator.
+// Without a doc comment, so that the help begins with that of the operator's own flags.
 #[derive(Debug, Parser)]
-#[command(name = "operator", disable_help_subcommand = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
+#[command(name = "operator")]
+struct Cli<F: Args> {
+    /// What to do
+    #[arg(value_enum, default_value = "run")]
+    command: Command,
     #[command(flatten)]
-    run: RunArgs,
+    common: CommonArgs,
+    #[command(flatten, next_help_heading = "Options of this operator")]
+    flags: F,
 }
 
-#[derive(Debug, Subcommand)]
+// A command is an argument, not a subcommand: so every flag may stand before it or behind it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
 enum Command {
-    /// Print the roles that the operator needs, as JSON that kubectl applies
-    Rbac {
-        /// Namespaces that the operator is limited to, separated by commas
-        #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
-        namespace: Vec<String>,
-    },
-    /// Run the operator (also without any command)
-    Run(RunArgs),
+    /// Run the operator
+    Run,
+    /// Print the custom resource definitions and the roles that the operator needs, as JSON that kubectl applies
+    Manifests,
 }
+
+/// A Kubernetes operator.
+#[derive(Args, Debug)]
+struct NoFlags {}
 
 #[derive(Args, Debug)]
-struct RunArgs {
+struct CommonArgs {
     /// Namespaces to watch, separated by commas; all of them unless given
     #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
     namespace: Vec<String>,
@@ -94,8 +99,17 @@ enum Failure {
     Client(#[from] kube::Error),
     #[error("cannot start the runtime")]
     Runtime(#[from] std::io::Error),
-    #[error("cannot run")]
+    #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl Failure {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Run(error) if error.is_mistake() => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
 }
 
 impl Operator {
@@ -104,32 +118,61 @@ impl Operator {
     ///
     /// ```console
     /// $ vm-operator --namespace a,b --log-format json -v
-    /// $ vm-operator rbac | kubectl apply -f -
+    /// $ vm-operator manifests | kubectl apply --server-side -f -
     /// ```
     ///
-    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line makes no sense.
+    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line or the settings make no sense.
     pub fn main(self) -> ExitCode {
-        let cli = Cli::parse();
-        match cli.command {
-            Some(Command::Rbac { namespace }) => {
-                self.print_roles(namespace);
+        Self::main_with(|_: NoFlags| self)
+    }
+
+    /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
+    ///
+    /// `declare` runs for `manifests` as well, where nothing but the flags needs to be there. So whatever may be missing,
+    /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
+    /// itself (its doc comment, `#[command(version)]`) stands in the help.
+    ///
+    /// ```no_run
+    /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # struct Pages { token: String }
+    /// # impl Reconcile for Pages {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// #[derive(clap::Args)]
+    /// struct Flags {
+    ///     /// Pages that are built at the same time
+    ///     #[arg(long, default_value_t = 4)]
+    ///     builds: usize,
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     Operator::main_with(|flags: Flags| {
+    ///         let pages = || std::env::var("TOKEN").map(|token| Pages { token });
+    ///         Operator::new("pages").controller(Controller::deferred(pages).concurrency(flags.builds))
+    ///     })
+    /// }
+    /// ```
+    pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
+        let Cli { command, common, flags } = Cli::parse();
+        let mut operator = declare(flags);
+        if !common.namespace.is_empty() {
+            operator.namespaces = common.namespace.iter().cloned().collect();
+        }
+        match command {
+            Command::Run => operator.run_to_the_end(common),
+            Command::Manifests => {
+                let list = json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()});
+                // Whoever reads it may stop halfway.
+                let _ = writeln!(std::io::stdout(), "{list:#}");
                 ExitCode::SUCCESS
             }
-            Some(Command::Run(args)) => self.run_to_the_end(args),
-            None => self.run_to_the_end(cli.run),
         }
     }
 
-    fn print_roles(self, namespaces: Vec<String>) {
-        let rules: Vec<_> = self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect();
-        let roles = rbac::roles(&self.name, &self.grants(), &rules, &namespaces.into_iter().collect());
-        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": roles});
-        // Whoever reads it may stop halfway.
-        let _ = writeln!(std::io::stdout(), "{list:#}");
-    }
-
     #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
-    fn run_to_the_end(self, args: RunArgs) -> ExitCode {
+    fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
         start_log(args.log_format, args.verbose);
         let name = self.name.clone();
         let run = || -> Result<(), Failure> {
@@ -140,12 +183,13 @@ impl Operator {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("{name}: {}", chain(&failure));
-                ExitCode::FAILURE
+                failure.code()
             }
         }
     }
 
-    async fn connect_and_run(mut self, args: RunArgs) -> Result<(), Failure> {
+    async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), Failure> {
+        self.set_up()?;
         let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
         let mut config = match (args.kubeconfig, &options.context) {
             (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
@@ -157,9 +201,6 @@ impl Operator {
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;
-        if !args.namespace.is_empty() {
-            self.namespaces = args.namespace.into_iter().collect();
-        }
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }
