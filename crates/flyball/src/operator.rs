@@ -66,6 +66,14 @@ pub enum RunError {
         /// What is wrong with it.
         why: String,
     },
+    /// It is limited to something that cannot be a namespace.
+    #[error("the namespace {name:?} cannot exist: {why}")]
+    Namespace {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Two controllers have one name.
     #[error(
         "two controllers are named {name:?}, of {first} and of {second}: give one of them another by Controller::name"
@@ -78,7 +86,7 @@ pub enum RunError {
         /// What the second one reconciles.
         second: String,
     },
-    /// A [deferred](Controller::deferred) reconciler could not be made.
+    /// A controller is declared wrongly, or its [deferred](Controller::deferred) reconciler could not be made.
     #[error("controller {controller} cannot be set up")]
     SetUp {
         /// The name of the controller.
@@ -103,7 +111,7 @@ impl RunError {
     /// Tells whether somebody has to correct the operator's code or settings; if not, it may do to run it again.
     pub(crate) fn is_mistake(&self) -> bool {
         match self {
-            Self::Name { .. } | Self::SameName { .. } | Self::SetUp { .. } => true,
+            Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } | Self::SetUp { .. } => true,
             Self::Listen { .. } | Self::Stopped(_) => false,
         }
     }
@@ -302,6 +310,12 @@ impl Operator {
         let wrong = names::qualified_name(&self.name);
         if !wrong.is_empty() {
             return Err(RunError::Name { name: self.name.clone(), why: wrong.join("; ") });
+        }
+        for namespace in &self.namespaces {
+            let wrong = names::dns_label(namespace);
+            if !wrong.is_empty() {
+                return Err(RunError::Namespace { name: namespace.clone(), why: wrong.join("; ") });
+            }
         }
         let mut seen: BTreeMap<&str, &Kind> = BTreeMap::new();
         for controller in &self.controllers {

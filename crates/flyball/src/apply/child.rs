@@ -145,11 +145,7 @@ impl<K: Resource> Context<K> {
         let number = self.note(store, &key);
         match client::exchange(&self.env.client, request).await {
             Ok(_) => {
-                let shown = store.get(&key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting());
-                match shown && !self.has_written(store, &key) {
-                    true => self.cancel(number),
-                    false => self.settle(number, Effect::Deleted(uid), None),
-                }
+                self.settle(number, Effect::Deleted(uid), None);
                 Ok(())
             }
             Err(error) if client::is_ambiguous(&error) => Err(error.into()),

@@ -300,11 +300,6 @@ impl<K: Resource> Context<K> {
         written.into_iter().flatten().map(|written| written.write).collect()
     }
 
-    /// Tells whether this reconcile wrote to an object.
-    pub(crate) fn has_written(&self, store: &Store, key: &ObjectKey) -> bool {
-        self.written_to(store.id()).contains_key(key)
-    }
-
     fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {
         let mut latest: BTreeMap<ObjectKey, Arc<Entry>> = BTreeMap::new();
         for written in self.written().iter().flatten().filter(|written| written.write.store == store) {

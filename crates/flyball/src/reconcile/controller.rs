@@ -247,6 +247,11 @@ impl<R: Reconcile> Declaration for Controller<R> {
     }
 
     fn set_up(&mut self) -> Result<(), BoxError> {
+        for (kind, _) in &self.filters {
+            if !self.maps.iter().any(|(declared, _)| declared == kind) {
+                return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
+            }
+        }
         if let Some(make) = self.make.take() {
             self.reconciler = Some(make()?);
         }
@@ -286,10 +291,16 @@ impl<R: Reconcile> Declaration for Controller<R> {
         let work = || {
             let (worker, stores) = (worker.clone(), stores.clone());
             let work = async move {
-                for store in &stores {
-                    store.synced().await;
+                let synced = async {
+                    for store in &stores {
+                        store.synced().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = worker.queue.closed() => {}
+                    () = synced => worker.run().await,
                 }
-                worker.run().await;
             };
             Box::pin(work) as BoxFuture<'static, ()>
         };

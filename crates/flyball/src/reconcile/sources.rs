@@ -1,5 +1,6 @@
 //! Which keys a change wakes.
 
+use super::guarded;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, Entry, Listener, Origin, Store, StoreId};
 use crate::error::Result;
@@ -81,7 +82,7 @@ impl Sources {
         let mut keys = match map {
             Map::Primary => return vec![key.clone()],
             Map::Owner => self.owner(key, entry).into_iter().collect(),
-            Map::Custom(map) => map(entry, &self.caches).unwrap_or_else(|error| {
+            Map::Custom(map) => guarded(|| map(entry, &self.caches)).and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "change of a watched object could not be mapped");
                 Vec::new()
             }),
@@ -148,8 +149,6 @@ impl Listener for Sources {
     }
 
     fn listed(&self, store: &Store, revision: u64) {
-        let is_gone =
-            |object: &ObjectKey, uid: &str| store.get(object).is_none_or(|e| e.uid() != uid || e.is_deleting());
-        self.queue.listed(store.id(), revision, is_gone);
+        self.queue.listed(store.id(), revision, |object, uid| store.is_gone(object, uid));
     }
 }

@@ -1,7 +1,7 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
 use super::context::{Context, Declared, Primary};
-use super::{Action, Reconcile};
+use super::{Action, Reconcile, panic_text};
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
 use crate::kind::Kind;
@@ -10,7 +10,6 @@ use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::queue::{Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -47,7 +46,8 @@ impl<R: Reconcile> Worker<R> {
         while let Some(Work { item, behind }) = self.queue.next().await {
             self.metrics.waited(item.waited);
             let began = Instant::now();
-            let span = tracing::info_span!(
+            // Of the highest level, so that it stands in every line of the log, however few there are.
+            let span = tracing::error_span!(
                 "reconcile",
                 controller = self.controller,
                 kind = self.kind.name(),
@@ -57,7 +57,8 @@ impl<R: Reconcile> Worker<R> {
             );
             let (next, writes) = self.work(&item, behind).instrument(span).await;
             self.metrics.worked(began.elapsed());
-            self.queue.done(&item, next, writes);
+            let stores = self.env.caches.stores();
+            self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
             // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
             tokio::task::coop::consume_budget().await;
         }
@@ -125,6 +126,7 @@ impl<R: Reconcile> Worker<R> {
         if entry.uid() != cx.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
+        cx.relied_on(cx.primary_store()?, cx.key(), &entry);
         let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
         if action == Action::done() {
             cx.set_finalizer(finalizer, false).await?;
@@ -168,9 +170,4 @@ impl<R: Reconcile> Worker<R> {
         }
         next
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

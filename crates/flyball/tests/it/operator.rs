@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Controller, Operator, RunError};
+use flyball::{Action, Controller, Operator, Predicate, RunError};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::CustomResourceExt;
 use serde_json::json;
@@ -135,6 +135,34 @@ async fn a_deferred_reconciler_is_made_when_the_operator_runs_and_not_before() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::operator(&api, &widgets, declare(Ok(widgets.clone())));
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_caches_that_were_never_filled() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    api.serve("widgets", false);
+    let stage = Stage::start(&api, &widgets).await;
+    let began = Instant::now();
+    stage.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_map_or_a_filter_stops_nothing() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let stage = Stage::with(&api, &widgets, |controller| {
+        controller.filter(Predicate::<Widget>::new(|_, _| panic!("filter"))).watches::<Secret>(|_, _| panic!("map"))
+    })
+    .await;
+    api.edit("secrets", "ns", "key", |_| {});
+    settle().await;
+    assert!(!stage.running.is_finished());
+    widgets.calls();
+    // A filter that cannot tell hides nothing.
+    widget(&api, "a", 2);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
 }
