@@ -6,6 +6,7 @@
 mod args;
 mod environment;
 mod health;
+mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
 
@@ -37,6 +38,20 @@ use tokio::time::timeout;
 /// A set of controllers that run in one process, under one name.
 ///
 /// [`main`](Self::main) makes a program of it; [`run`](Self::run) runs it within another program, or in a simulation.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result, RunError};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// async fn within_another_program(client: kube::Client) -> Result<(), RunError> {
+///     let operator = Operator::new("site-operator").namespaces(["blue", "green"]).controller(Controller::new(Sites));
+///     operator.run(client, async { drop(tokio::signal::ctrl_c().await) }).await
+/// }
+/// ```
 ///
 /// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because its
 /// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.

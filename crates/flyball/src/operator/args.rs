@@ -1,18 +1,15 @@
 //! The command line that every operator has.
 
-use super::{Operator, RunError};
+use super::{Operator, RunError, log};
 use crate::client::chain;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 // Without a doc comment, so that the help begins with that of the operator's own flags.
 #[derive(Debug, Parser)]
@@ -59,7 +56,7 @@ struct CommonArgs {
     health_addr: Address,
     /// Format of the log
     #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
+    log_format: log::Format,
     /// Log more: -v debug, -vv everything; RUST_LOG says it per module
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
@@ -80,12 +77,6 @@ impl FromStr for Address {
         let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
         full.parse().map(|address| Self(Some(address))).map_err(|_| "give an IP address and a port, or 0".into())
     }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
 }
 
 /// Why the program failed.
@@ -173,7 +164,7 @@ impl Operator {
 
     #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
     fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
-        start_log(args.log_format, args.verbose);
+        log::start(args.log_format, args.verbose);
         let name = self.name.clone();
         let run = || -> Result<(), Failure> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -230,22 +221,36 @@ async fn told_to_stop() {
     });
 }
 
-fn start_log(format: LogFormat, verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::INFO,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let named = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    // What the HTTP client says belongs to the second -v.
-    let quiet = if verbose < 2 { LevelFilter::INFO } else { level };
-    let usual = || ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
-    let filter = named.unwrap_or_else(|| Targets::new().with_default(level).with_targets(usual()));
-    let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    // An operator that is embedded may have a log already.
-    let _ = match format {
-        LogFormat::Text => registry.with(lines.with_ansi(std::io::stderr().is_terminal())).try_init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
-    };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_stand_before_and_behind_the_command() {
+        #[derive(Args, Debug)]
+        struct Flags {
+            #[arg(long)]
+            token: String,
+        }
+        let parsed =
+            Cli::<Flags>::try_parse_from(["op", "--token", "t", "manifests", "--namespaces", "a,b"]).expect("fits");
+        assert!(matches!(parsed.command, Command::Manifests));
+        assert_eq!((parsed.flags.token.as_str(), parsed.common.namespace.join(" ").as_str()), ("t", "a b"));
+        let error = Cli::<Flags>::try_parse_from(["op"]).expect_err("--token is missing");
+        assert!(error.to_string().contains("--token <TOKEN>"), "{error}");
+    }
+
+    #[test]
+    fn an_address_may_be_a_port_or_nothing() {
+        let check = |text: &str, expected: Option<&str>| {
+            let address: Result<Address, _> = text.parse();
+            let found = address.map(|address| address.0.map(|address| address.to_string()));
+            assert_eq!(found.as_ref().map(|found| found.as_deref()).ok(), expected.map(|e| (e != "0").then_some(e)));
+        };
+        check("0", Some("0"));
+        check(":8080", Some("0.0.0.0:8080"));
+        check("[::1]:1", Some("[::1]:1"));
+        check("8080", None);
+        check("localhost:1", None);
+    }
 }

@@ -268,8 +268,8 @@ impl<R: Reconcile> Declaration for Controller<R> {
         queue: Arc<Queue>,
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
-        let sources = Sources::new(queue.clone(), env.caches.clone(), self.primary.clone(), &self.maps, &self.filters);
-        let sources = Arc::new(sources);
+        let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
+        let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
         let mut stores = Vec::new();
         for writer in writers {
             if sources.listens_to(writer.store().id()) {

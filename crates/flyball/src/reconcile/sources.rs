@@ -35,6 +35,7 @@ impl fmt::Debug for Map {
 /// Turns what the caches tell into keys in the queue of one controller.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    controller: String,
     queue: Arc<Queue>,
     caches: Arc<Caches>,
     primary: Kind,
@@ -46,6 +47,7 @@ pub(crate) struct Sources {
 impl Sources {
     /// Connects the caches with a queue: `maps` and `filters` go with the kind that they are for.
     pub(crate) fn new(
+        controller: String,
         queue: Arc<Queue>,
         caches: Arc<Caches>,
         primary: Kind,
@@ -55,6 +57,7 @@ impl Sources {
         let by_store = |store: &Arc<Store>, kind: &Kind| store.kind() == kind;
         let mut sources = Self {
             primaries: caches.stores().iter().filter(|store| by_store(store, &primary)).cloned().collect(),
+            controller,
             queue,
             caches: caches.clone(),
             primary,
@@ -125,6 +128,15 @@ impl Listener for Sources {
             }
             let priority = if change.origin == Origin::FirstList { Priority::Background } else { Priority::Fresh };
             for key in keys {
+                tracing::debug!(
+                    controller = self.controller,
+                    %key,
+                    kind = %self.caches.stores()[change.store].kind(),
+                    object = %change.key,
+                    before = old.map(Entry::resource_version),
+                    version = new.map(Entry::resource_version),
+                    "changed",
+                );
                 match (change.origin, new) {
                     (Origin::Watch, Some(new)) => {
                         let version = |entry: &Entry| entry.resource_version();

@@ -40,21 +40,26 @@ enum Ending {
     Idle,
 }
 
+/// Makes what stands in every line of the log that belongs to a reconcile: of the highest level, or it would be missing
+/// where only warnings are logged.
+pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tracing::Span {
+    tracing::error_span!(
+        "reconcile",
+        controller,
+        kind,
+        namespace = key.namespace(),
+        name = key.name(),
+        id = format_args!("{id:016x}"),
+    )
+}
+
 impl<R: Reconcile> Worker<R> {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
         while let Some(Work { item, behind }) = self.queue.next().await {
             self.metrics.waited(item.waited);
             let began = Instant::now();
-            // Of the highest level, so that it stands in every line of the log, however few there are.
-            let span = tracing::error_span!(
-                "reconcile",
-                controller = self.controller,
-                kind = self.kind.name(),
-                namespace = item.key.namespace(),
-                name = item.key.name(),
-                id = format_args!("{:016x}", self.env.rng.next()),
-            );
+            let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             let (next, writes) = self.work(&item, behind).instrument(span).await;
             self.metrics.worked(began.elapsed());
             let stores = self.env.caches.stores();
@@ -91,6 +96,7 @@ impl<R: Reconcile> Worker<R> {
             false => store.get(key),
         };
         let Some(entry) = entry else { return Ok(None) };
+        tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
         let cx = Context::new(self.env.clone(), self.declared.clone(), primary, behind);
         if read_past {

@@ -6,6 +6,7 @@ use flyball::{Action, Controller, Operator, Predicate, RunError};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::CustomResourceExt;
 use serde_json::json;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -165,4 +166,51 @@ async fn a_panic_in_a_map_or_a_filter_stops_nothing() {
     widget(&api, "a", 2);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
+}
+
+/// What is written to the log, without blanks at the ends of lines.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_each_step_of_a_reconcile() {
+    let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
+    let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
+    let _stage = Stage::start(&api, &widgets).await;
+    widget(&api, "a", 1);
+    settle().await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let span = r#"DEBUG reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
+    let steps: Vec<String> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.starts_with(span) || line.contains(" changed "))
+        .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a version=1"#,
+            "read version=1 read_past=false",
+            "wrote kind=configmaps object=ns/a version=2",
+            r#"changed controller="widget" key=ns/a kind=configmaps object=ns/a version=2"#,
+            "wrote kind=widgets.example.com object=ns/a version=3",
+            "reconciled outcome=Success",
+            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a before=1 version=3"#,
+        ],
+        "{text}"
+    );
 }
