@@ -16,7 +16,7 @@
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`] |
-//! | deriving a custom resource | [`kube::CustomResource`], whose types are [`Resource`]s as those of [`k8s_openapi`] are |
+//! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
 //! # An operator
 //!

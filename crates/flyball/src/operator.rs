@@ -256,9 +256,9 @@ impl Operator {
         let name: Arc<str> = self.name.as_str().into();
         let instance = self.instance.unwrap_or(self.name);
         let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
-        let queue =
-            |controller: &Box<dyn Declaration>| (controller.name().to_owned(), Arc::new(controller.queue(&self.rng)));
-        let queues: Vec<_> = self.controllers.iter().map(queue).collect();
+        let controllers = self.controllers.iter();
+        let queues: Vec<_> =
+            controllers.map(|each| (each.name().to_owned(), Arc::new(each.queue(&self.rng)))).collect();
         metrics.observe(queues.clone(), caches.clone());
         let metrics = Arc::new(metrics);
         let env = Arc::new(Environment {

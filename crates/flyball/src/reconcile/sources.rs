@@ -19,8 +19,10 @@ pub(crate) enum Map {
     /// Its owner is.
     Owner,
     /// Whatever this function finds.
-    Custom(Arc<dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync>),
+    Custom(Arc<MapFn>),
 }
+
+type MapFn = dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

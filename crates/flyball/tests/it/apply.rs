@@ -147,7 +147,8 @@ async fn a_child_that_is_going_is_waited_for() {
     let _stage = Stage::start(&api, &widgets).await;
     api.edit("configmaps", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/y"]));
     settle().await;
-    (api.writes(), widgets.calls());
+    api.writes();
+    widgets.calls();
     api.delete("configmaps", "ns", "a");
     sleep(Duration::from_secs(60)).await;
     assert_eq!((api.writes().len(), widgets.calls().len()), (0, 1));

@@ -214,7 +214,8 @@ async fn a_deletion_seen_while_the_reconcile_goes_on_holds_nothing_up() {
     sleep(Duration::from_secs(2)).await;
     widget(&api, "a", 1);
     sleep(Duration::from_secs(3)).await;
-    (widgets.calls(), api.seen());
+    widgets.calls();
+    api.seen();
     wake(&api, 1);
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
