@@ -27,7 +27,13 @@ pub enum Seen {
 /// It recovers from whatever ends the watch, as the watches of an [`Operator`](crate::Operator) do: nothing is told
 /// twice, an object that went during a break is told as gone, and an object that was replaced by one of the same name is
 /// told as gone first. Dropping the future ends it.
-pub async fn follow(client: kube::Client, kind: GroupVersionKind, resource: GroupResource, rng: &Rng, on: impl FnMut(Seen) + Send + 'static) {
+pub async fn follow(
+    client: kube::Client,
+    kind: GroupVersionKind,
+    resource: GroupResource,
+    rng: &Rng,
+    on: impl FnMut(Seen) + Send + 'static,
+) {
     let (store, mut writer) = Store::new(0, Kind::new(kind, resource, false), None);
     writer.subscribe(Arc::new(Teller(Mutex::new(Box::new(on)))));
     drop(store);
