@@ -61,8 +61,8 @@ impl Reader<'_> {
         }
         match (&node.get().shape, value) {
             (Shape::Any, value) => Ok(value),
-            (Shape::Open(inner), value @ Value::Object(_)) => self.read(node.at(*inner), value),
-            (Shape::Open(inner), Value::Array(items)) => self.list(Some(*inner), node, items),
+            (Shape::Open(open), value @ Value::Object(_)) => self.read(node.at(open.object), value),
+            (Shape::Open(open), Value::Array(items)) => self.list(Some(open.object), node, items),
             (Shape::Open(_), value) => Ok(value),
             (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
             (Shape::Integer(bits), Value::Number(n)) => self.integer(node, *bits, n),

@@ -14,20 +14,20 @@
 //!   tty bool                         written when it is neither zero nor empty
 //!   priority *int32                  written when it is given
 //!   ports []ContainerPort map(containerPort,protocol) merge(containerPort)
-//!   ...VolumeSource                  the fields of another struct
+//!   ...VolumeSource @2               the fields of another struct
 //! struct LocalObjectReference atomic
 //! alias Protocol string              a type that Go names in errors
-//! open JSONSchemaPropsOrBool JSONSchemaProps    any JSON; an object is read as that type
+//! open JSONSchemaPropsOrBool JSONSchemaProps @2 bool @1    any JSON; an object is read as the first type
 //! ```
 //!
 //! Flags of a field: `map(keys)`, `set` and `atomic` say how server-side apply merges it, `merge(key)` and `retain` how
-//! strategic merge patch does, `=value` gives its default as JSON. The types `Quantity`, `IntOrString`, `Time`,
+//! strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types `Quantity`, `IntOrString`, `Time`,
 //! `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's scalars.
 //!
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
 
-use crate::schema::{Field, Id, List, ListKind, Map, Node, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use crate::schema::{Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -121,12 +121,16 @@ impl Reader {
                 let aliased = self.ty(declaration.package, ty);
                 Schema { go, ..self.schemas.node(aliased).get().clone() }
             }
-            ["open", _, ty] => Schema { go, shape: Shape::Open(self.ty(declaration.package, ty)), ..Schema::default() },
+            ["open", _, ref types @ ..] => {
+                let sort = |pair: &[&'static str]| (number(pair[1]), self.ty(declaration.package, pair[0]));
+                let numbered: Vec<(u32, Id)> = types.chunks_exact(2).map(sort).collect();
+                Schema { go, shape: Shape::Open(Open { object: numbered[0].1, numbered }), ..Schema::default() }
+            }
             ["struct" | "kind", _, ref flags @ ..] => {
                 let mut fields = BTreeMap::new();
                 if declaration.head[0] == "kind" {
                     let text = self.scalar("string");
-                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default() };
+                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default(), number: 0 };
                     fields.insert("apiVersion".into(), field());
                     fields.insert("kind".into(), field());
                 }
@@ -134,7 +138,8 @@ impl Reader {
                     let (name, field) = self.field(declaration.package, line);
                     fields.insert(name.into(), field);
                 }
-                let shape = Shape::Struct(Struct { name: name.into(), fields, atomic: flags.contains(&"atomic") });
+                let atomic = flags.contains(&"atomic");
+                let shape = Shape::Struct(Struct { name: name.into(), fields, atomic, embedded: Vec::new() });
                 Schema { go, shape, ..Schema::default() }
             }
             _ => panic!("{}: {:?} declares nothing", declaration.package, declaration.head),
@@ -146,10 +151,13 @@ impl Reader {
     fn embed(&mut self, declaration: &Declaration) {
         let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
         for line in declaration.fields.iter().filter_map(|line| line.strip_prefix("...")) {
-            let embedded = self.named(declaration.package, line);
-            let fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
+            let (name, at) = line.split_once(' ').unwrap_or((line, "@0"));
+            let embedded = self.named(declaration.package, name);
+            let mut fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
+            fields.values_mut().for_each(|field| field.number = 0);
             let Shape::Struct(target) = &mut self.schemas.change(id).shape else { panic!("only structs embed") };
             target.fields.extend(fields);
+            target.embedded.push((number(at), embedded));
         }
     }
 
@@ -164,7 +172,7 @@ impl Reader {
         let mut schema = self.ty(package, ty.trim_start_matches('*'));
         let text = matches!(self.schemas.node(schema).get().shape, Shape::Text(Text::Time | Text::MicroTime));
         let go_struct = text || self.structs.contains(&schema);
-        let mut patch = Patch::default();
+        let (mut patch, mut at) = (Patch::default(), 0);
         for flag in words {
             let (flag, arguments) = match flag.split_once('(') {
                 Some((flag, arguments)) => (flag, arguments.trim_end_matches(')')),
@@ -175,6 +183,7 @@ impl Reader {
                     patch = Patch { merge: true, key: (!arguments.is_empty()).then(|| arguments.into()), ..patch }
                 }
                 "retain" => patch.retain_keys = true,
+                flag if flag.starts_with('@') => at = number(flag),
                 "map" | "set" | "atomic" => schema = self.merging(schema, flag, arguments),
                 flag => {
                     let default = flag.strip_prefix('=').unwrap_or_else(|| panic!("{package}: unknown flag {flag}"));
@@ -192,7 +201,7 @@ impl Reader {
             _ if go_struct => Presence::Always, // Go leaves no struct out
             _ => Presence::NotEmpty,
         };
-        (name, Field { schema, presence, patch })
+        (name, Field { schema, presence, patch, number: at })
     }
 
     /// Returns a schema that differs from another in how it merges.
@@ -266,6 +275,11 @@ impl Reader {
     }
 }
 
+/// Reads the number of a field in protobuf.
+fn number(flag: &str) -> u32 {
+    flag.strip_prefix('@').and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{flag} is no number of a field"))
+}
+
 fn is_scalar(ty: &str) -> bool {
     let go = ["bool", "int32", "int64", "float64", "string", "bytes"];
     let ours = ["Quantity", "Time", "MicroTime", "Duration", "IntOrString", "UID", "Any"];
@@ -292,7 +306,7 @@ mod tests {
     use super::*;
 
     const SAMPLE: &str = "package apps/v1\n\nkind Deployment\n  metadata meta.ObjectMeta\n  spec DeploymentSpec\nstruct DeploymentSpec\n  replicas *int32\n  \
-                          paused bool\n  ports []Port map(port,protocol) merge(port)\n  ...Source\nstruct Source\n  limits {}Quantity\nstruct Port\n  \
+                          paused bool\n  ports []Port map(port,protocol) merge(port)\n  ...Source @9\nstruct Source\n  limits {}Quantity\nstruct Port\n  \
                           port! int32\n  protocol Protocol =\"TCP\"\nalias Protocol string\n";
 
     #[test]

@@ -24,7 +24,8 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
     unrecognized(resource, &why, body)
 }
 
-fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
+/// Refuses a body that is none of the kind wanted, nor says of which it is.
+pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
     let message = format!("the object provided is unrecognized (must be of type {}): {why} ({})", resource.kind.kind, summary(body));
     Status::bad_request(message)
 }
@@ -120,7 +121,8 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
     Err(unhandled(&given, resource, &why))
 }
 
-fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+/// Refuses a body that is of another kind, or not as its kind has it.
+pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
     let message = format!("{} in version {} cannot be handled as a {}: {why}", given.kind, go_quote(&given.version), resource.kind.kind);
     Status::bad_request(message)
 }

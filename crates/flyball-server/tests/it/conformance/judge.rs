@@ -6,18 +6,18 @@ use serde_json::{Map, Value, json};
 
 /// What is wrong with one step; nothing if it passes.
 #[derive(Default)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// All but the two below.
-    pub semantic: Option<String>,
+    pub(crate) semantic: Option<String>,
     /// The exact texts of messages and warnings.
-    pub message: Option<String>,
+    pub(crate) message: Option<String>,
     /// `metadata.managedFields`.
-    pub managed: Option<String>,
+    pub(crate) managed: Option<String>,
 }
 
 impl Verdict {
     /// Names the verdicts with their reasons.
-    pub fn all(&self) -> [(&'static str, Option<&str>); 3] {
+    pub(crate) fn all(&self) -> [(&'static str, Option<&str>); 3] {
         [
             ("semantic", self.semantic.as_deref()),
             ("message", self.message.as_deref()),
@@ -25,13 +25,13 @@ impl Verdict {
         ]
     }
 
-    pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.all().into_iter().filter_map(|(what, why)| Some((what, why?)))
     }
 }
 
 /// Judges all steps of a scenario.
-pub fn judge(steps: &[Step], results: Vec<Value>) -> Vec<Verdict> {
+pub(crate) fn judge(steps: &[Step], results: Vec<Value>) -> Vec<Verdict> {
     let recorded = compared(steps, steps.iter().map(|step| step.expect.clone()).collect());
     let answered = compared(steps, results);
     steps.iter().zip(recorded.iter().zip(&answered)).map(|(step, (want, got))| judge_step(step, want, got)).collect()
@@ -137,7 +137,7 @@ impl View {
 }
 
 /// Tells whether a value holds another: objects field by field, lists item by item, `{"$contains": […]}` any of a list.
-pub fn holds(got: &Value, wanted: &Value) -> bool {
+pub(crate) fn holds(got: &Value, wanted: &Value) -> bool {
     match (wanted, got) {
         (Value::Object(wanted), _) if wanted.len() == 1 && wanted.contains_key("$contains") => {
             let items = got.as_array();
@@ -157,7 +157,7 @@ pub fn holds(got: &Value, wanted: &Value) -> bool {
 }
 
 /// Takes what a JSON pointer leads to out of a value; `*` is any step.
-pub fn drop_at(value: &mut Value, pointer: &str) {
+pub(crate) fn drop_at(value: &mut Value, pointer: &str) {
     let steps: Vec<String> =
         pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect();
     if let Some((last, path)) = steps.split_last() {

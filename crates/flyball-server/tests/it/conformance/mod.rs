@@ -32,7 +32,7 @@ use std::time::Duration;
 use tower_service::Service;
 
 /// An API server, called as one is over HTTP.
-pub trait Api:
+pub(crate) trait Api:
     Service<Request<Full<Bytes>>, Response = Response<flyball_server::Body>, Error = Infallible, Future: Send> + Clone
 {
 }
@@ -46,7 +46,7 @@ impl<S> Api for S where
 /// Plays all scenarios, each on a server of its own, and compares what passes with the list of what did.
 ///
 /// `patience` is the longest that a step asks again, in the time of the simulation.
-pub fn check<S: Api>(recordings: &Path, passing: &Path, patience: Duration, server: impl AsyncFn(Clock) -> S) {
+pub(crate) fn check<S: Api>(recordings: &Path, passing: &Path, patience: Duration, server: impl AsyncFn(Clock) -> S) {
     let chosen = std::env::var("FLYBALL_SCENARIO").ok().map(|regex| regex::Regex::new(&regex).expect("a regex"));
     let mut verdicts = Vec::new();
     for scenario in scenario::read_all(recordings) {

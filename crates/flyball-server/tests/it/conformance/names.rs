@@ -20,7 +20,7 @@ fn regex(text: &str) -> Regex {
 
 /// Placeholders of one run, numbered by first appearance, so that identity is still compared.
 #[derive(Clone)]
-pub struct Names {
+pub(crate) struct Names {
     run: String,
     seen: BTreeMap<(&'static str, String), String>,
     /// Values that also stand within other texts, the longest first.
@@ -30,7 +30,7 @@ pub struct Names {
 
 impl Names {
     /// Begins with the run's own name known.
-    pub fn new(run: &str) -> Self {
+    pub(crate) fn new(run: &str) -> Self {
         Self { run: run.into(), seen: BTreeMap::new(), within: Vec::new(), count: BTreeMap::new() }
     }
 
@@ -59,7 +59,7 @@ impl Names {
     }
 
     /// Notes generated names, hashes and addresses, which then stand within other texts too.
-    pub fn learn(&mut self, value: &Value) {
+    pub(crate) fn learn(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
                 let text = |field: &str| fields.get(field).and_then(Value::as_str);
@@ -87,7 +87,7 @@ impl Names {
     }
 
     /// Puts placeholders into an answer.
-    pub fn put(&mut self, value: &Value) -> Value {
+    pub(crate) fn put(&mut self, value: &Value) -> Value {
         self.put_at(value, "")
     }
 
@@ -127,14 +127,14 @@ fn is_of_fork(item: &Value) -> bool {
 
 /// Numbers placeholders anew over what is compared alone, so that what is left out does not count.
 #[derive(Default)]
-pub struct Renumbering {
+pub(crate) struct Renumbering {
     seen: BTreeMap<String, String>,
     count: BTreeMap<String, usize>,
 }
 
 impl Renumbering {
     /// Renumbers the placeholders of the next value.
-    pub fn apply(&mut self, value: &Value) -> Value {
+    pub(crate) fn apply(&mut self, value: &Value) -> Value {
         match value {
             Value::Object(fields) => {
                 let renumbered: Map<String, Value> =

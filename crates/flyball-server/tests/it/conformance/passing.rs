@@ -6,10 +6,10 @@ use std::path::Path;
 
 /// Which steps of which scenarios pass.
 #[derive(Default)]
-pub struct Passing(BTreeMap<String, BTreeMap<String, BTreeSet<usize>>>);
+pub(crate) struct Passing(BTreeMap<String, BTreeMap<String, BTreeSet<usize>>>);
 
 impl Passing {
-    pub fn of(verdicts: &[(String, Vec<Verdict>)]) -> Self {
+    pub(crate) fn of(verdicts: &[(String, Vec<Verdict>)]) -> Self {
         let mut all = Self::default();
         for (name, rows) in verdicts {
             for (step, row) in rows.iter().enumerate() {
@@ -22,7 +22,7 @@ impl Passing {
     }
 
     /// Reads the list; there is none before the first one is written.
-    pub fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut all = Self::default();
         for line in text.lines() {
@@ -38,7 +38,7 @@ impl Passing {
         all
     }
 
-    pub fn write(&self, path: &Path) {
+    pub(crate) fn write(&self, path: &Path) {
         let line = |(name, verdicts): (&String, &BTreeMap<String, BTreeSet<usize>>)| {
             let words: Vec<String> =
                 verdicts.iter().rev().map(|(what, steps)| format!("{what}={}", ranges(steps))).collect();
@@ -48,7 +48,7 @@ impl Passing {
     }
 
     /// Names what passes here and not there, scenario by scenario.
-    pub fn missing_in<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = (&'p String, String)> {
+    pub(crate) fn missing_in<'p>(&'p self, other: &'p Self) -> impl Iterator<Item = (&'p String, String)> {
         let none = BTreeMap::new();
         self.0.iter().flat_map(move |(name, verdicts)| {
             let there = other.0.get(name).unwrap_or(&none);

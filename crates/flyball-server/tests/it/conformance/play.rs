@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Played = Result<Value, String>;
 
 /// Plays a scenario; returns what each step brought, with placeholders for what varies.
-pub async fn play<S: Api>(scenario: &Scenario, api: S, patience: Duration) -> Vec<Value> {
+pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, patience: Duration) -> Vec<Value> {
     let mut player = Player::new(scenario, api, patience);
     player.begin(scenario).await;
     let mut names = Names::new(RUN);

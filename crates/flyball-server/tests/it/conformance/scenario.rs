@@ -8,61 +8,61 @@ use std::path::Path;
 
 /// A scenario and what was recorded of it.
 #[derive(Deserialize)]
-pub struct Scenario {
-    pub name: String,
-    pub steps: Vec<Step>,
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) steps: Vec<Step>,
     /// Variables beside those that every run has.
     #[serde(default)]
-    pub vars: BTreeMap<String, Value>,
+    pub(crate) vars: BTreeMap<String, Value>,
     /// Whether it is about what controllers do.
     #[serde(default)]
-    pub controllers: bool,
+    pub(crate) controllers: bool,
 }
 
 /// One step: one of a request, a watch, what a watch brought, a wait; and what came of it.
 #[derive(Deserialize)]
-pub struct Step {
-    pub request: Option<Call>,
+pub(crate) struct Step {
+    pub(crate) request: Option<Call>,
     /// Where to take variables from the answer: a JSON pointer each.
     #[serde(default)]
-    pub capture: BTreeMap<String, String>,
+    pub(crate) capture: BTreeMap<String, String>,
     /// What the answer must come to hold; the request is repeated until then.
-    pub eventually: Option<Value>,
+    pub(crate) eventually: Option<Value>,
     /// Seconds until a wait is given up.
-    pub within: Option<f64>,
-    pub watch: Option<Value>,
-    pub collect: Option<Value>,
-    pub received: Option<Value>,
-    pub sleep: Option<f64>,
+    pub(crate) within: Option<f64>,
+    pub(crate) watch: Option<Value>,
+    pub(crate) collect: Option<Value>,
+    pub(crate) received: Option<Value>,
+    pub(crate) sleep: Option<f64>,
     #[serde(default)]
-    pub compare: Compare,
+    pub(crate) compare: Compare,
     /// JSON pointers, `*` for any step, to what is not compared.
     #[serde(default)]
-    pub ignore: Vec<String>,
-    pub expect: Value,
+    pub(crate) ignore: Vec<String>,
+    pub(crate) expect: Value,
 }
 
 /// A request. Its body is kept as it was written, since the order of keys shows in answers.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Call {
-    pub method: Option<String>,
-    pub path: String,
+pub(crate) struct Call {
+    pub(crate) method: Option<String>,
+    pub(crate) path: String,
     #[serde(default)]
-    pub query: Map<String, Value>,
+    pub(crate) query: Map<String, Value>,
     #[serde(default)]
-    pub headers: Map<String, Value>,
-    pub body: Option<Box<RawValue>>,
-    pub raw: Option<String>,
-    pub content_type: Option<String>,
-    pub accept: Option<String>,
-    pub user: Option<Value>,
+    pub(crate) headers: Map<String, Value>,
+    pub(crate) body: Option<Box<RawValue>>,
+    pub(crate) raw: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) accept: Option<String>,
+    pub(crate) user: Option<Value>,
 }
 
 /// How much of an answer is compared.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Compare {
+pub(crate) enum Compare {
     #[default]
     Body,
     /// Code, reason and details.
@@ -74,7 +74,7 @@ pub enum Compare {
 }
 
 /// Reads all scenarios of a folder, by name.
-pub fn read_all(folder: &Path) -> Vec<Scenario> {
+pub(crate) fn read_all(folder: &Path) -> Vec<Scenario> {
     let entries = std::fs::read_dir(folder).expect("the recordings are checked in");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -87,11 +87,11 @@ pub fn read_all(folder: &Path) -> Vec<Scenario> {
 }
 
 /// Values for `${NAME}` in what a scenario sends.
-pub struct Variables(pub BTreeMap<String, Value>);
+pub(crate) struct Variables(pub(crate) BTreeMap<String, Value>);
 
 impl Variables {
     /// Puts values for variables; a text that is one variable becomes that value.
-    pub fn fill(&self, value: &Value) -> Value {
+    pub(crate) fn fill(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
                 match text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).and_then(|name| self.0.get(name))
@@ -107,12 +107,12 @@ impl Variables {
     }
 
     /// Puts values for variables within a text.
-    pub fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), &plain(value)))
     }
 
     /// Puts values for variables within the text of a JSON document.
-    pub fn json(&self, text: &str) -> String {
+    pub(crate) fn json(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (name, value)| {
             let quoted = Value::from(plain(value)).to_string();
             let whole = text.replace(&format!("\"${{{name}}}\""), &value.to_string());
@@ -122,6 +122,6 @@ impl Variables {
 }
 
 /// Writes a value without the quotes of a text.
-pub fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
