@@ -28,6 +28,7 @@
 //! of them rules out.
 
 use crate::schema::{Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -92,6 +93,15 @@ struct Reader {
     scalars: BTreeMap<&'static str, Id>,
     /// Which of the named types are structs: known before their fields are.
     structs: BTreeSet<Id>,
+    /// Schemas that differ in something from another one, which may not have been read yet.
+    derived: Vec<(Id, Id, Difference)>,
+}
+
+/// In what a field's schema differs from that of its type.
+enum Difference {
+    Default(Value),
+    /// The flag and its arguments.
+    Merging(&'static str, &'static str),
 }
 
 impl Reader {
@@ -110,6 +120,21 @@ impl Reader {
         for declaration in &declarations {
             self.embed(declaration);
         }
+        for (id, from, difference) in std::mem::take(&mut self.derived) {
+            let mut schema = self.schemas.node(from).get().clone();
+            match difference {
+                Difference::Default(default) => schema.default = Some(default),
+                Difference::Merging(flag, arguments) => merge_by(&mut schema, flag, arguments),
+            }
+            *self.schemas.change(id) = schema;
+        }
+    }
+
+    /// Returns a schema that will differ in something from another.
+    fn derive(&mut self, from: Id, difference: Difference) -> Id {
+        let id = self.schemas.add(Schema::default());
+        self.derived.push((id, from, difference));
+        id
     }
 
     fn declare(&mut self, declaration: &Declaration) {
@@ -184,12 +209,11 @@ impl Reader {
                 }
                 "retain" => patch.retain_keys = true,
                 flag if flag.starts_with('@') => at = number(flag),
-                "map" | "set" | "atomic" => schema = self.merging(schema, flag, arguments),
+                "map" | "set" | "atomic" => schema = self.derive(schema, Difference::Merging(flag, arguments)),
                 flag => {
                     let default = flag.strip_prefix('=').unwrap_or_else(|| panic!("{package}: unknown flag {flag}"));
                     let default = serde_json::from_str(default).unwrap_or_else(|e| panic!("{package}: {flag}: {e}"));
-                    let changed = Schema { default: Some(default), ..self.schemas.node(schema).get().clone() };
-                    schema = self.schemas.add(changed);
+                    schema = self.derive(schema, Difference::Default(default));
                 }
             }
         }
@@ -202,24 +226,6 @@ impl Reader {
             _ => Presence::NotEmpty,
         };
         (name, Field { schema, presence, patch, number: at })
-    }
-
-    /// Returns a schema that differs from another in how it merges.
-    fn merging(&mut self, schema: Id, flag: &str, arguments: &str) -> Id {
-        let mut changed = self.schemas.node(schema).get().clone();
-        match &mut changed.shape {
-            Shape::List(list) => {
-                list.kind = match flag {
-                    "map" => ListKind::Map(arguments.split(',').map(Into::into).collect()),
-                    "set" => ListKind::Set,
-                    _ => ListKind::Atomic,
-                }
-            }
-            Shape::Map(map) => map.atomic = flag == "atomic",
-            Shape::Struct(fields) => fields.atomic = flag == "atomic",
-            _ => {}
-        }
-        self.schemas.add(changed)
     }
 
     fn ty(&mut self, package: &str, ty: &'static str) -> Id {
@@ -272,6 +278,22 @@ impl Reader {
         let id = self.schemas.add(Schema { shape, go: Some(go.into()), ..Schema::default() });
         self.scalars.insert(ty, id);
         id
+    }
+}
+
+/// Says of a schema how its values merge.
+fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
+    match &mut schema.shape {
+        Shape::List(list) => {
+            list.kind = match flag {
+                "map" => ListKind::Map(arguments.split(',').map(Into::into).collect()),
+                "set" => ListKind::Set,
+                _ => ListKind::Atomic,
+            }
+        }
+        Shape::Map(map) => map.atomic = flag == "atomic",
+        Shape::Struct(fields) => fields.atomic = flag == "atomic",
+        _ => {}
     }
 }
 
