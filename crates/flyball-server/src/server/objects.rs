@@ -220,7 +220,7 @@ pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
 
 fn decoded(show: &Presenter, call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let document = document(call, &show.resource)?;
-    let decoded = decode::body(&show.inner.catalog(), &show.resource, document, &call.body, validation)?;
+    let decoded = decode::body(&show.resource, document, &call.body, validation)?;
     call.warnings.add(decoded.warnings);
     Ok(decoded.object)
 }
@@ -243,7 +243,7 @@ async fn update(show: &Presenter, call: &Call, target: &Target) -> Result<Respon
     if target.part == Part::Scale {
         let kind = Catalog::action("Scale");
         let document = document(call, &kind)?;
-        let Decoded { object, .. } = decode::body(&show.inner.catalog(), &kind, document, &call.body, options.field_validation)?;
+        let Decoded { object, .. } = decode::body(&kind, document, &call.body, options.field_validation)?;
         target.check_name(&object)?;
         let change = scale::replace(&target.resource, object);
         let done = show.inner.change(target, &change, &writer(call, options)).await?;
@@ -329,12 +329,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     }
     let value = if document.value.is_null() { json!({}) } else { document.value };
     Object::try_from(value).map_err(|value| {
-        let kind = match value {
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Bool(_) => "bool",
-            _ => "number",
-        };
+        let kind = decode::sort(&value);
         let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
         bad("", &format!("error unmarshaling JSON: while decoding JSON: {why}"))
     })
