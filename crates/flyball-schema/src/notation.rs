@@ -71,6 +71,9 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
     reader.names["meta/v1.ObjectMeta"]
 }
 
+/// How many fields an embedded struct may have: so many places lie between two fields.
+const PLACES: u32 = 1 << 10;
+
 /// One declaration and the lines of its fields.
 struct Declaration {
     package: &'static str,
@@ -155,13 +158,15 @@ impl Reader {
                 let mut fields = BTreeMap::new();
                 if declaration.head[0] == "kind" {
                     let text = self.scalar("string");
-                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default(), number: 0 };
+                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default(), number: 0, place: 0 };
                     fields.insert("apiVersion".into(), field());
                     fields.insert("kind".into(), field());
                 }
-                for line in declaration.fields.iter().filter(|line| !line.starts_with("...")) {
-                    let (name, field) = self.field(declaration.package, line);
-                    fields.insert(name.into(), field);
+                for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+                    if !line.starts_with("...") {
+                        let (name, field) = self.field(declaration.package, line);
+                        fields.insert(name.into(), Field { place, ..field });
+                    }
                 }
                 let atomic = flags.contains(&"atomic");
                 let shape = Shape::Struct(Struct { name: name.into(), fields, atomic, embedded: Vec::new() });
@@ -175,11 +180,12 @@ impl Reader {
     /// Copies the fields of embedded structs, which embed none themselves.
     fn embed(&mut self, declaration: &Declaration) {
         let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
-        for line in declaration.fields.iter().filter_map(|line| line.strip_prefix("...")) {
+        for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+            let Some(line) = line.strip_prefix("...") else { continue };
             let (name, at) = line.split_once(' ').unwrap_or((line, "@0"));
             let embedded = self.named(declaration.package, name);
             let mut fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
-            fields.values_mut().for_each(|field| field.number = 0);
+            fields.values_mut().for_each(|field| (field.number, field.place) = (0, place + field.place / PLACES));
             let Shape::Struct(target) = &mut self.schemas.change(id).shape else { panic!("only structs embed") };
             target.fields.extend(fields);
             target.embedded.push((number(at), embedded));
@@ -225,7 +231,7 @@ impl Reader {
             _ if go_struct => Presence::Always, // Go leaves no struct out
             _ => Presence::NotEmpty,
         };
-        (name, Field { schema, presence, patch, number: at })
+        (name, Field { schema, presence, patch, number: at, place: 0 })
     }
 
     fn ty(&mut self, package: &str, ty: &'static str) -> Id {

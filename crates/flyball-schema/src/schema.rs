@@ -153,6 +153,8 @@ pub struct Field {
     pub patch: Patch,
     /// Its number in protobuf; 0 if it has none here.
     pub number: u32,
+    /// Its place among the fields, in which Go writes them.
+    pub place: u32,
 }
 
 /// When Go writes a field of a built-in kind.

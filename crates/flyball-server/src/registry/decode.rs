@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use super::resource::{Behaviour, Resource};
-use crate::request::body::{Document, Error};
+use crate::request::body::{self, Document, Error};
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
@@ -75,7 +75,11 @@ pub(crate) fn body(
     check_kind(resource, &mut object, raw)?;
     let (object, unknown) = read(resource, object)?;
     let found = document.duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
-    let found: Vec<String> = found.collect();
+    let mut found: Vec<String> = found.collect();
+    if found.len() > 1 && resource.custom().is_none() {
+        let remarks = body::remarks(raw);
+        found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
+    }
     match validation {
         FieldValidation::Strict if !found.is_empty() => Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", ")))),
         FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
