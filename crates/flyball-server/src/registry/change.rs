@@ -37,7 +37,11 @@ impl Inner {
             self.admission.admit(self, &attributes, &mut object, Some(&live)).await?;
             self.finish(target, &mut object, &live)?;
             writer.warnings.add(resource.warnings(&object, Some(&live)));
+            writer.warnings.add(meta::finalizer_warnings(resource, &object, Some(&live)));
             self.admission.validate(self, &attributes, Some(&object), Some(&live)).await?;
+            if !writer.options.dry_run {
+                resource.settle(&mut object);
+            }
             let object = if object == live {
                 Written::Stored(entry)
             } else if writer.options.dry_run {
@@ -153,6 +157,7 @@ impl Inner {
         for _ in 0..2 {
             errors.extend(meta::validate_update(object, live));
         }
+        errors.extend(meta::validate_finalizers(resource, object));
         errors.extend(resource.validate(object, Some(live), target.part));
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.kind, object.name(), &errors));

@@ -187,6 +187,13 @@ impl Resource {
         }
     }
 
+    /// Brings an object into the form in which it comes back from storage.
+    pub(super) fn settle(&self, object: &mut Object) {
+        if let Behaviour::BuiltIn(_) = self.behaviour {
+            object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
+        }
+    }
+
     /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
         match &self.behaviour {

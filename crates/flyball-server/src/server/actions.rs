@@ -48,7 +48,7 @@ pub(super) async fn review(inner: &Arc<Inner>, call: &Call, target: &Target, for
     WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &target.resource)?;
     let validation = crate::request::options::FieldValidation::Ignore;
-    let Decoded { object, .. } = decode::body(&inner.catalog(), &target.resource, document, &call.body, validation)?;
+    let Decoded { object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
     let answered = reviews::answer(inner, &call.user, target, object)?;
     Ok(response::value(201, form, answered.as_value()))
 }
@@ -58,7 +58,7 @@ fn sent(inner: &Inner, call: &Call, kind: &str) -> Result<Object, Status> {
     let kind: Arc<Resource> = Catalog::action(kind);
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &kind)?;
-    Ok(decode::body(&inner.catalog(), &kind, document, &call.body, options.field_validation)?.object)
+    Ok(decode::body(&kind, document, &call.body, options.field_validation)?.object)
 }
 
 /// Says that an action was carried out.
