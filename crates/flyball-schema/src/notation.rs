@@ -27,7 +27,9 @@
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
 
-use crate::schema::{Field, Id, List, ListKind, Map, Node, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use crate::schema::{
+    Field, Id, List, ListKind, Map, Node, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -6,12 +6,18 @@
 mod all;
 mod deletion;
 mod event;
+mod field;
+mod fill;
 mod job;
 mod kind;
 mod namespace;
 mod node;
+mod printers;
+mod rules;
 mod scaling;
+mod shown;
 
 pub(crate) use all::{ACTIONS, KINDS, library};
 pub(crate) use deletion::{grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
 pub(crate) use kind::{Answer, Kind, Part, ScalePaths, Subresource, Verbs};
+pub(crate) use printers::{Row, View, columns};

@@ -25,7 +25,11 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
 }
 
 fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
-    let message = format!("the object provided is unrecognized (must be of type {}): {why} ({})", resource.kind.kind, summary(body));
+    let message = format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({})",
+        resource.kind.kind,
+        summary(body)
+    );
     Status::bad_request(message)
 }
 
@@ -65,7 +69,9 @@ pub(crate) fn body(
     let found = document.duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
     let found: Vec<String> = found.collect();
     match validation {
-        FieldValidation::Strict if !found.is_empty() => Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", ")))),
+        FieldValidation::Strict if !found.is_empty() => {
+            Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
+        }
         FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
         FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
     }
@@ -76,7 +82,13 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
     for field in ["apiVersion", "kind"] {
         if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
             let name = if field == "kind" { "kind" } else { "apiVersion" };
-            return Err(unrecognized(resource, &format!("couldn't get version/kind; json parse error: json: cannot unmarshal into Go struct field .{name} of type string"), raw));
+            return Err(unrecognized(
+                resource,
+                &format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal into Go struct field .{name} of type string"
+                ),
+                raw,
+            ));
         }
     }
     let (api_version, kind) = (object.api_version().to_owned(), object.kind().to_owned());
@@ -87,7 +99,10 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
         }
         if api_version != expected.api_version() {
-            let message = format!("the API version in the data ({api_version}) does not match the expected API version ({})", expected.api_version());
+            let message = format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                expected.api_version()
+            );
             return Err(Status::bad_request(message));
         }
         if *kind != *expected.kind {
@@ -97,7 +112,8 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
         }
         return Ok(());
     }
-    let group_version = if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
+    let group_version =
+        if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
     let Some(group_version) = group_version else {
         return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
     };
@@ -111,17 +127,26 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
         known.kind == given || list == given
     });
     let why = if known {
-        let internal = if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
+        let internal =
+            if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
         format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
     } else {
         let version = given.api_version();
-        format!("no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"", given.kind)
+        format!(
+            "no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            given.kind
+        )
     };
     Err(unhandled(&given, resource, &why))
 }
 
 fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
-    let message = format!("{} in version {} cannot be handled as a {}: {why}", given.kind, go_quote(&given.version), resource.kind.kind);
+    let message = format!(
+        "{} in version {} cannot be handled as a {}: {why}",
+        given.kind,
+        go_quote(&given.version),
+        resource.kind.kind
+    );
     Status::bad_request(message)
 }
 
@@ -145,7 +170,8 @@ fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<Strin
     match &resource.behaviour {
         Behaviour::BuiltIn(_) => {
             let mut unknown = Vec::new();
-            let value = flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+            let value =
+                flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
             let mut object = Object::try_from(value).expect("a kind is read as an object");
             object.set_kind(&resource.kind);
             Ok((object, unknown))

@@ -16,9 +16,9 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 /// Puts an object into the namespace of the request, or refuses it if it names another.
 pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), Status> {
     match (object.namespace(), namespace) {
-        (Some(own), Some(namespace)) if own != namespace => {
-            Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
-        }
+        (Some(own), Some(namespace)) if own != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
         (_, Some(namespace)) => {
             object.metadata_mut().insert("namespace".into(), namespace.into());
             Ok(())
@@ -48,7 +48,8 @@ pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
     let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() && !prefix.is_empty() {
         // The whole name fits into a label, whatever the prefix.
-        let end = prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
+        let end =
+            prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
         let name = format!("{}{}", &prefix[..end], rng.suffix(5));
         metadata.insert("name".into(), name.into());
     }
@@ -87,14 +88,18 @@ pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> 
     let namespace = METADATA.field("namespace");
     match (resource.namespaced, object.namespace()) {
         (true, None) => errors.push(FieldError::required(namespace, "")),
-        (true, Some(value)) => errors.extend(names::dns_label(value).into_iter().map(|e| FieldError::invalid(namespace, value, e))),
+        (true, Some(value)) => {
+            errors.extend(names::dns_label(value).into_iter().map(|e| FieldError::invalid(namespace, value, e)))
+        }
         (false, Some(_)) => errors.push(FieldError::forbidden(namespace, "not allowed on this type")),
         (false, None) => {}
     }
     errors.extend(validate_common(object));
     let finalizers = METADATA.field("finalizers");
     for finalizer in object.finalizers() {
-        errors.extend(names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)));
+        errors.extend(
+            names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)),
+        );
     }
     let has = |name| object.finalizers().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -106,7 +111,8 @@ pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> 
 
 fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let prefix = object.metadata().and_then(|metadata| metadata.get("generateName")).and_then(Value::as_str).unwrap_or_default();
+    let prefix =
+        object.metadata().and_then(|metadata| metadata.get("generateName")).and_then(Value::as_str).unwrap_or_default();
     if !prefix.is_empty() {
         let path = METADATA.field("generateName");
         errors.extend(names::as_prefix(rule, prefix).into_iter().map(|e| FieldError::invalid(path, prefix, e)));
@@ -123,7 +129,11 @@ fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
 fn validate_common(object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if object.generation() < 0 {
-        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            METADATA.field("generation"),
+            object.generation(),
+            "must be greater than or equal to 0",
+        ));
     }
     errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
     errors.extend(validate_annotations(object));
@@ -149,7 +159,9 @@ fn validate_annotations(object: &Object) -> Vec<FieldError> {
     let mut size = 0;
     for (key, value) in annotations.into_iter().flatten() {
         // Keys may be written in capitals here, though nowhere else.
-        errors.extend(names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        errors.extend(
+            names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
+        );
         size += key.len() + value.as_str().map_or(0, str::len);
     }
     if size > MAX_ANNOTATIONS {
@@ -160,13 +172,18 @@ fn validate_annotations(object: &Object) -> Vec<FieldError> {
 
 fn validate_owners(object: &Object) -> Vec<FieldError> {
     let path = METADATA.field("ownerReferences");
-    let references = object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
+    let references =
+        object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
     for (i, owner) in object.owner_references().enumerate() {
         let group_version = GroupVersion::parse(owner.api_version);
         if group_version.is_none() {
-            let detail = if owner.api_version.is_empty() { "version must not be empty" } else { "must be <group>/<version> or <version>" };
+            let detail = if owner.api_version.is_empty() {
+                "version must not be empty"
+            } else {
+                "must be <group>/<version> or <version>"
+            };
             errors.push(FieldError::invalid(path.field("apiVersion"), owner.api_version, detail));
         }
         for (field, value) in [("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)] {
@@ -174,9 +191,14 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
             }
         }
-        let banned = |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
+        let banned =
+            |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
-            errors.push(FieldError::invalid(path, references[i].clone(), format!("{kind} is disallowed from being an owner")));
+            errors.push(FieldError::invalid(
+                path,
+                references[i].clone(),
+                format!("{kind} is disallowed from being an owner"),
+            ));
         }
         if owner.controller {
             let this = format!("{}/{}", owner.kind, owner.name);
@@ -213,7 +235,11 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
         errors.push(FieldError::invalid(METADATA.field("resourceVersion"), "", "must be specified for an update"));
     }
     if object.generation() < 0 {
-        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            METADATA.field("generation"),
+            object.generation(),
+            "must be greater than or equal to 0",
+        ));
     }
     if object.generation() < old.generation() {
         errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must not be decremented"));
@@ -228,7 +254,8 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
 }
 
 fn immutable(object: &Object, old: &Object, field: &str) -> Option<FieldError> {
-    let value = |object: &Object| object.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
+    let value =
+        |object: &Object| object.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
     let (new, old) = (value(object), value(old));
     (new != old).then(|| FieldError::invalid(METADATA.field(field), new, "field is immutable"))
 }
