@@ -4,6 +4,7 @@
 //! functions. The types of their fields stand in `kinds/types`, in the notation of `flyball_schema::notation`.
 
 mod all;
+mod defaults;
 mod deletion;
 mod event;
 mod field;
@@ -12,10 +13,13 @@ mod job;
 mod kind;
 mod namespace;
 mod node;
+mod pod;
 mod printers;
 mod rules;
 mod scaling;
+mod service;
 mod shown;
+mod workload;
 
 pub(crate) use all::{ACTIONS, KINDS, library};
 pub(crate) use deletion::{grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
