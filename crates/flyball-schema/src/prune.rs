@@ -205,9 +205,12 @@ pub fn default(node: Node<'_>, value: &mut Value) {
                 for (name, field) in &named.fields {
                     let inner = node.at(field.schema).get();
                     // What would not be written when it is empty is not filled in with that.
-                    let empty = |default: &Value| matches!(default.as_str(), Some("")) || *default == 0 || *default == false;
+                    let empty =
+                        |default: &Value| matches!(default.as_str(), Some("")) || *default == 0 || *default == false;
                     let silent = |default: &Value| field.presence == Presence::NotEmpty && empty(default);
-                    if let (Some(default), None) = (inner.default.as_ref().filter(|default| !silent(default)), fields.get(&**name)) {
+                    if let (Some(default), None) =
+                        (inner.default.as_ref().filter(|default| !silent(default)), fields.get(&**name))
+                    {
                         fields.insert(name.to_string(), default.clone());
                     }
                 }

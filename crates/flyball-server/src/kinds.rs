@@ -19,6 +19,7 @@ mod rules;
 mod scaling;
 mod service;
 mod shown;
+mod storage;
 mod workload;
 
 pub(crate) use all::{ACTIONS, KINDS, library};

@@ -1,7 +1,7 @@
 //! The list of all built-in kinds, by group in the order in which discovery names them.
 
 use super::kind::{Kind, Subresource as Sub, Verbs};
-use super::{defaults, event, job, namespace, node, pod, printers, scaling, service, workload};
+use super::{defaults, event, job, namespace, node, pod, printers, scaling, service, storage, workload};
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
 use std::sync::LazyLock;
@@ -33,9 +33,9 @@ pub(crate) static KINDS: &[Kind] = &[
         .paths(&["status.phase"]).default(namespace::default).prepare(namespace::prepare),
     kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
         .fields(&["spec.unschedulable"], node::unschedulable),
-    kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").printed(printers::storage::claim).default(defaults::claim).short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "Pod", "pods").printed(printers::pod::pod).default(pod::default).short(&["po"]).category("all").generation().deleted_as_object()
+    kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").printed(printers::storage::claim).default(defaults::claim).prepare(storage::prepare_claim).validate(storage::validate_claim).short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).prepare(storage::prepare_volume).validate(storage::validate_volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "Pod", "pods").printed(printers::pod::pod).default(pod::default).warn(pod::warn).prepare(pod::prepare).validate(pod::validate).short(&["po"]).category("all").generation().deleted_as_object()
         .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
         .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
                  "status.phase", "status.podIP", "status.nominatedNodeName"]),
@@ -95,7 +95,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(STORAGE, "v1", "CSIDriver", "csidrivers").printed(printers::storage::csi_driver).default(defaults::csi_driver).cluster().versioned_updates().deleted_as_object(),
     kind(STORAGE, "v1", "CSINode", "csinodes").printed(printers::storage::csi_node).cluster().versioned_updates().deleted_as_object(),
     kind(STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates(),
-    kind(STORAGE, "v1", "StorageClass", "storageclasses").printed(printers::storage::storage_class).default(defaults::storage_class).short(&["sc"]).cluster().deleted_as_object(),
+    kind(STORAGE, "v1", "StorageClass", "storageclasses").printed(printers::storage::storage_class).default(defaults::storage_class).validate(storage::validate_class).short(&["sc"]).cluster().deleted_as_object(),
     kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").printed(printers::storage::attachment).cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
     kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").printed(printers::storage::attributes_class).short(&["vac"]).cluster().deleted_as_object(),
 

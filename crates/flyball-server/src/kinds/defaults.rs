@@ -36,7 +36,9 @@ pub(super) fn claim(claim: &mut Object) {
 pub(super) fn data_source(spec: &mut Map<String, Value>) {
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) if source.is_object() => spec.set("dataSourceRef", source),
-        (None, Some(source)) if source.is_object() && source.get("namespace").is_none() => spec.set("dataSource", source),
+        (None, Some(source)) if source.is_object() && source.get("namespace").is_none() => {
+            spec.set("dataSource", source)
+        }
         _ => {}
     }
 }

@@ -22,14 +22,17 @@ pub(super) fn default(service: &mut Object) {
     spec.fill("type", "ClusterIP");
     for port in spec.each("ports") {
         port.fill("protocol", "TCP");
-        let unset = matches!(port.get("targetPort"), None | Some(Value::Null)) || port["targetPort"] == 0 || port["targetPort"] == "";
+        let unset = matches!(port.get("targetPort"), None | Some(Value::Null))
+            || port["targetPort"] == 0
+            || port["targetPort"] == "";
         if let (true, Some(number)) = (unset, port.get("port").cloned()) {
             port.set("targetPort", number);
         }
     }
     let balanced = spec.text("type") == "LoadBalancer";
     let exposed = balanced || spec.text("type") == "NodePort";
-    let addressed = spec.text("type") == "ClusterIP" && spec.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
+    let addressed = spec.text("type") == "ClusterIP"
+        && spec.get("externalIPs").and_then(Value::as_array).is_some_and(|ips| !ips.is_empty());
     if exposed || addressed {
         spec.fill("externalTrafficPolicy", "Cluster");
     }

@@ -31,7 +31,8 @@ pub(crate) fn pod(pod: &mut Object) {
 fn addresses(status: &mut Inner) {
     for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
         let single = status.text(one).to_owned();
-        let first = status.get(all).and_then(|all| all.pointer("/0/ip")).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let first =
+            status.get(all).and_then(|all| all.pointer("/0/ip")).and_then(Value::as_str).unwrap_or_default().to_owned();
         if !single.is_empty() && single != first && one == "podIP" {
             status.set(all, json!([{"ip": single}]));
         } else if single.is_empty() && !first.is_empty() && one == "podIP" {
@@ -62,7 +63,9 @@ fn whole(spec: &mut Inner) {
         let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
         let containers = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
         for container in containers {
-            for (name, amount) in container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten() {
+            for (name, amount) in
+                container.pointer(&format!("/resources/{field}")).and_then(Value::as_object).into_iter().flatten()
+            {
                 if let Some(amount) = amount.as_str().and_then(|text| text.parse::<Quantity>().ok()) {
                     let sum = sums.entry(name.clone()).or_insert(Quantity::ZERO);
                     *sum = sum.plus(&amount);
@@ -81,7 +84,10 @@ fn whole(spec: &mut Inner) {
             resources.inner_or_new("limits").entry(name.as_str()).or_insert_with(|| sum.to_string().into());
         }
     }
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|limits| !limits.is_empty()).cloned() else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).filter(|limits| !limits.is_empty()).cloned()
+    else {
+        return;
+    };
     let asked = resources.inner_or_new("requests");
     for (name, sum) in requests.iter().filter(|(name, _)| known(name) && !huge(name)) {
         asked.entry(name.as_str()).or_insert_with(|| sum.to_string().into());
@@ -127,7 +133,9 @@ fn container(container: &mut Inner) {
     container.fill("terminationMessagePolicy", "File");
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = container.inner(probe) {
-            for (field, seconds) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)] {
+            for (field, seconds) in
+                [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+            {
                 probe.fill(field, seconds);
             }
             get(probe);
@@ -230,6 +238,9 @@ mod tests {
             {"name": "a", "image": "b:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}}
         ]}})).unwrap();
         pod(&mut object);
-        assert_eq!(object.as_value().pointer("/spec/containers/0/resources/requests"), Some(&json!({"cpu": "100m", "memory": "1Gi"})));
+        assert_eq!(
+            object.as_value().pointer("/spec/containers/0/resources/requests"),
+            Some(&json!({"cpu": "100m", "memory": "1Gi"}))
+        );
     }
 }
