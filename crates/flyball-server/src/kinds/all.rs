@@ -45,7 +45,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "ResourceQuota", "resourcequotas").printed(printers::configuration::resource_quota).short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
     kind(CORE, "v1", "Secret", "secrets").printed(printers::configuration::secret).default(defaults::secret).paths(&["type"]),
     kind(CORE, "v1", "ServiceAccount", "serviceaccounts").printed(printers::configuration::named).short(&["sa"]).subresources(&[Sub::TOKEN]).deleted_as_object(),
-    kind(CORE, "v1", "Service", "services").printed(printers::network::service).default(service::default).short(&["svc"]).category("all").create_on_update().deleted_as_object()
+    kind(CORE, "v1", "Service", "services").printed(printers::network::service).default(service::default).name_rule(dns_label).warn(service::warn).prepare(service::prepare).validate(service::validate).short(&["svc"]).category("all").create_on_update().deleted_as_object()
         .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS]).paths(&["spec.clusterIP", "spec.type"]),
 
     kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").printed(printers::cluster::api_service).category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
