@@ -4,6 +4,9 @@
 //! functions. The types of their fields stand in `kinds/types`, in the notation of `flyball_schema::notation`.
 
 mod all;
+mod apps;
+mod batch;
+mod cron;
 mod defaults;
 mod deletion;
 mod event;

@@ -1,7 +1,7 @@
 //! The list of all built-in kinds, by group in the order in which discovery names them.
 
 use super::kind::{Kind, Subresource as Sub, Verbs};
-use super::{defaults, event, job, namespace, node, pod, printers, scaling, service, storage, workload};
+use super::{apps, batch, defaults, event, job, namespace, node, pod, printers, scaling, service, storage, workload};
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
 use std::sync::LazyLock;
@@ -39,8 +39,8 @@ pub(crate) static KINDS: &[Kind] = &[
         .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
         .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
                  "status.phase", "status.podIP", "status.nominatedNodeName"]),
-    kind(CORE, "v1", "PodTemplate", "podtemplates").printed(printers::workload::pod_template).default(workload::pod_template).generation().deleted_as_object(),
-    kind(CORE, "v1", "ReplicationController", "replicationcontrollers").printed(printers::workload::replication_controller).default(workload::replication_controller).short(&["rc"]).category("all").generation()
+    kind(CORE, "v1", "PodTemplate", "podtemplates").printed(printers::workload::pod_template).default(workload::pod_template).validate(apps::pod_template).generation().deleted_as_object(),
+    kind(CORE, "v1", "ReplicationController", "replicationcontrollers").printed(printers::workload::replication_controller).default(workload::replication_controller).warn(apps::warn).validate(apps::replication_controller).short(&["rc"]).category("all").generation()
         .subresources(&[Sub::SCALE, Sub::STATUS]).paths(&["status.replicas"]),
     kind(CORE, "v1", "ResourceQuota", "resourcequotas").printed(printers::configuration::resource_quota).short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
     kind(CORE, "v1", "Secret", "secrets").printed(printers::configuration::secret).default(defaults::secret).paths(&["type"]),
@@ -50,12 +50,12 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").printed(printers::cluster::api_service).category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
 
-    kind("apps", "v1", "ControllerRevision", "controllerrevisions").printed(printers::workload::controller_revision),
-    kind("apps", "v1", "DaemonSet", "daemonsets").printed(printers::workload::daemon_set).default(workload::daemon_set).short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
-    kind("apps", "v1", "Deployment", "deployments").printed(printers::workload::deployment).default(workload::deployment).short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
-    kind("apps", "v1", "ReplicaSet", "replicasets").printed(printers::workload::replica_set).default(workload::replica_set).short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
+    kind("apps", "v1", "ControllerRevision", "controllerrevisions").printed(printers::workload::controller_revision).validate(apps::controller_revision),
+    kind("apps", "v1", "DaemonSet", "daemonsets").printed(printers::workload::daemon_set).default(workload::daemon_set).warn(apps::warn).prepare(apps::prepare_daemon_set).validate(apps::daemon_set).short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("apps", "v1", "Deployment", "deployments").printed(printers::workload::deployment).default(workload::deployment).warn(apps::warn).validate(apps::deployment).short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "ReplicaSet", "replicasets").printed(printers::workload::replica_set).default(workload::replica_set).warn(apps::warn).validate(apps::replica_set).short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
         .paths(&["status.replicas"]),
-    kind("apps", "v1", "StatefulSet", "statefulsets").printed(printers::workload::stateful_set).default(workload::stateful_set).short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "StatefulSet", "statefulsets").printed(printers::workload::stateful_set).default(workload::stateful_set).warn(apps::warn).validate(apps::stateful_set).short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
 
     kind("events.k8s.io", "v1", "Event", "events").printed(printers::event::new).short(&["ev"]).create_on_update().fields(event::NEW_FIELDS, event::field)
         .stored_as(CORE, event::to_core, event::from_core),
@@ -72,8 +72,8 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers").printed(printers::scaling::first_version).default(defaults::first_autoscaler).short(&["hpa"]).category("all").subresources(&[Sub::STATUS])
         .stored_as("autoscaling", scaling::to_v2, scaling::from_v2),
 
-    kind("batch", "v1", "CronJob", "cronjobs").printed(printers::workload::cron_job).default(workload::cron_job).short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
-    kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).category("all").generation().subresources(&[Sub::STATUS])
+    kind("batch", "v1", "CronJob", "cronjobs").printed(printers::workload::cron_job).default(workload::cron_job).warn(batch::warn_of_cron_job).validate(batch::cron_job).short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).warn(batch::warn_of_job).prepare(batch::prepare_job).validate(batch::job).category("all").generation().subresources(&[Sub::STATUS])
         .fields(&["status.successful"], job::successful),
 
     kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).short(&["csr"]).cluster()

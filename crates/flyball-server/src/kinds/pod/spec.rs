@@ -4,6 +4,7 @@ use super::super::field::Field;
 use super::super::rules::{address, label, resource, text};
 use super::container::{self, Around};
 use super::{placement, security, volume};
+use crate::registry::validate_annotations;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use serde_json::Value;
@@ -83,11 +84,10 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
 /// A template of pods: its labels, its annotations, its spec.
 pub(crate) fn template(template: &Field<'_>) -> Errors {
     let metadata = template.at("metadata");
-    let mut errors = label::labels(&metadata.at("labels"));
-    errors.extend(crate::registry::validate_annotations(
-        metadata.at("annotations").value().as_object(),
-        metadata.at("annotations").path(),
-    ));
+    // Errors leave out that these stand in the metadata.
+    let (labels, annotations) = (template.at("labels"), template.at("annotations"));
+    let mut errors = label::labels(&Field::new(*labels.path(), metadata.at("labels").value()));
+    errors.extend(validate_annotations(metadata.at("annotations").value().as_object(), annotations.path()));
     let spec = template.at("spec");
     errors.extend(check(&spec, "", false));
     let ephemeral = spec.at("ephemeralContainers");
