@@ -81,7 +81,9 @@ pub(crate) fn body(
         found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
     }
     match validation {
-        FieldValidation::Strict if !found.is_empty() => Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", ")))),
+        FieldValidation::Strict if !found.is_empty() => {
+            Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
+        }
         FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
         FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
     }
@@ -104,7 +106,10 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
         }
         if api_version != expected.api_version() {
-            let message = format!("the API version in the data ({api_version}) does not match the expected API version ({})", expected.api_version());
+            let message = format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                expected.api_version()
+            );
             return Err(Status::bad_request(message));
         }
         if *kind != *expected.kind {
@@ -114,7 +119,8 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
         }
         return Ok(());
     }
-    let group_version = if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
+    let group_version =
+        if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
     let Some(group_version) = group_version else {
         return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
     };
@@ -167,7 +173,8 @@ fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<Strin
     match &resource.behaviour {
         Behaviour::BuiltIn(_) => {
             let mut unknown = Vec::new();
-            let value = flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+            let value =
+                flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
             let mut object = Object::try_from(value).expect("a kind is read as an object");
             object.set_kind(&resource.kind);
             Ok((object, unknown))

@@ -32,7 +32,11 @@ impl Versions for Served<'_> {
 
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
         let to = self.version(api_version)?;
-        let from = object.get("apiVersion").and_then(Value::as_str).and_then(|version| self.version(version)).unwrap_or(self.resource);
+        let from = object
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .and_then(|version| self.version(version))
+            .unwrap_or(self.resource);
         if from.kind == to.kind {
             return Some(Cow::Borrowed(object));
         }
@@ -91,7 +95,12 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
-    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let objects = Objects {
+        versions: &Served { catalog, resource },
+        api_version: &api_version,
+        ignored: &ignored,
+        empty: resource.empty.as_value(),
+    };
     let manager = Manager::updater(by.name, &api_version, by.part.name());
     match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
         Ok(managed) => put(new, managed),
@@ -106,7 +115,14 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
 }
 
 /// Merges what an applier wants into what is there; the result is still to be read as an object of its kind.
-pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object>, wanted: &Object, force: bool, by: &By<'_>) -> Result<Object, Status> {
+pub(crate) fn apply(
+    catalog: &Catalog,
+    resource: &Resource,
+    live: Option<&Object>,
+    wanted: &Object,
+    force: bool,
+    by: &By<'_>,
+) -> Result<Object, Status> {
     let empty = || {
         let mut empty = resource.empty.clone();
         empty.set_kind(&resource.kind);
@@ -117,21 +133,33 @@ pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object
     let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
-    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let objects = Objects {
+        versions: &Served { catalog, resource },
+        api_version: &api_version,
+        ignored: &ignored,
+        empty: resource.empty.as_value(),
+    };
     let manager = Manager::applier(by.name, by.part.name());
     // A new object has no UID yet, and so nobody owned anything of it before.
-    let applied = objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| match error {
-        apply::Error::Conflicts(mut conflicts) => {
-            if by.part == Part::Scale {
-                // Who applies a scale sees the others as writers of scales.
-                conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+    let applied =
+        objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| {
+            match error {
+                apply::Error::Conflicts(mut conflicts) => {
+                    if by.part == Part::Scale {
+                        // Who applies a scale sees the others as writers of scales.
+                        conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+                    }
+                    Conflict::status(&conflicts)
+                }
+                apply::Error::Patch(misfit) => {
+                    broken(resource, wanted, "failed to create typed patch object", &misfit.to_string())
+                }
+                apply::Error::Live(misfit) => {
+                    broken(resource, &live, "failed to create typed live object", &misfit.to_string())
+                }
+                apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
             }
-            Conflict::status(&conflicts)
-        }
-        apply::Error::Patch(misfit) => broken(resource, wanted, "failed to create typed patch object", &misfit.to_string()),
-        apply::Error::Live(misfit) => broken(resource, &live, "failed to create typed live object", &misfit.to_string()),
-        apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
-    })?;
+        })?;
     let mut object = match applied.object {
         Some(value) => Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?,
         None => live,

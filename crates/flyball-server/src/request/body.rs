@@ -5,8 +5,8 @@
 use super::syntax::json_error;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
 use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
 use std::cell::RefCell;
 use std::fmt;
 

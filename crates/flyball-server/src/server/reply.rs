@@ -61,10 +61,13 @@ impl Presenter {
         let value = match (self.form.view, self.form.encoding) {
             (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
             (View::Whole, Encoding::Yaml) => {
-                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(Vec::new(), |mut all, piece| {
-                    all.extend_from_slice(&piece);
-                    all
-                });
+                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(
+                    Vec::new(),
+                    |mut all, piece| {
+                        all.extend_from_slice(&piece);
+                        all
+                    },
+                );
                 serde_json::from_slice(&bytes).map_err(Status::internal)?
             }
             (View::MetadataList, _) => {
@@ -74,7 +77,9 @@ impl Presenter {
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
             }
             (View::Table, _) => {
-                let rows = objects().map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock)).collect();
+                let rows = objects()
+                    .map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock))
+                    .collect();
                 table::table(metadata, table::headings(&self.resource), rows)
             }
             (View::Metadata, _) => {
