@@ -4,7 +4,9 @@ use super::catalog::Catalog;
 use super::resource::Resource;
 use crate::kinds::Part;
 use flyball_core::{GroupVersion, Object, Status};
-use flyball_schema::apply::{self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
+use flyball_schema::apply::{
+    self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
+};
 use flyball_schema::schema::Node;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -178,7 +180,11 @@ const KUBECTL: &str = "kubectl";
 /// client-side apply shall find what was applied last. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
 fn note_applied(object: &mut Object, wanted: &Object) {
     let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
-    let Some(annotations) = annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != "")) else { return };
+    let Some(annotations) =
+        annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != ""))
+    else {
+        return;
+    };
     let mut noted = wanted.clone();
     let metadata = noted.metadata_mut();
     if let Some(own) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {

@@ -120,7 +120,10 @@ fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)
 /// Refuses such finalizers of most built-in kinds.
 pub(super) fn validate_finalizers(resource: &Resource, object: &Object) -> Vec<FieldError> {
     // The groups that came to be outside of Kubernetes' own code only ask for qualified names.
-    let lenient = matches!(&*resource.kind.group, "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io");
+    let lenient = matches!(
+        &*resource.kind.group,
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io"
+    );
     if resource.custom().is_some() || lenient {
         return Vec::new();
     }
@@ -135,10 +138,13 @@ pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Opti
         return Vec::new();
     }
     let known = |finalizer| old.is_some_and(|old| old.finalizers().any(|known| known == finalizer));
-    let fresh: BTreeSet<&str> = unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
+    let fresh: BTreeSet<&str> =
+        unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
     let warn = |finalizer: &str| {
         let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
-        format!("metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
+        format!(
+            "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+        )
     };
     fresh.into_iter().map(warn).collect()
 }
@@ -193,7 +199,9 @@ pub(crate) fn validate_annotations(annotations: Option<&Map<String, Value>>, pat
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
         // Keys may be written in capitals here, though nowhere else.
-        errors.extend(names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        errors.extend(
+            names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
+        );
     }
     if !annotations.is_none_or(annotations_fit) {
         errors.push(FieldError::too_long(path, MAX_ANNOTATIONS as u64));
@@ -203,7 +211,8 @@ pub(crate) fn validate_annotations(annotations: Option<&Map<String, Value>>, pat
 
 /// Tells whether annotations are not too long, all together.
 pub(super) fn annotations_fit(annotations: &Map<String, Value>) -> bool {
-    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>() <= MAX_ANNOTATIONS
+    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
+        <= MAX_ANNOTATIONS
 }
 
 /// Shows a part of metadata as Go writes it.
@@ -237,7 +246,11 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
         let banned =
             |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
-            errors.push(FieldError::invalid(path, go(&["ownerReferences", "0"], &references[i]), format!("{kind} is disallowed from being an owner")));
+            errors.push(FieldError::invalid(
+                path,
+                go(&["ownerReferences", "0"], &references[i]),
+                format!("{kind} is disallowed from being an owner"),
+            ));
         }
         if owner.controller {
             let this = format!("{}/{}", owner.kind, owner.name);

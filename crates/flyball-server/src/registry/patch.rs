@@ -76,7 +76,9 @@ impl Patch {
     /// Refuses a patch that is no patch.
     pub(crate) fn malformed(wanted: &str, value: &Value) -> Status {
         let kind = decode::sort(value);
-        Status::bad_request(format!("error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"))
+        Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"
+        ))
     }
 
     fn read(
@@ -132,7 +134,9 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
             let sort = super::decode::sort(value);
-            return Some(format!("couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"));
+            return Some(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            ));
         }
     }
     let expected = &resource.kind;
@@ -153,7 +157,11 @@ fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     let given = object.group_version_kind().unwrap_or_default();
     let mut errors = Vec::new();
     if object.api_version() != expected.api_version() {
-        errors.push(FieldError::invalid("apiVersion", object.api_version(), format!("must be {}", expected.api_version())));
+        errors.push(FieldError::invalid(
+            "apiVersion",
+            object.api_version(),
+            format!("must be {}", expected.api_version()),
+        ));
     }
     if object.kind() != &*expected.kind {
         errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));

@@ -7,7 +7,9 @@ use super::reply::Presenter;
 use crate::kinds::{Answer, Part, Verbs};
 use crate::registry::decode::{self, Decoded};
 use crate::registry::protobuf;
-use crate::registry::{Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale};
+use crate::registry::{
+    Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale,
+};
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
 use crate::request::body::{self, Document, Format};
@@ -223,7 +225,10 @@ pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Sta
 
 /// Refuses a body of a type that the resource cannot be sent in.
 fn unsupported(resource: &Resource) -> Status {
-    let message = format!("the body of the request was in an unknown format - accepted media types include: {}", resource.offered());
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        resource.offered()
+    );
     Status::new(415, Reason::UnsupportedMediaType, message)
 }
 

@@ -73,7 +73,8 @@ impl Presenter {
             (View::MetadataList, _) => {
                 let items: Vec<Value> = objects().map(|object| table::metadata_only(&object)).collect();
                 // Go writes a list that nothing was put into as null.
-                let items = if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
+                let items =
+                    if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
             }
             (View::Table, _) => {
@@ -87,7 +88,8 @@ impl Presenter {
                     Some(_) => "unstructured.UnstructuredList".to_owned(),
                     None => format!("{}.{}", self.resource.kind.version, self.resource.list_kind),
                 };
-                let message = format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
+                let message =
+                    format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
                 return Err(Status::new(406, Reason::NotAcceptable, message));
             }
         };
