@@ -59,6 +59,7 @@ fn log(verbose: u8) {
         let crates = ["flyball", "flyball_server", "flyball_cluster", "vmgroup"];
         Targets::new().with_default(others[at]).with_targets(crates.map(|name| (name, ours[at])))
     });
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     tracing_subscriber::registry().with(lines).with(filter).init();
 }

@@ -45,7 +45,9 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
     }
     match status["ready"].as_bool() {
         Some(true) => Ok(()),
-        _ if running => Err(Error::new("the cluster runs but does not answer").hint(format!("see {}", files.log().display()))),
+        _ if running => {
+            Err(Error::new("the cluster runs but does not answer").hint(format!("see {}", files.log().display())))
+        }
         _ => Err(Error::new(format!("cluster {} is not up", args.named.name)).hint("flyball cluster up")),
     }
 }
@@ -71,7 +73,8 @@ fn tell(status: &Value) {
 
 /// Asks the server for its version, which it says once it is ready.
 fn ask(path: &std::path::Path) -> Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
     runtime.block_on(async {
         let config = Kubeconfig::read_from(path).when("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;

@@ -3,8 +3,8 @@
 use super::Named;
 use super::record::{Files, Record};
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Style, paint, say};
 use crate::kubeconfig;
+use crate::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_cluster::{Cluster, Controllers, Endpoint, EndpointError, Options};
 use std::fs::{File, OpenOptions};
@@ -114,7 +114,11 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
             let words = files.last_words();
             // What it said is said once more, without the word that will stand in front again.
             let words = words.strip_prefix("error: ").unwrap_or(&words);
-            return Err(Error::new(if words.is_empty() { format!("the cluster ended: {status}") } else { words.into() }));
+            return Err(Error::new(if words.is_empty() {
+                format!("the cluster ended: {status}")
+            } else {
+                words.into()
+            }));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -176,13 +180,15 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
         context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
     }
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let record = Record { name: name.clone(), pid, url: endpoint.url(), own_kubeconfig, kubeconfig, context_before, started };
+    let record =
+        Record { name: name.clone(), pid, url: endpoint.url(), own_kubeconfig, kubeconfig, context_before, started };
     files.write(&record)?;
     Ok(record)
 }
 
 fn refuse(error: EndpointError, port: u16) -> Error {
-    let in_use = matches!(&error, EndpointError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse);
+    let in_use =
+        matches!(&error, EndpointError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse);
     let error = Err::<(), _>(error).when("no cluster").expect_err("it is one");
     if in_use {
         return Error::new(format!("port {port} of 127.0.0.1 is in use"))
@@ -194,4 +200,3 @@ fn refuse(error: EndpointError, port: u16) -> Error {
 fn absolute(path: impl AsRef<Path>) -> PathBuf {
     std::path::absolute(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned())
 }
-
