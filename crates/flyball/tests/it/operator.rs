@@ -203,13 +203,13 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     assert_eq!(
         steps,
         [
-            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a version=1"#,
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a version=1"#,
             "read version=1 read_past=false",
-            "wrote kind=configmaps object=ns/a version=2",
-            r#"changed controller="widget" key=ns/a kind=configmaps object=ns/a version=2"#,
-            "wrote kind=widgets.example.com object=ns/a version=3",
+            "wrote resource=configmaps object=ns/a version=2",
+            r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
+            "wrote resource=widgets.example.com object=ns/a version=3",
             "reconciled outcome=Success",
-            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a before=1 version=3"#,
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a before=1 version=3"#,
         ],
         "{text}"
     );
