@@ -142,7 +142,7 @@ impl Reader {
                     .into_iter()
                     .flatten()
                     .map(|(name, schema)| (name.as_str().into(), field(self.read(schema))));
-                Shape::Struct(Struct { name: "".into(), fields: fields.collect(), atomic })
+                Shape::Struct(Struct { fields: fields.collect(), atomic, ..Struct::default() })
             }
         }
     }
@@ -207,7 +207,7 @@ impl Reader {
 }
 
 fn field(schema: Id) -> Field {
-    Field { schema, presence: Presence::Given, patch: Patch::default() }
+    Field { schema, presence: Presence::Given, patch: Patch::default(), number: 0, place: 0 }
 }
 
 fn texts(list: Option<&Value>) -> Vec<Box<str>> {

@@ -74,7 +74,11 @@ impl Resource {
     }
 
     pub(crate) fn group_version_resource(&self) -> GroupVersionResource {
-        GroupVersionResource { group: self.kind.group.clone(), version: self.kind.version.clone(), resource: self.plural.clone() }
+        GroupVersionResource {
+            group: self.kind.group.clone(),
+            version: self.kind.version.clone(),
+            resource: self.plural.clone(),
+        }
     }
 
     pub(crate) fn custom(&self) -> Option<&Arc<CustomKind>> {
@@ -125,7 +129,9 @@ impl Resource {
     /// Whether a write of this part is possible.
     pub(crate) fn has_part(&self, part: Part) -> bool {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part)),
+            Behaviour::BuiltIn(kind) => {
+                part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part))
+            }
             Behaviour::Custom(custom) => match part {
                 Part::Whole => true,
                 Part::Status => custom.status,
@@ -138,8 +144,13 @@ impl Resource {
     pub(crate) fn scale(&self) -> Option<ScalePaths<'_>> {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => {
-                let selector = Some(if kind.kind == "ReplicationController" { ".spec.selector" } else { ".spec.selector!" });
-                self.has_part(Part::Scale).then_some(ScalePaths { spec: ".spec.replicas", status: ".status.replicas", selector })
+                let selector =
+                    Some(if kind.kind == "ReplicationController" { ".spec.selector" } else { ".spec.selector!" });
+                self.has_part(Part::Scale).then_some(ScalePaths {
+                    spec: ".spec.replicas",
+                    status: ".status.replicas",
+                    selector,
+                })
             }
             Behaviour::Custom(custom) => custom.scale.as_ref().map(|scale| ScalePaths {
                 spec: &scale.spec,
@@ -166,7 +177,9 @@ impl Resource {
     pub(crate) fn facts(&self, object: &Object) -> Facts {
         let values = match &self.behaviour {
             Behaviour::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
-            Behaviour::Custom(custom) => custom.selectable.iter().map(|path| crate::custom::selected(object, path)).collect(),
+            Behaviour::Custom(custom) => {
+                custom.selectable.iter().map(|path| crate::custom::selected(object, path)).collect()
+            }
         };
         Facts::of(object, values)
     }
@@ -174,7 +187,10 @@ impl Resource {
     /// Fills in what the client left out.
     pub(crate) fn default(&self, object: &mut Object) {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => (kind.default)(object),
+            Behaviour::BuiltIn(kind) => {
+                object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
+                (kind.default)(object);
+            }
             Behaviour::Custom(_) => object.change(|value| flyball_schema::prune::default(self.schema.node(), value)),
         }
     }
@@ -184,6 +200,13 @@ impl Resource {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
             Behaviour::Custom(custom) => custom.prepare(object, old, part),
+        }
+    }
+
+    /// Brings an object into the form in which it comes back from storage.
+    pub(super) fn settle(&self, object: &mut Object) {
+        if let Behaviour::BuiltIn(_) = self.behaviour {
+            object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
         }
     }
 
