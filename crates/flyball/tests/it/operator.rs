@@ -197,7 +197,7 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let steps: Vec<String> = text
         .lines()
         .map(str::trim)
-        .filter(|line| line.starts_with(span) || line.contains(" changed "))
+        .filter(|line| line.contains("flyball::") && (line.starts_with(span) || line.contains(" changed ")))
         .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
         .collect();
     assert_eq!(
