@@ -188,6 +188,8 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
+    // With a single subscriber, what other tests log first is taken as logged by nobody, for good.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
     let _stage = Stage::start(&api, &widgets).await;
     widget(&api, "a", 1);
