@@ -145,7 +145,7 @@ impl<K: Resource> Context<K> {
         let number = self.note(store, &key);
         match client::exchange(&self.env.client, request).await {
             Ok(_) => {
-                tracing::debug!(%kind, object = %key, uid, "deleted");
+                tracing::debug!(resource = %kind, object = %key, uid, "deleted");
                 self.settle(number, Effect::Deleted(uid), None);
                 Ok(())
             }

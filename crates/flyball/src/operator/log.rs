@@ -26,8 +26,8 @@ pub(super) fn start(format: Format, verbose: u8) {
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // What the HTTP client says belongs to the second -v.
-    let quiet = if verbose < 2 { LevelFilter::INFO } else { level };
+    // What the HTTP client says belongs to the second -v: whoever sent the request tells of its failure.
+    let quiet = if verbose < 2 { LevelFilter::OFF } else { level };
     let targets = ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
     let usual = Targets::new().with_default(level).with_targets(targets);
     let (filter, wrong) = match std::env::var("RUST_LOG").map(|text| text.parse()) {

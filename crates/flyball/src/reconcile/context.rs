@@ -282,7 +282,7 @@ impl<K: Resource> Context<K> {
 
     /// Notes that a request made an object what it is.
     pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
-        tracing::debug!(kind = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
+        tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
         self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
     }
 

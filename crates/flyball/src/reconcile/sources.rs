@@ -133,7 +133,7 @@ impl Listener for Sources {
                 tracing::debug!(
                     controller = self.controller,
                     %key,
-                    kind = %self.caches.stores()[change.store].kind(),
+                    resource = %self.caches.stores()[change.store].kind(),
                     object = %change.key,
                     before = old.map(Entry::resource_version),
                     version = new.map(Entry::resource_version),

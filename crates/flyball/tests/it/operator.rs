@@ -188,6 +188,8 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
+    // With a single subscriber, what other tests log first is taken as logged by nobody, for good.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
     let _stage = Stage::start(&api, &widgets).await;
     widget(&api, "a", 1);
@@ -197,19 +199,19 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let steps: Vec<String> = text
         .lines()
         .map(str::trim)
-        .filter(|line| line.starts_with(span) || line.contains(" changed "))
+        .filter(|line| line.contains("flyball::") && (line.starts_with(span) || line.contains(" changed ")))
         .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
         .collect();
     assert_eq!(
         steps,
         [
-            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a version=1"#,
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a version=1"#,
             "read version=1 read_past=false",
-            "wrote kind=configmaps object=ns/a version=2",
-            r#"changed controller="widget" key=ns/a kind=configmaps object=ns/a version=2"#,
-            "wrote kind=widgets.example.com object=ns/a version=3",
+            "wrote resource=configmaps object=ns/a version=2",
+            r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
+            "wrote resource=widgets.example.com object=ns/a version=3",
             "reconciled outcome=Success",
-            r#"changed controller="widget" key=ns/a kind=widgets.example.com object=ns/a before=1 version=3"#,
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a before=1 version=3"#,
         ],
         "{text}"
     );
