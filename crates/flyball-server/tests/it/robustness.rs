@@ -13,36 +13,58 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What requests are about: built-in kinds of each sort, a custom resource, and what does not exist.
-const RESOURCES: [(&str, &str, &str); 14] = [
-    ("/api/v1", "ConfigMap", "configmaps"),
-    ("/api/v1", "Pod", "pods"),
-    ("/api/v1", "Service", "services"),
-    ("/api/v1", "Secret", "secrets"),
-    ("/api/v1", "Namespace", "namespaces"),
-    ("/apis/apps/v1", "Deployment", "deployments"),
-    ("/apis/batch/v1", "CronJob", "cronjobs"),
-    ("/apis/autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
-    ("/apis/apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
-    ("/apis/rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles"),
-    ("/apis/authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
-    ("/apis/coordination.k8s.io/v1", "Lease", "leases"),
-    ("/apis/example.com/v1", "Widget", "widgets"),
-    ("/apis/example.com/v9", "Nothing", "nothings"),
+const RESOURCES: [Resource; 14] = [
+    Resource("/api/v1", "ConfigMap", "configmaps", true, 0),
+    Resource("/api/v1", "Pod", "pods", true, 1),
+    Resource("/api/v1", "Service", "services", true, 4),
+    Resource("/api/v1", "Secret", "secrets", true, 0),
+    Resource("/api/v1", "Namespace", "namespaces", false, 1),
+    Resource("/apis/apps/v1", "Deployment", "deployments", true, 2),
+    Resource("/apis/batch/v1", "CronJob", "cronjobs", true, 3),
+    Resource("/apis/autoscaling/v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true, 9),
+    Resource("/apis/apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false, 5),
+    Resource("/apis/rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false, 6),
+    Resource("/apis/authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", false, 7),
+    Resource("/apis/coordination.k8s.io/v1", "Lease", "leases", true, 9),
+    Resource("/apis/example.com/v1", "Widget", "widgets", true, 8),
+    Resource("/apis/example.com/v9", "Nothing", "nothings", true, 8),
 ];
+
+/// Path of the group version, kind, plural, whether it is in namespaces, and which of the objects is one of its.
+#[derive(Clone, Copy)]
+struct Resource(&'static str, &'static str, &'static str, bool, usize);
+
+impl Resource {
+    fn api_version(self) -> &'static str {
+        self.0.trim_start_matches("/apis/").trim_start_matches("/api/")
+    }
+
+    fn path(self, namespaced: bool) -> String {
+        format!("{}{}/{}", self.0, if namespaced { "/namespaces/ns" } else { "" }, self.2)
+    }
+
+    /// Writes who an object is.
+    fn head(self, object: &mut Value, name: &str) {
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".into(), self.api_version().into());
+            fields.insert("kind".into(), self.1.into());
+            fields.insert("metadata".into(), json!({"name": name, "labels": {"a": "b"}}));
+        }
+    }
+}
 
 const SUBRESOURCES: [&str; 12] =
     ["", "", "", "", "status", "scale", "eviction", "binding", "token", "finalize", "ephemeralcontainers", "none"];
 
-const CONTENT_TYPES: [&str; 9] = [
-    "application/json",
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
+const OBJECT_TYPES: [&str; 5] =
+    ["application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"];
+
+const PATCH_TYPES: [&str; 5] = [
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
-    "text/plain",
+    "application/json",
 ];
 
 const ACCEPTS: [&str; 7] = [
@@ -174,80 +196,72 @@ struct Sent {
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    let methods =
-        [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::PATCH, Method::DELETE, Method::OPTIONS];
-    let place = (
-        0..RESOURCES.len(),
-        select(SUBRESOURCES.to_vec()),
-        any::<[bool; 3]>(),
-        prop::option::of("/[a-zA-Z0-9%./ä]{0,20}"),
-    );
-    let names = select(vec!["a", "b", "c", "widgets.example.com", "A", "x%2Fy", "..", "%ff"]);
+    use Method as M;
+    let methods = [M::GET, M::POST, M::POST, M::PUT, M::PUT, M::PATCH, M::PATCH, M::PATCH, M::DELETE, M::OPTIONS];
+    // Most requests are right in most things.
+    let mostly = || prop::bool::weighted(0.85);
+    let place =
+        (0..RESOURCES.len(), select(SUBRESOURCES.to_vec()), mostly(), prop::option::of("/[a-zA-Z0-9%./ä]{0,20}"));
+    let names = prop_oneof![4 => Just("a"), 1 => select(vec!["b", "widgets.example.com", "A", "x%2Fy", "..", "%ff"])];
+    let types = (select(OBJECT_TYPES.to_vec()), select(PATCH_TYPES.to_vec()), mostly());
+    let accepts = prop_oneof![4 => Just("application/json"), 1 => select(ACCEPTS.to_vec())];
     let mutations = prop::collection::vec((0..40_usize, 0..5_u8, odd()), 0..4);
-    let seeds = seeds();
-    let bytes = (0..6_u8, any::<prop::sample::Index>(), any::<u8>());
-    (
-        select(methods.to_vec()),
-        place,
-        names,
-        (select(CONTENT_TYPES.to_vec()), select(ACCEPTS.to_vec())),
-        prop::collection::vec(select(QUERY.to_vec()), 0..3),
-        (select(seeds), mutations),
-        bytes,
+    let body = (mostly(), 0..seeds().len(), mostly(), mutations);
+    let harm = (0..20_u8, any::<prop::sample::Index>(), any::<u8>());
+    let query = prop::collection::vec(select(QUERY.to_vec()), 0..3);
+    (select(methods.to_vec()), place, names, (types, accepts), query, body, harm).prop_map(
+        |(
+            method,
+            (resource, part, placed, stray),
+            name,
+            ((object, patch, typed), accept),
+            query,
+            body,
+            (harm, at, byte),
+        )| {
+            let resource = RESOURCES[resource];
+            let content_type = if typed == (method == Method::PATCH) { patch } else { object };
+            let mut url = resource.path(resource.3 == placed);
+            let (own, other, named, mutations) = body;
+            if method != Method::POST && harm != 4 || !part.is_empty() {
+                url += &format!("/{name}/{part}");
+                url = url.trim_end_matches('/').to_owned();
+            }
+            if let (Some(stray), 5) = (stray, harm) {
+                url = stray.chars().filter(char::is_ascii).collect();
+            }
+            if !query.is_empty() {
+                url += &format!("?{}", query.join("&"));
+            }
+            let mut body = seeds().swap_remove(match content_type {
+                "application/json-patch+json" => 10,
+                _ if own => resource.4,
+                _ => other,
+            });
+            if named {
+                resource.head(&mut body, name);
+            }
+            mutations.iter().for_each(|mutation| mutate(&mut body, mutation));
+            let mut body = match content_type {
+                "application/vnd.kubernetes.protobuf" => protobuf(resource, &body),
+                "application/yaml" => serde_saphyr::to_string(&body).unwrap_or_default().into_bytes(),
+                _ => body.to_string().into_bytes(),
+            };
+            if !body.is_empty() {
+                let at = at.index(body.len());
+                match harm {
+                    0 => body.truncate(at),
+                    1 => body[at] = byte,
+                    _ => {}
+                }
+            }
+            Sent { method, url, content_type, accept, body }
+        },
     )
-        .prop_map(
-            |(
-                method,
-                (resource, sub, [named, placed, fitting], stray),
-                name,
-                (content_type, accept),
-                query,
-                (mut body, mutations),
-                (harm, at, byte),
-            )| {
-                let (base, kind, plural) = RESOURCES[resource];
-                let namespace = if placed { "/namespaces/ns" } else { "" };
-                let mut url = format!("{base}{namespace}/{plural}");
-                if named || method == Method::PUT || method == Method::PATCH {
-                    url += &format!("/{name}");
-                    url += &if sub.is_empty() { String::new() } else { format!("/{sub}") };
-                }
-                if let (Some(stray), true) = (stray, harm == 5) {
-                    url = stray.chars().filter(char::is_ascii).collect();
-                }
-                if !query.is_empty() {
-                    url += &format!("?{}", query.join("&"));
-                }
-                if let (true, Some(fields)) = (fitting, body.as_object_mut()) {
-                    let api_version = base.trim_start_matches("/apis/").trim_start_matches("/api/");
-                    fields.insert("apiVersion".into(), api_version.into());
-                    fields.insert("kind".into(), kind.into());
-                    fields.insert(
-                        "metadata".into(),
-                        json!({"name": name, "labels": {"a": "b"}, "finalizers": ["a.b/c"]}),
-                    );
-                }
-                mutations.iter().for_each(|mutation| mutate(&mut body, mutation));
-                let mut body = match content_type {
-                    "application/vnd.kubernetes.protobuf" => protobuf(base, kind, &body),
-                    "application/yaml" => serde_saphyr::to_string(&body).unwrap_or_default().into_bytes(),
-                    _ => body.to_string().into_bytes(),
-                };
-                if !body.is_empty() {
-                    let at = at.index(body.len());
-                    match harm {
-                        0 => body.truncate(at),
-                        1 => body[at] = byte,
-                        _ => {}
-                    }
-                }
-                Sent { method, url, content_type, accept, body }
-            },
-        )
 }
 
 /// Writes something like a message in its envelope: what is a text, a number or an object becomes a field of some number.
-fn protobuf(base: &str, kind: &str, value: &Value) -> Vec<u8> {
+fn protobuf(resource: Resource, value: &Value) -> Vec<u8> {
     fn field(number: usize, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![(number << 3 | 2) as u8];
         let mut length = bytes.len();
@@ -269,8 +283,7 @@ fn protobuf(base: &str, kind: &str, value: &Value) -> Vec<u8> {
             other => vec![0x08, other.as_i64().unwrap_or(1) as u8 & 0x7f],
         }
     }
-    let version = base.trim_start_matches("/apis/").trim_start_matches("/api/");
-    let type_meta = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+    let type_meta = [field(1, resource.api_version().as_bytes()), field(2, resource.1.as_bytes())].concat();
     [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &message(value))].concat()
 }
 
@@ -297,7 +310,7 @@ async fn check(server: &Server, sent: &Sent) {
     if content_type == "application/json" {
         let value: Value =
             serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{sent:?}: {code}: {error}: {body:?}"));
-        let of_objects = RESOURCES.iter().any(|(base, ..)| sent.url.starts_with(&format!("{base}/")));
+        let of_objects = RESOURCES.iter().any(|Resource(base, ..)| sent.url.starts_with(&format!("{base}/")));
         assert!(!of_objects || value["kind"].is_string(), "{sent:?}: {code}: {value}");
         if code >= 400 {
             assert_eq!(
@@ -326,9 +339,13 @@ proptest! {
             let server = Server::new(Options::simulated(clock, 1));
             let namespace = json!({"metadata": {"name": "ns"}});
             check(&server, &plain(Method::POST, "/api/v1/namespaces", namespace)).await;
-            let mut definition = seeds().swap_remove(5);
-            definition["metadata"] = json!({"name": "widgets.example.com"});
-            check(&server, &plain(Method::POST, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).await;
+            let account = json!({"metadata": {"name": "default"}});
+            check(&server, &plain(Method::POST, "/api/v1/namespaces/ns/serviceaccounts", account)).await;
+            for resource in RESOURCES.iter().rev() {
+                let mut object = seeds().swap_remove(resource.4);
+                resource.head(&mut object, if resource.1 == "CustomResourceDefinition" { "widgets.example.com" } else { "a" });
+                check(&server, &plain(Method::POST, &resource.path(resource.3), object)).await;
+            }
             for request in &requests {
                 check(&server, request).await;
             }
