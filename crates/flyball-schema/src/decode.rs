@@ -37,7 +37,9 @@ pub fn zero(node: Node<'_>) -> Value {
 
 /// Turns lists and maps of nothing into null: storage cannot tell them from none.
 pub fn forget_empty(node: Node<'_>, value: &mut Value) {
-    let nothing = |node: Node<'_>, value: &Value| matches!(node.get().shape, Shape::List(_) | Shape::Map(_)) && is_zero(node, value);
+    let nothing = |node: Node<'_>, value: &Value| {
+        matches!(node.get().shape, Shape::List(_) | Shape::Map(_)) && is_zero(node, value)
+    };
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {

@@ -27,7 +27,9 @@
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
 
-use crate::schema::{Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
+use crate::schema::{
+    Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -158,7 +160,13 @@ impl Reader {
                 let mut fields = BTreeMap::new();
                 if declaration.head[0] == "kind" {
                     let text = self.scalar("string");
-                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default(), number: 0, place: 0 };
+                    let field = || Field {
+                        schema: text,
+                        presence: Presence::NotEmpty,
+                        patch: Patch::default(),
+                        number: 0,
+                        place: 0,
+                    };
                     fields.insert("apiVersion".into(), field());
                     fields.insert("kind".into(), field());
                 }
@@ -305,7 +313,9 @@ fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
 
 /// Reads the number of a field in protobuf.
 fn number(flag: &str) -> u32 {
-    flag.strip_prefix('@').and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{flag} is no number of a field"))
+    flag.strip_prefix('@')
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{flag} is no number of a field"))
 }
 
 fn is_scalar(ty: &str) -> bool {

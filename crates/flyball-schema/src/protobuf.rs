@@ -189,7 +189,9 @@ fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
             }
             Ok(out)
         }
-        Shape::Text(Text::Quantity) => Ok(lossy(first(bytes, 1, |wire| wire.bytes("String"))?.unwrap_or_default()).into()),
+        Shape::Text(Text::Quantity) => {
+            Ok(lossy(first(bytes, 1, |wire| wire.bytes("String"))?.unwrap_or_default()).into())
+        }
         Shape::Text(text @ (Text::Time | Text::MicroTime)) => moment(*text, bytes),
         Shape::Text(Text::Duration) => {
             let nanos = first(bytes, 1, |wire| wire.varint("Duration"))?.unwrap_or(0);
@@ -244,7 +246,13 @@ fn moment(text: Text, bytes: &[u8]) -> Result<Value, Error> {
     Ok(if text == Text::MicroTime { time::rfc3339_micro(moment) } else { time::rfc3339(moment) }.into())
 }
 
-fn read_struct(node: Node<'_>, of: &Struct, bytes: &[u8], depth: usize, out: &mut Map<String, Value>) -> Result<(), Error> {
+fn read_struct(
+    node: Node<'_>,
+    of: &Struct,
+    bytes: &[u8],
+    depth: usize,
+    out: &mut Map<String, Value>,
+) -> Result<(), Error> {
     for field in fields(bytes) {
         let (number, wire) = field?;
         if let Some((name, field)) = of.fields.iter().find(|(_, field)| field.number == number) {
@@ -330,7 +338,8 @@ mod tests {
 
     fn read_hex(hex: &str) -> Result<Value, String> {
         let digits: String = hex.split_whitespace().collect();
-        let bytes: Vec<u8> = (0..digits.len() / 2).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect();
+        let bytes: Vec<u8> =
+            (0..digits.len() / 2).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect();
         let library = Library::read(&[TYPES]);
         read(library.get("core/v1", "Thing").unwrap().node(), &bytes).map_err(|error| error.to_string())
     }

@@ -115,7 +115,11 @@ impl Validator<'_> {
         };
         let numeric = matches!(want, "number" | "integer");
         let formatted = demands.format.is_some() && !numeric && matches!(value, Value::String(_) | Value::Array(_));
-        if got == want || int_or_string && matches!(got, "integer" | "string") || want == "number" && got == "integer" || formatted {
+        if got == want
+            || int_or_string && matches!(got, "integer" | "string")
+            || want == "number" && got == "integer"
+            || formatted
+        {
             return None;
         }
         let detail = format!("{name} in body must be of type {want}: {got:?}");

@@ -43,7 +43,10 @@ impl User {
 
     /// A service account, as its token would make it known.
     pub fn service_account(namespace: &str, name: &str) -> Self {
-        Self::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")])
+        Self::new(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
+        )
     }
 
     /// A client that did not say who it is.
@@ -98,9 +101,15 @@ impl Action<'_> {
                 status
             }
             On::Resource { group, resource, subresource, namespace, name } => {
-                let full = if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
-                let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace \"{namespace}\"") };
-                let why = format!("User {user} cannot {} resource \"{full}\" in API group \"{group}\" {place}", self.verb);
+                let full =
+                    if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
+                let place = if namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace \"{namespace}\"")
+                };
+                let why =
+                    format!("User {user} cannot {} resource \"{full}\" in API group \"{group}\" {place}", self.verb);
                 Status::forbidden(&GroupResource::new(group, resource), name, why)
             }
         }

@@ -5,10 +5,10 @@
 //! it, as writes of their own. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
+mod acceptance;
 mod columns;
 mod definition;
 mod lifecycle;
-mod acceptance;
 mod structural;
 
 pub(crate) use columns::{Column, cell};
@@ -63,10 +63,16 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
     let names = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
     let group = text(&spec["group"]);
     let versions = spec["versions"].as_array().cloned().unwrap_or_default();
-    let storage_version = versions.iter().find(|version| version["storage"] == true).map(|version| text(&version["name"])).unwrap_or_default();
-    let preferred = versions.iter().filter(|v| v["served"] == true && v["deprecated"] != true).map(|v| text(&v["name"])).max_by(|a, b| {
-        crate::registry::stability(a).cmp(&crate::registry::stability(b)).then_with(|| b.cmp(a))
-    });
+    let storage_version = versions
+        .iter()
+        .find(|version| version["storage"] == true)
+        .map(|version| text(&version["name"]))
+        .unwrap_or_default();
+    let preferred = versions
+        .iter()
+        .filter(|v| v["served"] == true && v["deprecated"] != true)
+        .map(|v| text(&v["name"]))
+        .max_by(|a, b| crate::registry::stability(a).cmp(&crate::registry::stability(b)).then_with(|| b.cmp(a)));
     let resource = |version: &Value| {
         let kind = GroupVersionKind::new(&group, &text(&version["name"]), &text(&names["kind"]));
         let openapi = version.pointer("/schema/openAPIV3Schema").cloned();
@@ -81,10 +87,17 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
                 selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
             }),
             columns: columns::read(version),
-            selectable: version["selectableFields"].as_array().into_iter().flatten().map(|field| text(&field["jsonPath"])).collect(),
+            selectable: version["selectableFields"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|field| text(&field["jsonPath"]))
+                .collect(),
             deprecation: deprecation(version, &kind, preferred.as_deref()),
             terminating: crd.deletion_timestamp().is_some(),
-            has_rules: openapi.as_ref().is_some_and(|schema| schema.to_string().contains("\"x-kubernetes-validations\"")),
+            has_rules: openapi
+                .as_ref()
+                .is_some_and(|schema| schema.to_string().contains("\"x-kubernetes-validations\"")),
             openapi,
         };
         Resource {
@@ -103,7 +116,11 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
             kind,
         }
     };
-    versions.iter().filter(|version| version["served"] == true || text(&version["name"]) == storage_version).map(resource).collect()
+    versions
+        .iter()
+        .filter(|version| version["served"] == true || text(&version["name"]) == storage_version)
+        .map(resource)
+        .collect()
 }
 
 fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>) -> Option<String> {
@@ -178,7 +195,10 @@ impl CustomKind {
             return errors;
         }
         let blocking = |error: &FieldError| {
-            matches!(error.mistake, Mistake::NotSupported | Mistake::Required | Mistake::TooLong | Mistake::TooMany | Mistake::TypeInvalid)
+            matches!(
+                error.mistake,
+                Mistake::NotSupported | Mistake::Required | Mistake::TooLong | Mistake::TooMany | Mistake::TypeInvalid
+            )
         };
         if errors.iter().any(blocking) {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";

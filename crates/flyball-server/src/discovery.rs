@@ -7,8 +7,8 @@ use crate::registry::{Behaviour, Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
 use crate::response::{self, Body};
 use flyball_core::Status;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -35,12 +35,14 @@ pub(crate) fn version() -> Response<Body> {
 
 /// Answers `/`.
 pub(crate) fn paths(catalog: &Catalog) -> Option<Response<Body>> {
-    let mut paths = vec!["/.well-known/openid-configuration".to_owned(), "/api".into(), "/api/v1".into(), "/apis".into()];
+    let mut paths =
+        vec!["/.well-known/openid-configuration".to_owned(), "/api".into(), "/api/v1".into(), "/apis".into()];
     for (name, group) in catalog.groups().into_iter().filter(|(name, _)| !name.is_empty()) {
         paths.push(format!("/apis/{name}"));
         paths.extend(served(group).map(|version| format!("/apis/{name}/{}", version.name)));
     }
-    let others = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"];
+    let others =
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"];
     paths.extend(others.map(str::to_owned));
     paths.sort();
     Some(plain(&json!({"paths": paths})))
@@ -68,7 +70,8 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]})
         }
         (["apis"], _) => {
-            let groups = catalog.groups().into_iter().filter(|(name, group)| !name.is_empty() && served(group).next().is_some());
+            let groups =
+                catalog.groups().into_iter().filter(|(name, group)| !name.is_empty() && served(group).next().is_some());
             let groups: Vec<Value> = groups.map(|(name, group)| describe_group(name, group)).collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
@@ -105,7 +108,8 @@ fn served(group: &Group) -> impl Iterator<Item = &Version> {
 }
 
 fn describe_group(name: &str, group: &Group) -> Value {
-    let version = |version: &Version| json!({"groupVersion": format!("{name}/{}", version.name), "version": &*version.name});
+    let version =
+        |version: &Version| json!({"groupVersion": format!("{name}/{}", version.name), "version": &*version.name});
     let versions: Vec<Value> = served(group).map(version).collect();
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
@@ -148,7 +152,9 @@ fn subresources(resource: &Resource) -> Vec<Sub> {
 fn verbs(resource: &Resource) -> Vec<&'static str> {
     match &resource.behaviour {
         Behaviour::BuiltIn(kind) => kind.verbs.names().to_vec(),
-        Behaviour::Custom(custom) if custom.terminating => CUSTOM_VERBS.into_iter().filter(|verb| *verb != "create").collect(),
+        Behaviour::Custom(custom) if custom.terminating => {
+            CUSTOM_VERBS.into_iter().filter(|verb| *verb != "create").collect()
+        }
         Behaviour::Custom(_) => CUSTOM_VERBS.to_vec(),
     }
 }
@@ -178,7 +184,8 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
             entry.insert("name".into(), format!("{}/{}", resource.plural, sub.name).into());
             entry.insert("singularName".into(), "".into());
             entry.insert("namespaced".into(), resource.namespaced.into());
-            let (group, version, kind) = sub.kind.unwrap_or_else(|| (String::new(), String::new(), resource.kind.kind.to_string()));
+            let (group, version, kind) =
+                sub.kind.unwrap_or_else(|| (String::new(), String::new(), resource.kind.kind.to_string()));
             if !version.is_empty() && (*group != *resource.kind.group || *version != *resource.kind.version) {
                 entry.insert("group".into(), group.into());
                 entry.insert("version".into(), version.into());

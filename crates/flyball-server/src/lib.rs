@@ -10,21 +10,21 @@
 //! What is absent: controllers (they are clients, see `flyball-cluster`), anything that runs containers, aggregated API
 //! servers, binary encodings.
 
-mod request;
-mod registry;
 mod admission;
+mod registry;
+mod request;
 mod storage;
 mod watch;
 
-mod kinds;
-mod custom;
 mod auth;
+mod custom;
 mod discovery;
-mod openapi;
-mod table;
+mod kinds;
 mod metrics;
+mod openapi;
 mod response;
 mod server;
+mod table;
 
 pub mod pki;
 mod serve;

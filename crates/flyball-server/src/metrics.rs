@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 /// Answers `/metrics`.
 pub(crate) fn page(inner: &Inner) -> Response<Body> {
     let mut page = String::new();
-    let objects = "# HELP apiserver_storage_objects Number of stored objects.\n# TYPE apiserver_storage_objects gauge\n";
+    let objects =
+        "# HELP apiserver_storage_objects Number of stored objects.\n# TYPE apiserver_storage_objects gauge\n";
     page.push_str(objects);
     for (table, count) in inner.store.counts() {
         let _ = writeln!(page, "apiserver_storage_objects{{resource=\"{table}\"}} {count}");

@@ -72,8 +72,13 @@ pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Respon
         paths::add(&mut all, resource, &schema, Dialect::V3);
     }
     let custom = served(version).iter().any(|resource| resource.custom().is_some());
-    let info = if custom { json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}) } else { json!({"title": "Kubernetes", "version": "unversioned"}) };
-    let document = json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}});
+    let info = if custom {
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
+    } else {
+        json!({"title": "Kubernetes", "version": "unversioned"})
+    };
+    let document =
+        json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}});
     let mut response = response::value(200, Form::PLAIN, &document);
     if hashed {
         let forever = http::HeaderValue::from_static("public, immutable");
@@ -85,7 +90,8 @@ pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Respon
 
 /// Answers `/openapi/v2`: one document for all.
 pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
-    let json = |media: &str| matches!(media.split(';').next().unwrap_or_default().trim(), "application/json" | "*/*" | "");
+    let json =
+        |media: &str| matches!(media.split(';').next().unwrap_or_default().trim(), "application/json" | "*/*" | "");
     if !accept.unwrap_or_default().split(',').any(json) {
         return response::text(406, "only application/json is given\n");
     }
@@ -96,5 +102,9 @@ pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
         paths::add(&mut all, resource, &schema, Dialect::V2);
     }
     let info = json!({"title": "Kubernetes", "version": format!("v{}.{}.0", crate::discovery::MAJOR, crate::discovery::MINOR)});
-    response::value(200, Form::PLAIN, &json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()}))
+    response::value(
+        200,
+        Form::PLAIN,
+        &json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()}),
+    )
 }

@@ -5,8 +5,8 @@
 
 use flyball_core::Clock;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -68,7 +68,8 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("flyball-ca", None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         good_for_years(&mut params, year);
         Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)?, year })
     }
@@ -120,7 +121,9 @@ impl Authority {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone())?;
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).allow_unauthenticated().build()?;
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+            .allow_unauthenticated()
+            .build()?;
         let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
         let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
         let mut config = ServerConfig::builder_with_provider(provider)

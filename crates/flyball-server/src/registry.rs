@@ -21,8 +21,8 @@ pub(crate) mod scale;
 mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
-pub(crate) use meta::validate_labels;
 pub(crate) use delete::Deleted;
+pub(crate) use meta::validate_labels;
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{Listed, Selection, parse_version};
 pub(crate) use resource::{Behaviour, Resource, head};

@@ -64,7 +64,9 @@ impl http_body::Body for Body {
         match &mut self.0 {
             Kind::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
             Kind::Lazy(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
-            Kind::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            Kind::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+            }
         }
     }
 
@@ -124,7 +126,9 @@ pub(crate) fn status(status: &Status) -> Response<Body> {
 /// Answers with a refusal in some encoding.
 pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
     let mut response = value(status.code, form, &status_value(status));
-    if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0) {
+    if let Some(seconds) =
+        status.details.as_ref().map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
+    {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
@@ -133,7 +137,9 @@ pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
 /// 404 for what is no API path at all.
 pub(crate) fn page_not_found() -> Response<Body> {
     let mut response = text(404, "404 page not found\n");
-    response.headers_mut().insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -1,7 +1,7 @@
 //! The server behind TLS.
 
-use crate::server::Server;
 use crate::auth::User;
+use crate::server::Server;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -55,7 +55,12 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let _ = tokio::time::timeout(DRAIN, connections.shutdown()).await;
 }
 
-async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
+async fn connection(
+    server: Server,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,

@@ -143,7 +143,10 @@ impl Inner {
 
     /// Serves something else from now on; watches of what is gone find out.
     pub(crate) fn put_catalog(&self, catalog: Catalog) {
-        let before = std::mem::replace(&mut *self.catalog.write().expect("nothing panics while it holds the catalog"), Arc::new(catalog));
+        let before = std::mem::replace(
+            &mut *self.catalog.write().expect("nothing panics while it holds the catalog"),
+            Arc::new(catalog),
+        );
         for resource in before.resources().filter(|resource| resource.custom().is_some()) {
             self.store.bell(&resource.table).notify_waiters();
         }

@@ -18,8 +18,8 @@ use http::Response;
 use serde_json::{Value, json};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -38,7 +38,11 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// Answers a watch.
-pub(crate) async fn answer(show: Presenter, namespace: Option<&str>, options: &ListOptions) -> Result<Response<Body>, Status> {
+pub(crate) async fn answer(
+    show: Presenter,
+    namespace: Option<&str>,
+    options: &ListOptions,
+) -> Result<Response<Body>, Status> {
     if show.form.encoding == Encoding::Yaml || show.form.view == View::MetadataList {
         return Err(not_acceptable(show.resource.offered()));
     }
@@ -71,7 +75,8 @@ pub(crate) async fn answer(show: Presenter, namespace: Option<&str>, options: &L
         state,
         initial_end: initial && options.bookmarks,
         bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
-        last_bookmark: (options.bookmarks && timeout > BOOKMARK_BEFORE_END).then(|| now + timeout - BOOKMARK_BEFORE_END),
+        last_bookmark: (options.bookmarks && timeout > BOOKMARK_BEFORE_END)
+            .then(|| now + timeout - BOOKMARK_BEFORE_END),
         end: now + timeout,
         headings_told: false,
         done: false,
@@ -134,7 +139,8 @@ impl Watch {
             if self.done {
                 return None;
             }
-            let due = [self.bookmarks, self.last_bookmark].into_iter().flatten().chain([self.end]).min().unwrap_or(self.end);
+            let due =
+                [self.bookmarks, self.last_bookmark].into_iter().flatten().chain([self.end]).min().unwrap_or(self.end);
             tokio::select! {
                 biased;
                 () = rung => {}
@@ -224,7 +230,11 @@ impl Watch {
         let value = match self.show.form.view {
             View::Metadata | View::MetadataList => table::metadata_only(&object),
             View::Table => {
-                let headings = if std::mem::replace(&mut self.headings_told, true) { Value::Null } else { table::headings(resource) };
+                let headings = if std::mem::replace(&mut self.headings_told, true) {
+                    Value::Null
+                } else {
+                    table::headings(resource)
+                };
                 let row = table::row(resource, &object, self.show.include, &self.show.inner.clock);
                 table::table(json!({"resourceVersion": object.resource_version()}), headings, vec![row])
             }

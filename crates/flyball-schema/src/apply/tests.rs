@@ -63,10 +63,17 @@ impl World {
 
     fn apply(&mut self, manager: &str, spec: Value, force: bool) -> Result<bool, Error> {
         let now = self.now();
-        let objects = Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
+        let objects =
+            Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
         let wanted = json!({"apiVersion": "g/v1", "kind": "W", "spec": spec});
-        let applied =
-            objects.apply(&self.live, &wanted, self.managed.clone(), Manager::applier(manager, ""), force, Some(&now))?;
+        let applied = objects.apply(
+            &self.live,
+            &wanted,
+            self.managed.clone(),
+            Manager::applier(manager, ""),
+            force,
+            Some(&now),
+        )?;
         self.managed = applied.managed;
         let changed = applied.object.is_some();
         self.live = applied.object.unwrap_or_else(|| self.live.clone());
@@ -77,7 +84,8 @@ impl World {
     fn update(&mut self, manager: &str, spec: Value) {
         let now = self.now();
         let new = json!({"apiVersion": "g/v1", "kind": "W", "metadata": {"uid": "1"}, "spec": spec});
-        let objects = Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
+        let objects =
+            Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
         let manager = Manager::updater(manager, "g/v1", "");
         self.managed = objects.update(&self.live, &new, self.managed.clone(), manager, Some(&now)).unwrap();
         self.live = new;

@@ -235,7 +235,8 @@ impl<'a> Type<'a> {
 /// What a field is taken for that is not given: its default, or zero if Go writes it always.
 fn default(node: Node<'_>, name: &str) -> Option<Value> {
     let field = node.field(name)?;
-    let always = node.as_struct().and_then(|of| of.fields.get(name)).is_some_and(|field| field.presence == Presence::Always);
+    let always =
+        node.as_struct().and_then(|of| of.fields.get(name)).is_some_and(|field| field.presence == Presence::Always);
     let zero = || Some(crate::decode::zero(field)).filter(|zero| always && !zero.is_null());
     field.get().default.clone().or_else(zero)
 }

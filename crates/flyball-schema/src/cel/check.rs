@@ -270,14 +270,19 @@ impl<'s> Checker<'s> {
         }
         let found = match &target {
             None if is_operator => operator(name, &arguments),
-            _ if !is_function(name) => return self.wrong(place, format!("undeclared reference to '{name}' (in container '')")),
+            _ if !is_function(name) => {
+                return self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
+            }
             Some(target) => method(name, target),
             None => function(name, &arguments),
         };
         found.unwrap_or_else(|| {
             let list: Vec<String> = arguments.iter().map(ToString::to_string).collect();
             let target = target.map_or_else(String::new, |target| format!("{target}."));
-            self.wrong(place, format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")))
+            self.wrong(
+                place,
+                format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")),
+            )
         })
     }
 }
@@ -302,7 +307,8 @@ fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<Type<'s>> {
         return Some(Type::Dyn);
     }
     let properties = schema.get("properties").and_then(Value::as_object)?;
-    let reserved = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).filter(|bare| super::RESERVED.contains(bare));
+    let reserved =
+        name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).filter(|bare| super::RESERVED.contains(bare));
     let (_, found) = properties.iter().find(|(own, _)| super::escape(own) == name || reserved == Some(own.as_str()))?;
     found.as_object().map(Type::part)
 }
@@ -315,7 +321,9 @@ fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
             return (a.is_dyn() || taken.iter().any(|ty| a.is(ty))).then(|| a.clone());
         }
         [a, b] => (a, b),
-        [condition, a, b] => return ((condition.is_dyn() || condition.is("bool")) && a.fits(b)).then(|| a.clone().join(b.clone())),
+        [condition, a, b] => {
+            return ((condition.is_dyn() || condition.is("bool")) && a.fits(b)).then(|| a.clone().join(b.clone()));
+        }
         _ => return Some(Type::Dyn),
     };
     let unknown = a.is_dyn() || b.is_dyn();
@@ -355,8 +363,19 @@ fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
 fn method<'s>(name: &str, target: &Type<'s>) -> Option<Type<'s>> {
     let text = matches!(
         name,
-        "charAt" | "contains" | "endsWith" | "find" | "findAll" | "lowerAscii" | "matches" | "replace" | "split" | "startsWith"
-            | "substring" | "trim" | "upperAscii"
+        "charAt"
+            | "contains"
+            | "endsWith"
+            | "find"
+            | "findAll"
+            | "lowerAscii"
+            | "matches"
+            | "replace"
+            | "split"
+            | "startsWith"
+            | "substring"
+            | "trim"
+            | "upperAscii"
     );
     if text && !target.is_dyn() && !target.is("string") {
         return None;
@@ -380,14 +399,33 @@ fn function<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
 /// The functions whose results are known by their names; those of others depend on what they are given.
 fn result<'s>(name: &str) -> Type<'s> {
     match name {
-        "bool" | "contains" | "containsCIDR" | "containsIP" | "endsWith" | "hasValue" | "isCIDR" | "isGlobalUnicast"
-        | "isGreaterThan" | "isIP" | "isInteger" | "isLessThan" | "isLinkLocalMulticast" | "isLinkLocalUnicast" | "isLoopback"
-        | "isQuantity" | "isSemver" | "isSorted" | "isURL" | "isUnspecified" | "matches" | "startsWith" => BOOL,
-        "asInteger" | "compareTo" | "family" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getFullYear"
-        | "getHours" | "getMilliseconds" | "getMinutes" | "getMonth" | "getSeconds" | "indexOf" | "int" | "lastIndexOf" | "major"
-        | "minor" | "patch" | "prefixLength" | "sign" | "size" => INT,
-        "charAt" | "find" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme" | "join" | "lowerAscii"
-        | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
+        "bool"
+        | "contains"
+        | "containsCIDR"
+        | "containsIP"
+        | "endsWith"
+        | "hasValue"
+        | "isCIDR"
+        | "isGlobalUnicast"
+        | "isGreaterThan"
+        | "isIP"
+        | "isInteger"
+        | "isLessThan"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isLoopback"
+        | "isQuantity"
+        | "isSemver"
+        | "isSorted"
+        | "isURL"
+        | "isUnspecified"
+        | "matches"
+        | "startsWith" => BOOL,
+        "asInteger" | "compareTo" | "family" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear"
+        | "getFullYear" | "getHours" | "getMilliseconds" | "getMinutes" | "getMonth" | "getSeconds" | "indexOf"
+        | "int" | "lastIndexOf" | "major" | "minor" | "patch" | "prefixLength" | "sign" | "size" => INT,
+        "charAt" | "find" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme" | "join"
+        | "lowerAscii" | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
         "asApproximateFloat" | "double" => DOUBLE,
         "uint" => UINT,
         "bytes" => BYTES,
@@ -407,13 +445,56 @@ fn result<'s>(name: &str) -> Type<'s> {
 /// Tells whether a function exists at all, whatever it takes.
 fn is_function(name: &str) -> bool {
     const OTHERS: [&str; 46] = [
-        "allowed", "all", "check", "distinct", "dyn", "error", "errored", "exists", "existsOne", "exists_one", "fieldSelector",
-        "filter", "first", "flatten", "format", "getQuery", "group", "has", "labelSelector", "last", "map", "max", "min", "name",
-        "namespace", "optFlatMap", "optMap", "or", "orValue", "path", "range", "reason", "resource", "reverse", "serviceAccount",
-        "slice", "sort", "sortBy", "subresource", "sum", "transformList", "transformMap", "transformMapEntry", "unwrap",
-        "validate", "value",
+        "allowed",
+        "all",
+        "check",
+        "distinct",
+        "dyn",
+        "error",
+        "errored",
+        "exists",
+        "existsOne",
+        "exists_one",
+        "fieldSelector",
+        "filter",
+        "first",
+        "flatten",
+        "format",
+        "getQuery",
+        "group",
+        "has",
+        "labelSelector",
+        "last",
+        "map",
+        "max",
+        "min",
+        "name",
+        "namespace",
+        "optFlatMap",
+        "optMap",
+        "or",
+        "orValue",
+        "path",
+        "range",
+        "reason",
+        "resource",
+        "reverse",
+        "serviceAccount",
+        "slice",
+        "sort",
+        "sortBy",
+        "subresource",
+        "sum",
+        "transformList",
+        "transformMap",
+        "transformMapEntry",
+        "unwrap",
+        "validate",
+        "value",
     ];
-    matches!(name, "add" | "sub" | "unwrapOpt" | "none" | "of" | "ofNonZeroValue" | "named") || OTHERS.contains(&name) || !result(name).is_dyn()
+    matches!(name, "add" | "sub" | "unwrapOpt" | "none" | "of" | "ofNonZeroValue" | "named")
+        || OTHERS.contains(&name)
+        || !result(name).is_dyn()
 }
 
 #[cfg(test)]
@@ -469,7 +550,10 @@ mod tests {
             ("self.l.all(x, x.m == '')", "1:16: undefined field 'm'"),
             ("self.a.startsWith('x')", "1:18: found no matching overload for 'startsWith' applied to 'int.(string)'"),
             ("size(self.a) > 0", "1:5: found no matching overload for 'size' applied to '(int)'"),
-            ("quantity('1') < quantity('2')", "1:15: found no matching overload for '_<_' applied to '(kubernetes.Quantity, kubernetes.Quantity)'"),
+            (
+                "quantity('1') < quantity('2')",
+                "1:15: found no matching overload for '_<_' applied to '(kubernetes.Quantity, kubernetes.Quantity)'",
+            ),
             ("has(self.x)", "1:9: undefined field 'x'"),
             ("self.a ? 1 : 2", "1:8: found no matching overload for '_?_:_' applied to '(int, int, int)'"),
             ("self.a in ['x']", "1:8: found no matching overload for '@in' applied to '(int, list(string))'"),

@@ -46,7 +46,10 @@ impl Places {
                 length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
                 (dot, value) = (None, true);
             } else if c.is_ascii_alphabetic() || c == '_' || c == '`' {
-                length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '`').unwrap_or(rest.len()).max(1);
+                length = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '`')
+                    .unwrap_or(rest.len())
+                    .max(1);
                 let name = rest[..length].trim_matches('`');
                 let after = rest[length..].trim_start();
                 value = name != "in";

@@ -1,8 +1,8 @@
 //! Types as values: `type(self.port) == int`, which the interpreter does not know.
 
-use kube_cel::cel::{Context, ResolveResult};
 use kube_cel::cel::extractors::Arguments;
 use kube_cel::cel::objects::{Opaque, Value as Cel};
+use kube_cel::cel::{Context, ResolveResult};
 use std::sync::Arc;
 
 /// The type of a value, as an expression sees it.
@@ -16,7 +16,8 @@ impl Opaque for Type {
 }
 
 /// The types that have a name of their own.
-pub(super) const NAMES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+pub(super) const NAMES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
 fn value(name: &str) -> Cel {
     Cel::Opaque(Arc::new(Type(name.to_owned())))
@@ -42,7 +43,9 @@ fn type_of(of: &Cel) -> Cel {
 
 /// Adds `type` and the names of types to what expressions may use.
 pub(super) fn add(context: &mut Context<'_>) {
-    context.add_function("type", |Arguments(of): Arguments| -> ResolveResult { Ok(of.first().map_or(Cel::Null, type_of)) });
+    context.add_function("type", |Arguments(of): Arguments| -> ResolveResult {
+        Ok(of.first().map_or(Cel::Null, type_of))
+    });
     for name in NAMES {
         context.add_variable_from_value(name, value(name));
     }

@@ -10,27 +10,41 @@ use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>, object: &Object, old: Option<&Object>) -> Result<(), Status> {
+pub(super) fn check(
+    inner: &Inner,
+    attributes: &Attributes<'_>,
+    object: &Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
     let (rules, verb, on): (Vec<Rule>, &str, (String, String)) = match &*attributes.resource.plural {
         plural @ ("roles" | "clusterroles") if attributes.is(GROUP, plural) => {
-            if old.is_some_and(|old| old.get("rules") == object.get("rules") && old.get("aggregationRule") == object.get("aggregationRule")) {
+            if old.is_some_and(|old| {
+                old.get("rules") == object.get("rules") && old.get("aggregationRule") == object.get("aggregationRule")
+            }) {
                 return Ok(());
             }
-            let mut rules: Vec<Rule> = object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
+            let mut rules: Vec<Rule> =
+                object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
             if object.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
                 // An aggregating role comes to hold whatever others label for it.
                 let all = || vec!["*".to_owned()];
-                rules = vec![Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() }, Rule { paths: all(), verbs: all(), ..Rule::default() }];
+                rules = vec![
+                    Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() },
+                    Rule { paths: all(), verbs: all(), ..Rule::default() },
+                ];
             }
             (rules, "escalate", (plural.to_owned(), object.name().to_owned()))
         }
         plural @ ("rolebindings" | "clusterrolebindings") if attributes.is(GROUP, plural) => {
-            if old.is_some_and(|old| old.get("subjects") == object.get("subjects") && old.get("roleRef") == object.get("roleRef")) {
+            if old.is_some_and(|old| {
+                old.get("subjects") == object.get("subjects") && old.get("roleRef") == object.get("roleRef")
+            }) {
                 return Ok(());
             }
             let role = object.get("roleRef").cloned().unwrap_or_default();
             let (kind, name) = (role["kind"].as_str().unwrap_or_default(), role["name"].as_str().unwrap_or_default());
-            let (resource, namespace) = if kind == "Role" { ("roles", object.namespace()) } else { ("clusterroles", None) };
+            let (resource, namespace) =
+                if kind == "Role" { ("roles", object.namespace()) } else { ("clusterroles", None) };
             if allowed(inner, attributes, "bind", resource, name) || is_admin(inner, attributes) {
                 return Ok(());
             }
@@ -48,7 +62,8 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>, object: &Object,
     if let Some(namespace) = attributes.namespace {
         held.extend(inner.rbac.rules_of(&inner.store, attributes.user, namespace));
     }
-    let mut missing: Vec<Rule> = rules.iter().flat_map(Rule::atoms).filter(|atom| !held.iter().any(|rule| rule.covers(atom))).collect();
+    let mut missing: Vec<Rule> =
+        rules.iter().flat_map(Rule::atoms).filter(|atom| !held.iter().any(|rule| rule.covers(atom))).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -67,7 +82,13 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>, object: &Object,
 }
 
 fn allowed(inner: &Inner, attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
-    let on = On::Resource { group: GROUP, resource, subresource: "", namespace: attributes.namespace.unwrap_or_default(), name };
+    let on = On::Resource {
+        group: GROUP,
+        resource,
+        subresource: "",
+        namespace: attributes.namespace.unwrap_or_default(),
+        name,
+    };
     inner.rbac.decide(&inner.store, &Action { user: attributes.user, verb, on }) != Decision::NoOpinion
 }
 
@@ -81,7 +102,12 @@ fn is_admin(inner: &Inner, attributes: &Attributes<'_>) -> bool {
 fn compact(rules: Vec<Rule>) -> Vec<Rule> {
     let mut out: Vec<Rule> = Vec::new();
     for rule in rules {
-        let same = |known: &&mut Rule| known.groups == rule.groups && known.resources == rule.resources && known.names == rule.names && known.paths == rule.paths;
+        let same = |known: &&mut Rule| {
+            known.groups == rule.groups
+                && known.resources == rule.resources
+                && known.names == rule.names
+                && known.paths == rule.paths
+        };
         match out.iter_mut().find(same) {
             Some(known) => known.verbs.extend(rule.verbs),
             None => out.push(rule),

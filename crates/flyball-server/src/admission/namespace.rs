@@ -16,7 +16,9 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>) -> Result<(), St
         }
         return Ok(());
     }
-    let (Operation::Create, Some(namespace), true) = (attributes.operation, attributes.namespace, attributes.resource.namespaced) else {
+    let (Operation::Create, Some(namespace), true) =
+        (attributes.operation, attributes.namespace, attributes.resource.namespaced)
+    else {
         return Ok(());
     };
     let Some(entry) = inner.store.get(&namespaces, &ObjectKey::new(None, namespace)) else {

@@ -15,7 +15,9 @@ pub(crate) fn of_request(inner: &Inner, headers: &HeaderMap, known: Option<&User
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
     });
     match (token, known) {
-        (Some(token), _) => inner.bearer(token, &[ISSUER.to_owned()]).map(|(user, _)| user).map_err(|_| Status::unauthorized()),
+        (Some(token), _) => {
+            inner.bearer(token, &[ISSUER.to_owned()]).map(|(user, _)| user).map_err(|_| Status::unauthorized())
+        }
         (None, Some(user)) => Ok(user.clone()),
         (None, None) => Ok(User::anonymous()),
     }
@@ -59,7 +61,12 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = text("impersonate-user").to_owned();
     let uid = text("impersonate-uid").to_owned();
-    let groups: Vec<String> = headers.get_all("impersonate-group").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
+    let groups: Vec<String> = headers
+        .get_all("impersonate-group")
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .map(str::to_owned)
+        .collect();
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (header, value) in headers {
         if let (Some(key), Ok(value)) = (header.as_str().strip_prefix("impersonate-extra-"), value.to_str()) {
@@ -71,7 +78,9 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
         if groups.is_empty() && uid.is_empty() && extra.is_empty() {
             return Ok(user);
         }
-        return Err(Status::bad_request("requested impersonation without a user name: Impersonate-User is required beside groups, uid and extra"));
+        return Err(Status::bad_request(
+            "requested impersonation without a user name: Impersonate-User is required beside groups, uid and extra",
+        ));
     }
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let mut asked: Vec<(&str, &str, String, &str, &str)> = Vec::new();
@@ -81,7 +90,9 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
     }
     asked.extend(groups.iter().map(|group| ("", "groups", String::new(), "", group.as_str())));
     for (key, values) in &extra {
-        asked.extend(values.iter().map(|value| ("authentication.k8s.io", "userextras", key.clone(), "", value.as_str())));
+        asked.extend(
+            values.iter().map(|value| ("authentication.k8s.io", "userextras", key.clone(), "", value.as_str())),
+        );
     }
     if !uid.is_empty() {
         asked.push(("authentication.k8s.io", "uids", String::new(), "", &uid));

@@ -28,7 +28,13 @@ fn roles() -> Vec<Role> {
             let (head, bound) = head.split_once(" : ").unwrap_or((head, ""));
             let head = words(head);
             let after = |word: &str| head.iter().position(|known| known == word).map(|at| head[at + 1].clone());
-            roles.push(Role { to: after("to"), from: after("from"), bound: words(bound), name: head[0].clone(), rules: Vec::new() });
+            roles.push(Role {
+                to: after("to"),
+                from: after("from"),
+                bound: words(bound),
+                name: head[0].clone(),
+                rules: Vec::new(),
+            });
         } else {
             let parts: Vec<Vec<String>> = line.split('|').map(words).collect();
             let [verbs, groups, targets] = &parts[..] else { panic!("a rule has three parts: {line}") };
@@ -36,7 +42,10 @@ fn roles() -> Vec<Role> {
             let rule = match groups.is_empty() {
                 true => Rule { paths: targets.clone(), ..rule },
                 false => Rule {
-                    groups: groups.iter().map(|group| if group == "core" { String::new() } else { group.clone() }).collect(),
+                    groups: groups
+                        .iter()
+                        .map(|group| if group == "core" { String::new() } else { group.clone() })
+                        .collect(),
                     resources: targets.clone(),
                     ..rule
                 },
@@ -64,7 +73,9 @@ fn rules_of(roles: &[Role], role: &Role) -> Vec<Rule> {
 
 /// Writes what a new cluster holds.
 pub(crate) fn write(inner: &Inner) {
-    let seed = |group: &str, plural: &str, value: Value| inner.seed(group, "v1", plural, Object::try_from(value).expect("written as an object"));
+    let seed = |group: &str, plural: &str, value: Value| {
+        inner.seed(group, "v1", plural, Object::try_from(value).expect("written as an object"))
+    };
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
         seed("", "namespaces", json!({"metadata": {"name": name}}));
     }
@@ -81,19 +92,33 @@ pub(crate) fn write(inner: &Inner) {
         let rules: Value = rules_of(&roles, role).iter().map(Rule::write).collect();
         let mut value = json!({"metadata": metadata(labels(&role.to)), "rules": rules});
         if let Some(from) = &role.from {
-            value["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}}]});
+            value["aggregationRule"] =
+                json!({"clusterRoleSelectors": [{"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}}]});
         }
         seed(RBAC, "clusterroles", value);
         if role.bound.is_empty() {
             continue;
         }
-        let subjects: Value = role.bound.iter().map(|group| json!({"apiGroup": RBAC, "kind": "Group", "name": group})).collect();
+        let subjects: Value =
+            role.bound.iter().map(|group| json!({"apiGroup": RBAC, "kind": "Group", "name": group})).collect();
         let reference = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": role.name});
-        seed(RBAC, "clusterrolebindings", json!({"metadata": metadata(labels(&None)), "roleRef": reference, "subjects": subjects}));
+        seed(
+            RBAC,
+            "clusterrolebindings",
+            json!({"metadata": metadata(labels(&None)), "roleRef": reference, "subjects": subjects}),
+        );
     }
     for (name, value, description) in [
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
     ] {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority"});
         seed("scheduling.k8s.io", "priorityclasses", class);
@@ -114,7 +139,12 @@ mod tests {
     fn aggregated_roles_hold_what_others_lend() {
         let roles = roles();
         let rules = |name: &str| rules_of(&roles, roles.iter().find(|role| role.name == name).expect("a default role"));
-        let read = Rule { groups: vec![String::new()], resources: vec!["namespaces".into()], verbs: expand("read"), ..Rule::default() };
+        let read = Rule {
+            groups: vec![String::new()],
+            resources: vec!["namespaces".into()],
+            verbs: expand("read"),
+            ..Rule::default()
+        };
         assert!(rules("view").contains(&read));
         assert!(rules("edit").len() > rules("view").len());
         assert!(rules("admin").len() > rules("edit").len());

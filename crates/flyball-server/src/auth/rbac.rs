@@ -63,8 +63,16 @@ fn has(list: &[String], wanted: &str) -> bool {
 
 impl Rule {
     pub(crate) fn read(rule: &Value) -> Self {
-        let list = |field: &str| rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        Self { groups: list("apiGroups"), resources: list("resources"), names: list("resourceNames"), verbs: list("verbs"), paths: list("nonResourceURLs") }
+        let list = |field: &str| {
+            rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Self {
+            groups: list("apiGroups"),
+            resources: list("resources"),
+            names: list("resourceNames"),
+            verbs: list("verbs"),
+            paths: list("nonResourceURLs"),
+        }
     }
 
     pub(crate) fn write(&self) -> Value {
@@ -92,10 +100,14 @@ impl Rule {
                 known == "*" || known == path || known.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
             }),
             On::Resource { group, resource, subresource, name, .. } => {
-                let full = if subresource.is_empty() { (*resource).to_owned() } else { format!("{resource}/{subresource}") };
+                let full =
+                    if subresource.is_empty() { (*resource).to_owned() } else { format!("{resource}/{subresource}") };
                 let any = (!subresource.is_empty()).then(|| format!("*/{subresource}"));
-                let resource = self.resources.iter().any(|known| known == "*" || *known == full || Some(known) == any.as_ref());
-                resource && has(&self.groups, group) && (self.names.is_empty() || self.names.iter().any(|known| known == name))
+                let resource =
+                    self.resources.iter().any(|known| known == "*" || *known == full || Some(known) == any.as_ref());
+                resource
+                    && has(&self.groups, group)
+                    && (self.names.is_empty() || self.names.iter().any(|known| known == name))
             }
         }
     }
@@ -107,9 +119,16 @@ impl Rule {
         for group in &self.groups {
             for resource in &self.resources {
                 for verb in &self.verbs {
-                    let names: Vec<Vec<String>> = if self.names.is_empty() { vec![Vec::new()] } else { self.names.iter().map(one).collect() };
+                    let names: Vec<Vec<String>> =
+                        if self.names.is_empty() { vec![Vec::new()] } else { self.names.iter().map(one).collect() };
                     for names in names {
-                        atoms.push(Rule { groups: one(group), resources: one(resource), verbs: one(verb), names, paths: Vec::new() });
+                        atoms.push(Rule {
+                            groups: one(group),
+                            resources: one(resource),
+                            verbs: one(verb),
+                            names,
+                            paths: Vec::new(),
+                        });
                     }
                 }
             }
@@ -129,13 +148,17 @@ impl Rule {
             return false;
         }
         if let [path] = &atom.paths[..] {
-            return self.paths.iter().any(|known| known == path || known.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix)));
+            return self
+                .paths
+                .iter()
+                .any(|known| known == path || known.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix)));
         }
         let resources = atom.resources.iter().all(|wanted| {
             let subresource = wanted.split_once('/').map(|(_, sub)| format!("*/{sub}"));
             has(&self.resources, wanted) || subresource.is_some_and(|any| self.resources.contains(&any))
         });
-        let names = self.names.is_empty() || !atom.names.is_empty() && atom.names.iter().all(|name| self.names.contains(name));
+        let names =
+            self.names.is_empty() || !atom.names.is_empty() && atom.names.iter().all(|name| self.names.contains(name));
         all(&self.groups, &atom.groups) && resources && names
     }
 }
@@ -166,7 +189,9 @@ impl Binding {
         Self {
             name: object.name().to_owned(),
             namespace: object.namespace().map(str::to_owned),
-            subjects: subjects.map(|s| Subject { kind: text(&s["kind"]), namespace: text(&s["namespace"]), name: text(&s["name"]) }).collect(),
+            subjects: subjects
+                .map(|s| Subject { kind: text(&s["kind"]), namespace: text(&s["namespace"]), name: text(&s["name"]) })
+                .collect(),
             role_kind: text(&role["kind"]),
             role_name: text(&role["name"]),
         }
@@ -178,7 +203,11 @@ impl Binding {
             "User" => subject.name == user.name,
             "Group" => user.is_in(&subject.name),
             "ServiceAccount" => {
-                let namespace = if subject.namespace.is_empty() { self.namespace.as_deref().unwrap_or_default() } else { &subject.namespace };
+                let namespace = if subject.namespace.is_empty() {
+                    self.namespace.as_deref().unwrap_or_default()
+                } else {
+                    &subject.namespace
+                };
                 user.name == format!("system:serviceaccount:{namespace}:{}", subject.name)
             }
             _ => false,
@@ -194,13 +223,18 @@ impl Binding {
             "ServiceAccount" => format!("{}/{}", subject.name, subject.namespace),
             _ => subject.name.clone(),
         };
-        format!("RBAC: allowed by {kind} {name:?} of {} {:?} to {} {whom:?}", self.role_kind, self.role_name, subject.kind)
+        format!(
+            "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {whom:?}",
+            self.role_kind, self.role_name, subject.kind
+        )
     }
 }
 
 impl Policy {
     fn read(store: &Store) -> Self {
-        let objects = |resource: &str| store.list(&GroupResource::new(GROUP, resource), None).entries.into_iter().map(|entry| entry.object());
+        let objects = |resource: &str| {
+            store.list(&GroupResource::new(GROUP, resource), None).entries.into_iter().map(|entry| entry.object())
+        };
         let mut policy = Self::default();
         for role in objects("roles").chain(objects("clusterroles")) {
             let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
@@ -229,7 +263,8 @@ impl Policy {
 impl Rbac {
     /// Returns the rules as they are now.
     fn policy(&self, store: &Store) -> Arc<Policy> {
-        let versions = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"].map(|resource| store.changed(&GroupResource::new(GROUP, resource)));
+        let versions = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"]
+            .map(|resource| store.changed(&GroupResource::new(GROUP, resource)));
         let mut known = self.policy.lock().expect("nothing panics while it reads the rules");
         match &*known {
             Some((read, policy)) if *read == versions => policy.clone(),
@@ -251,14 +286,17 @@ impl Rbac {
             On::Resource { namespace, .. } => namespace,
             On::Path(_) => "",
         };
-        let allowing = policy.held(action.user, namespace).find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
+        let allowing = policy
+            .held(action.user, namespace)
+            .find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
         allowing.map_or(Decision::NoOpinion, |(binding, subject)| Decision::Allowed(binding.reason(subject)))
     }
 
     /// Returns all rules that hold for a user in a namespace.
     pub(crate) fn rules_of(&self, store: &Store, user: &User, namespace: &str) -> Vec<Rule> {
         let policy = self.policy(store);
-        let mut rules: Vec<Rule> = policy.held(user, namespace).flat_map(|(binding, _)| policy.rules(binding)).cloned().collect();
+        let mut rules: Vec<Rule> =
+            policy.held(user, namespace).flat_map(|(binding, _)| policy.rules(binding)).cloned().collect();
         if user.is_in(MASTERS) {
             let all = || vec!["*".to_owned()];
             rules.push(Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() });
@@ -298,7 +336,8 @@ mod tests {
 
     #[test]
     fn names_narrow_a_rule() {
-        let one = rule(r#"{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get", "list"]}"#);
+        let one =
+            rule(r#"{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get", "list"]}"#);
         assert!(one.allows("get", &on("pods", "", "x")));
         assert!(!one.allows("get", &on("pods", "", "y")));
         assert!(!one.allows("list", &on("pods", "", "")));
@@ -316,7 +355,8 @@ mod tests {
     fn a_rule_covers_what_it_allows_and_no_more() {
         let mine = rule(r#"{"apiGroups": [""], "resources": ["pods", "*/scale"], "verbs": ["get"]}"#);
         let asked = rule(r#"{"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get"]}"#);
-        let missing: Vec<String> = asked.atoms().iter().filter(|atom| !mine.covers(atom)).map(ToString::to_string).collect();
+        let missing: Vec<String> =
+            asked.atoms().iter().filter(|atom| !mine.covers(atom)).map(ToString::to_string).collect();
         assert_eq!(missing, [r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#]);
     }
 }

@@ -18,7 +18,8 @@ pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Ob
             let namespace = target.namespace.as_deref().unwrap_or_default();
             let asked = text(review.at(&["spec", "resourceAttributes", "namespace"]));
             if asked != namespace {
-                let error = FieldError::invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace");
+                let error =
+                    FieldError::invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace");
                 return Err(invalid("authorization.k8s.io", "LocalSubjectAccessReview", error));
             }
             access_review(inner, &subject(&review)?, &review)?
@@ -92,7 +93,8 @@ fn access_review(inner: &Inner, user: &User, review: &Object) -> Result<Value, S
             return refuse(FieldError::invalid("spec.resourceAttributes", Value::Null, detail));
         }
         (Some(_), Some(path)) => {
-            let shown = format!("{{\"Path\":{},\"Verb\":{}}}", json!(text(path.get("path"))), json!(text(path.get("verb"))));
+            let shown =
+                format!("{{\"Path\":{},\"Verb\":{}}}", json!(text(path.get("path"))), json!(text(path.get("verb"))));
             let detail = "cannot be specified in combination with resourceAttributes";
             return refuse(FieldError::invalid("spec.nonResourceAttributes", Shown::Raw(shown), detail));
         }
@@ -159,7 +161,11 @@ pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object)
         } else {
             "may not specify a duration larger than 2^32 seconds"
         };
-        return Err(invalid("authentication.k8s.io", "TokenRequest", FieldError::invalid("spec.expirationSeconds", seconds, detail)));
+        return Err(invalid(
+            "authentication.k8s.io",
+            "TokenRequest",
+            FieldError::invalid("spec.expirationSeconds", seconds, detail),
+        ));
     }
     let mut audiences = texts(request.at(&["spec", "audiences"]));
     if audiences.is_empty() {
@@ -173,7 +179,10 @@ pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object)
     let account = (namespace, account.name(), account.uid());
     let (token, ends) = inner.issuer.issue(account, bound.as_ref(), &audiences, seconds, &inner.clock, &inner.rng);
     let reference = request.at(&["spec", "boundObjectRef"]).cloned().unwrap_or_default();
-    request.insert("spec".into(), json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference}));
+    request.insert(
+        "spec".into(),
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference}),
+    );
     let ends = time::Timestamp::from_second(ends).map(time::rfc3339).unwrap_or_default();
     request.insert("status".into(), json!({"token": token, "expirationTimestamp": ends}));
     Ok(())
@@ -188,7 +197,9 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
         "Node" => ("nodes", None),
         _ => {
             let version = text(reference.get("apiVersion"));
-            let message = format!("cannot bind token for serviceaccount to object of type {version}, Kind={kind}: Pod, Secret and Node are possible");
+            let message = format!(
+                "cannot bind token for serviceaccount to object of type {version}, Kind={kind}: Pod, Secret and Node are possible"
+            );
             return Err(Status::bad_request(message));
         }
     };
@@ -198,7 +209,9 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
     };
     let object = entry.object();
     if !uid.is_empty() && uid != object.uid() {
-        let why = format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
         return Err(Status::conflict(&resource, name, why));
     }
     Ok(Bound { kind: kind.into(), name: name.into(), uid: object.uid().into() })

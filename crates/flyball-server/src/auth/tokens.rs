@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn a_token_says_who_its_bearer_is_until_it_ends() {
         let issuer = Issuer::new(&[7; 32]);
-        let (token, end) = issuer.issue(("ns", "robot", "u-1"), None, &["a".into()], 600, &clock(1000), &Rng::from_seed(1));
+        let (token, end) =
+            issuer.issue(("ns", "robot", "u-1"), None, &["a".into()], 600, &clock(1000), &Rng::from_seed(1));
         assert_eq!(end, 1600);
         let claims = issuer.read(&token, &clock(1599)).unwrap();
         assert_eq!(claims.user().name, "system:serviceaccount:ns:robot");

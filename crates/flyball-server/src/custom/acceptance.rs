@@ -13,8 +13,13 @@ pub(super) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
 fn set(conditions: &mut Vec<Value>, ty: &str, status: &str, reason: &str, message: &str, clock: &Clock) {
     let old = conditions.iter().position(|condition| condition["type"] == ty);
     let moved = old.is_none_or(|at| conditions[at]["status"] != status);
-    let time = if moved { Value::from(clock.now_rfc3339()) } else { old.map(|at| conditions[at]["lastTransitionTime"].clone()).unwrap_or_default() };
-    let condition = json!({"type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": time});
+    let time = if moved {
+        Value::from(clock.now_rfc3339())
+    } else {
+        old.map(|at| conditions[at]["lastTransitionTime"].clone()).unwrap_or_default()
+    };
+    let condition =
+        json!({"type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": time});
     match old {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),
@@ -39,7 +44,11 @@ pub(super) fn judge(crd: &Object, all: &[Object], clock: &Clock) -> Value {
         .filter(|other| other.name() != crd.name() && other.at(&["spec", "group"]) == group)
         .filter_map(|other| other.at(&["status", "acceptedNames"]).cloned())
         .collect();
-    let name_taken = |name: &str| others.iter().any(|o| text(o, "plural") == name || text(o, "singular") == name || short_names(o).contains(&name));
+    let name_taken = |name: &str| {
+        others
+            .iter()
+            .any(|o| text(o, "plural") == name || text(o, "singular") == name || short_names(o).contains(&name))
+    };
     let kind_taken = |name: &str| others.iter().any(|o| text(o, "kind") == name || text(o, "listKind") == name);
 
     let mut accepted = held.as_object().cloned().unwrap_or_default();
@@ -75,7 +84,14 @@ pub(super) fn judge(crd: &Object, all: &[Object], clock: &Clock) -> Value {
     }
     let established = condition(crd, "Established") == Some("True");
     if refusal.is_none() && !established {
-        set(&mut conditions, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", clock);
+        set(
+            &mut conditions,
+            "Established",
+            "True",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+            clock,
+        );
     } else if refusal.is_some() && !established {
         set(&mut conditions, "Established", "False", "NotAccepted", "not all names are accepted", clock);
     }

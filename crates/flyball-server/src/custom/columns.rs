@@ -110,7 +110,11 @@ fn bracket(token: &str) -> Option<Step> {
         let (left, right) = filter.split_once(operator)?;
         let field = left.trim().trim_start_matches('@').trim_start_matches('.').split('.').map(str::to_owned).collect();
         let right = right.trim();
-        let value = if right.starts_with(['"', '\'']) { Value::String(unquoted(right)) } else { serde_json::from_str(right).unwrap_or_default() };
+        let value = if right.starts_with(['"', '\'']) {
+            Value::String(unquoted(right))
+        } else {
+            serde_json::from_str(right).unwrap_or_default()
+        };
         return Some(Step::Where(field, operator.to_owned(), value));
     }
     if token.starts_with(['\'', '"']) {
@@ -160,9 +164,13 @@ fn compare(found: &Value, operator: &str, wanted: &Value) -> bool {
 
 /// Makes the cell of a column.
 pub(crate) fn cell(column: &Column, object: &Object, clock: &Clock) -> Value {
-    let Some(value) = follow(object.as_value(), &column.steps).filter(|value| !value.is_null()) else { return Value::Null };
+    let Some(value) = follow(object.as_value(), &column.steps).filter(|value| !value.is_null()) else {
+        return Value::Null;
+    };
     match (&*column.ty, value) {
-        ("integer", Value::Number(n)) => n.as_i64().or_else(|| n.as_f64().map(|n| n as i64)).map_or(Value::Null, Value::from),
+        ("integer", Value::Number(n)) => {
+            n.as_i64().or_else(|| n.as_f64().map(|n| n as i64)).map_or(Value::Null, Value::from)
+        }
         ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
         ("integer" | "number" | "boolean", _) => Value::Null,
         ("date", Value::String(text)) => match time::parse_rfc3339(text) {

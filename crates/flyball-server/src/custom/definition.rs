@@ -63,9 +63,13 @@ fn drop_null_defaults(schema: &mut Value) {
 
 /// Brings a written CRD into the state that a write may leave it in.
 pub(crate) fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock: &Clock) {
-    let storage: Option<String> = versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name").to_owned());
+    let storage: Option<String> =
+        versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name").to_owned());
     if old.is_none() {
-        crd.insert("status".into(), json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}));
+        crd.insert(
+            "status".into(),
+            json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}),
+        );
     }
     let status = crd.entry("status").or_insert_with(|| json!({}));
     let Some(status) = status.as_object_mut() else { return };
@@ -105,7 +109,8 @@ fn validate_immutable(new: &Value, old: &Value) -> Vec<FieldError> {
     let fields: [&[&str]; 4] = [&["scope"], &["group"], &["names", "plural"], &["names", "kind"]];
     let changed = fields.iter().find_map(|steps| {
         let at = |value: &Value| steps.iter().fold(value.clone(), |value, step| value[*step].clone());
-        (at(new) != at(old)).then(|| FieldError::invalid(format!("spec.{}", steps.join(".")), at(new), "field is immutable"))
+        (at(new) != at(old))
+            .then(|| FieldError::invalid(format!("spec.{}", steps.join(".")), at(new), "field is immutable"))
     });
     changed.into_iter().collect()
 }
@@ -123,17 +128,21 @@ fn validate_group(crd: &Object, spec: &Value) -> Vec<FieldError> {
     if group.is_empty() {
         return vec![FieldError::required(path, "")];
     }
-    let mut errors: Vec<FieldError> = names::dns_subdomain(group).into_iter().map(|e| FieldError::invalid(path, group, e)).collect();
+    let mut errors: Vec<FieldError> =
+        names::dns_subdomain(group).into_iter().map(|e| FieldError::invalid(path, group, e)).collect();
     if !group.contains('.') {
         errors.push(FieldError::invalid(path, group, "should be a domain with at least one dot"));
     }
     let protected = group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io");
     const APPROVAL: &str = "api-approved.kubernetes.io";
-    let approved = crd.annotation(APPROVAL).is_some_and(|text| text.starts_with("http") || text.starts_with("unapproved"));
+    let approved =
+        crd.annotation(APPROVAL).is_some_and(|text| text.starts_with("http") || text.starts_with("unapproved"));
     if protected && !approved {
         let annotations = Path::new("metadata");
         let annotations = annotations.field("annotations");
-        let detail = format!("protected groups must have approval annotation {APPROVAL:?}, see https://github.com/kubernetes/enhancements/pull/1111");
+        let detail = format!(
+            "protected groups must have approval annotation {APPROVAL:?}, see https://github.com/kubernetes/enhancements/pull/1111"
+        );
         errors.push(FieldError::required(annotations.key(APPROVAL), detail));
     }
     errors
@@ -158,7 +167,9 @@ fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
 /// Shows versions as Go prints the internal form.
 fn shown(spec: &Value) -> Shown {
     let versions = spec["versions"].as_array().into_iter().flatten();
-    let own = |version: &Value, field: &str| if shared(spec, field).is_some() { "null".to_owned() } else { version[field].to_string() };
+    let own = |version: &Value, field: &str| {
+        if shared(spec, field).is_some() { "null".to_owned() } else { version[field].to_string() }
+    };
     let list: Vec<String> = versions
         .map(|v| {
             let flag = |field: &str| v[field].as_bool().unwrap_or(false);
@@ -186,11 +197,15 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (i, version) in list.iter().enumerate() {
         let name = text(version, "name");
-        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(path.index(i).field("name"), name, e)));
+        errors.extend(
+            names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(path.index(i).field("name"), name, e)),
+        );
     }
     if let [only] = &list[..] {
         let name = text(only, "name");
-        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(SPEC.field("version"), name, e)));
+        errors.extend(
+            names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(SPEC.field("version"), name, e)),
+        );
     }
     let names: Vec<&str> = list.iter().map(|version| text(version, "name")).collect();
     if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
@@ -203,8 +218,10 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
 }
 
 fn validate_preserve(spec: &Value) -> Option<FieldError> {
-    let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-    (spec["preserveUnknownFields"] == true).then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
+    let detail =
+        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+    (spec["preserveUnknownFields"] == true)
+        .then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
 }
 
 /// Validates schemas, subresources, columns and selectable fields, each at the place that the internal form has for it.
@@ -212,7 +229,9 @@ fn validate_parts(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let list = spec["versions"].as_array().cloned().unwrap_or_default();
     let versions = SPEC.field("versions");
-    let empty = |version: &Value| version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object).is_none_or(Map::is_empty);
+    let empty = |version: &Value| {
+        version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object).is_none_or(Map::is_empty)
+    };
     for (i, version) in list.iter().enumerate() {
         if empty(version) {
             let at = versions.index(i);
@@ -220,7 +239,9 @@ fn validate_parts(spec: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(at.field("openAPIV3Schema"), ""));
         }
     }
-    let mut check = |field: &str, top: &dyn Fn(&Value, &Value) -> Vec<FieldError>, each: &dyn Fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>| {
+    let mut check = |field: &str,
+                     top: &dyn Fn(&Value, &Value) -> Vec<FieldError>,
+                     each: &dyn Fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>| {
         if shared(spec, field).is_some() {
             if let Some(first) = list.first() {
                 errors.extend(top(&first[field], first));
@@ -249,12 +270,16 @@ fn validate_parts(spec: &Value) -> Vec<FieldError> {
     check("subresources", &|value, _| validate_scale(&SPEC.field("subresources"), value), &|path, value, _| {
         validate_scale(&path.field("subresources"), value)
     });
-    check("additionalPrinterColumns", &|value, _| validate_columns(&SPEC.field("additionalPrinterColumns"), value), &|path, value, _| {
-        validate_columns(&path.field("additionalPrinterColumns"), value)
-    });
-    check("selectableFields", &|value, version| validate_selectable(&SPEC.field("selectableFields"), value, version), &|path, value, version| {
-        validate_selectable(&path.field("selectableFields"), value, version)
-    });
+    check(
+        "additionalPrinterColumns",
+        &|value, _| validate_columns(&SPEC.field("additionalPrinterColumns"), value),
+        &|path, value, _| validate_columns(&path.field("additionalPrinterColumns"), value),
+    );
+    check(
+        "selectableFields",
+        &|value, version| validate_selectable(&SPEC.field("selectableFields"), value, version),
+        &|path, value, version| validate_selectable(&path.field("selectableFields"), value, version),
+    );
     errors
 }
 
@@ -277,7 +302,11 @@ fn validate_scale(path: &Path<'_>, subresources: &Value) -> Vec<FieldError> {
     }
     let selector = text(scale, "labelSelectorPath");
     if !selector.is_empty() && !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
-        errors.push(FieldError::invalid(path.field("labelSelectorPath"), selector, "should be a json path under either .spec or .status"));
+        errors.push(FieldError::invalid(
+            path.field("labelSelectorPath"),
+            selector,
+            "should be a json path under either .spec or .status",
+        ));
     }
     errors
 }
@@ -296,18 +325,30 @@ fn validate_columns(path: &Path<'_>, columns: &Value) -> Vec<FieldError> {
                 errors.push(FieldError::required(path.field("type"), format!("must be one of {}", TYPES.join(","))));
             }
             given if !TYPES.contains(&given) => {
-                errors.push(FieldError::invalid(path.field("type"), given, format!("must be one of {}", TYPES.join(","))));
+                errors.push(FieldError::invalid(
+                    path.field("type"),
+                    given,
+                    format!("must be one of {}", TYPES.join(",")),
+                ));
             }
             _ => {}
         }
         let format = text(column, "format");
         if !format.is_empty() && !FORMATS.contains(&format) {
-            errors.push(FieldError::invalid(path.field("format"), format, format!("must be one of {}", FORMATS.join(","))));
+            errors.push(FieldError::invalid(
+                path.field("format"),
+                format,
+                format!("must be one of {}", FORMATS.join(",")),
+            ));
         }
         match text(column, "jsonPath") {
             "" => errors.push(FieldError::required(path.field("JSONPath"), "")),
             given if !given.starts_with('.') => {
-                errors.push(FieldError::invalid(path.field("JSONPath"), given, "must be a simple json path starting with ."));
+                errors.push(FieldError::invalid(
+                    path.field("JSONPath"),
+                    given,
+                    "must be a simple json path starting with .",
+                ));
             }
             _ => {}
         }
@@ -332,7 +373,8 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
         }
         seen.push(given);
         let steps = given.trim_start_matches('.').split('.');
-        let schema = steps.fold(version.pointer("/schema/openAPIV3Schema"), |schema, step| schema?.get("properties")?.get(step));
+        let schema =
+            steps.fold(version.pointer("/schema/openAPIV3Schema"), |schema, step| schema?.get("properties")?.get(step));
         match schema.filter(|_| given.starts_with('.') && !given.starts_with(".metadata")) {
             None => errors.push(FieldError::invalid(at, given, "is an invalid path: does not refer to a valid field")),
             Some(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
@@ -359,7 +401,11 @@ fn validate_names(given: &Value) -> Vec<FieldError> {
         errors.extend(names::dns_1035_label(&checked).into_iter().map(|e| FieldError::invalid(at, name, e)));
     }
     if !text(given, "kind").is_empty() && text(given, "kind") == text(given, "listKind") {
-        errors.push(FieldError::invalid(path.field("listKind"), text(given, "listKind"), "kind and listKind may not be the same"));
+        errors.push(FieldError::invalid(
+            path.field("listKind"),
+            text(given, "listKind"),
+            "kind and listKind may not be the same",
+        ));
     }
     for field in ["shortNames", "categories"] {
         let at = path.field(field);
@@ -407,9 +453,16 @@ fn validate_stored(crd: &Object, spec: &Value) -> Vec<FieldError> {
     if list.is_empty() {
         return vec![FieldError::invalid(path, Value::Null, "must have at least one stored version")];
     }
-    let known: Vec<&str> = spec["versions"].as_array().into_iter().flatten().map(|version| text(version, "name")).collect();
+    let known: Vec<&str> =
+        spec["versions"].as_array().into_iter().flatten().map(|version| text(version, "name")).collect();
     let mut errors = Vec::new();
-    let storing: Vec<&str> = spec["versions"].as_array().into_iter().flatten().filter(|v| v["storage"] == true).map(|v| text(v, "name")).collect();
+    let storing: Vec<&str> = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|v| v["storage"] == true)
+        .map(|v| text(v, "name"))
+        .collect();
     for (i, version) in list.iter().enumerate().filter(|(_, version)| !known.contains(version)) {
         let detail = format!(
             "missing from spec.versions; {version} was previously a storage version, and must remain in spec.versions until a storage migration \

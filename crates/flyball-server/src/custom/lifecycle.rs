@@ -95,11 +95,20 @@ impl Inner {
         .await
     }
 
-    async fn write_definition(&self, name: &str, with: impl Fn(&mut Object) -> Result<(), Status> + Send + Sync + 'static) -> bool {
+    async fn write_definition(
+        &self,
+        name: &str,
+        with: impl Fn(&mut Object) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> bool {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
+        let writer = Writer {
+            user: &user,
+            manager: "kube-apiserver".into(),
+            options: WriteOptions::default(),
+            warnings: &Warnings::default(),
+        };
         // `change` would call back here; the write alone is wanted.
         match Box::pin(self.change(&target, &Change::With(Box::new(with)), &writer)).await {
             Ok(_) => true,
@@ -115,7 +124,12 @@ impl Inner {
         if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
             return false;
         }
-        let terminating = acceptance::terminating(crd, "InstanceDeletionInProgress", "CustomResource deletion is in progress", &self.clock);
+        let terminating = acceptance::terminating(
+            crd,
+            "InstanceDeletionInProgress",
+            "CustomResource deletion is in progress",
+            &self.clock,
+        );
         if crd.get("status") != Some(&terminating) {
             let status = terminating.clone();
             self.write_definition(crd.name(), move |crd| {
@@ -139,10 +153,16 @@ impl Inner {
 
     async fn delete_instances(&self, resource: &Arc<Resource>) {
         let entries = self.store.list(&resource.table, None).entries;
-        let entries: Vec<_> = entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
+        let entries: Vec<_> =
+            entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
         let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
+        let writer = Writer {
+            user: &user,
+            manager: "kube-apiserver".into(),
+            options: WriteOptions::default(),
+            warnings: &Warnings::default(),
+        };
         if let Err(status) = Box::pin(self.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await {
             tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
         }
@@ -152,9 +172,15 @@ impl Inner {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
         let user = User::admin();
-        let writer = Writer { user: &user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings: &Warnings::default() };
+        let writer = Writer {
+            user: &user,
+            manager: "kube-apiserver".into(),
+            options: WriteOptions::default(),
+            warnings: &Warnings::default(),
+        };
         let without = Change::With(Box::new(|crd: &mut Object| {
-            let left: Vec<String> = crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
+            let left: Vec<String> =
+                crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
             if left.is_empty() {
                 crd.metadata_mut().remove("finalizers");
             } else {

@@ -91,7 +91,8 @@ fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         }
     }
     let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    let properties = schema.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty());
+    let properties =
+        schema.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty());
     if has(schema, "additionalProperties") && (closed || properties) {
         forbid("additionalProperties", "additionalProperties and properties are mutual exclusive");
     }
@@ -100,11 +101,18 @@ fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::not_supported(path.field("type"), ty, TYPES));
     }
     if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
-        errors.push(FieldError::invalid(path.field("x-kubernetes-preserve-unknown-fields"), false, "must be true or undefined"));
+        errors.push(FieldError::invalid(
+            path.field("x-kubernetes-preserve-unknown-fields"),
+            false,
+            "must be true or undefined",
+        ));
     }
     if let Some(Err(error)) = schema.get("pattern").and_then(Value::as_str).map(regex::Regex::new) {
         let pattern = text(schema, "pattern");
-        let detail = format!("must be a valid regular expression, but isn't: {}", error.to_string().lines().last().unwrap_or_default());
+        let detail = format!(
+            "must be a valid regular expression, but isn't: {}",
+            error.to_string().lines().last().unwrap_or_default()
+        );
         errors.push(FieldError::invalid(path.field("pattern"), pattern, detail));
     }
     lists(schema, path, errors);
@@ -120,11 +128,19 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     if has(schema, "x-kubernetes-list-type") {
         if text(schema, "type") != "array" {
             let shown = text(schema, "type");
-            errors.push(FieldError::invalid(path.field("type"), shown, "must be array if x-kubernetes-list-type is specified"));
+            errors.push(FieldError::invalid(
+                path.field("type"),
+                shown,
+                "must be array if x-kubernetes-list-type is specified",
+            ));
             return;
         }
         if !matches!(kind, "atomic" | "set" | "map") {
-            errors.push(FieldError::not_supported(path.field("x-kubernetes-list-type"), kind, ["atomic", "set", "map"]));
+            errors.push(FieldError::not_supported(
+                path.field("x-kubernetes-list-type"),
+                kind,
+                ["atomic", "set", "map"],
+            ));
             return;
         }
     }
@@ -153,16 +169,29 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             let properties = items.get("properties").and_then(Value::as_object);
             let names: Vec<&str> = keys.iter().filter_map(Value::as_str).collect();
             if names.iter().any(|name| properties.is_none_or(|properties| !properties.contains_key(*name))) {
-                errors.push(FieldError::invalid(keys_path, keys.clone(), "entries must all be names of item properties"));
+                errors.push(FieldError::invalid(
+                    keys_path,
+                    keys.clone(),
+                    "entries must all be names of item properties",
+                ));
                 return;
             }
             if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
                 errors.push(FieldError::invalid(keys_path, keys.clone(), "must not contain duplicate entries"));
             }
-            let required: Vec<&str> = items.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+            let required: Vec<&str> = items
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
             let properties_path = items_path.field("properties");
             for name in names {
-                let Some(key) = properties.and_then(|properties| properties.get(name)).and_then(Value::as_object) else { continue };
+                let Some(key) = properties.and_then(|properties| properties.get(name)).and_then(Value::as_object)
+                else {
+                    continue;
+                };
                 let at = properties_path.key(name);
                 if matches!(text(key, "type"), "object" | "array") {
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
@@ -180,13 +209,19 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
                 let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
                 errors.push(FieldError::invalid(items_path.field("x-kubernetes-map-type"), shown, detail));
             }
-            if text(items, "type") == "array" && has(items, "x-kubernetes-list-type") && !atomic("x-kubernetes-list-type") {
+            if text(items, "type") == "array"
+                && has(items, "x-kubernetes-list-type")
+                && !atomic("x-kubernetes-list-type")
+            {
                 let shown = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
                 let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
                 errors.push(FieldError::invalid(items_path.field("x-kubernetes-list-type"), shown, detail));
             }
             if flag(items, "nullable") {
-                errors.push(FieldError::forbidden(items_path.field("nullable"), "cannot be nullable when x-kubernetes-list-type is set"));
+                errors.push(FieldError::forbidden(
+                    items_path.field("nullable"),
+                    "cannot be nullable when x-kubernetes-list-type is set",
+                ));
             }
         }
         _ => {}
@@ -198,7 +233,11 @@ fn maps(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         return;
     }
     if text(schema, "type") != "object" {
-        errors.push(FieldError::invalid(path.field("type"), text(schema, "type"), "must be object if x-kubernetes-map-type is specified"));
+        errors.push(FieldError::invalid(
+            path.field("type"),
+            text(schema, "type"),
+            "must be object if x-kubernetes-map-type is specified",
+        ));
         return;
     }
     let kind = text(schema, "x-kubernetes-map-type");
@@ -226,8 +265,12 @@ fn types(schema: &Schema, path: &Path<'_>, place: Place, errors: &mut Vec<FieldE
                 }
             }
         }
-        Place::Root if ty.is_empty() => errors.push(FieldError::required(path.field("type"), "must not be empty at the root")),
-        Place::Root if ty != "object" => errors.push(FieldError::invalid(path.field("type"), ty, "must be object at the root")),
+        Place::Root if ty.is_empty() => {
+            errors.push(FieldError::required(path.field("type"), "must not be empty at the root"))
+        }
+        Place::Root if ty != "object" => {
+            errors.push(FieldError::invalid(path.field("type"), ty, "must be object at the root"))
+        }
         Place::Field if ty.is_empty() && !open => {
             errors.push(FieldError::required(path.field("type"), "must not be empty for specified object fields"));
         }
@@ -241,7 +284,11 @@ fn types(schema: &Schema, path: &Path<'_>, place: Place, errors: &mut Vec<FieldE
     }
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
     if embedded && ty != "object" {
-        errors.push(FieldError::invalid(path.field("type"), ty, "must be object if x-kubernetes-embedded-resource is true"));
+        errors.push(FieldError::invalid(
+            path.field("type"),
+            ty,
+            "must be object if x-kubernetes-embedded-resource is true",
+        ));
     }
     if place == Place::Root || embedded {
         restricted_metadata(schema, path, errors);
@@ -258,11 +305,19 @@ fn types(schema: &Schema, path: &Path<'_>, place: Place, errors: &mut Vec<FieldE
 
 fn only_types(schema: &Schema) -> bool {
     let told = |schema: &Schema| schema.len() == 1 && matches!(text(schema, "type"), "integer" | "string");
-    told(schema) || schema.get("anyOf").and_then(Value::as_array).is_some_and(|list| list.iter().filter_map(Value::as_object).all(told))
+    told(schema)
+        || schema
+            .get("anyOf")
+            .and_then(Value::as_array)
+            .is_some_and(|list| list.iter().filter_map(Value::as_object).all(told))
 }
 
 fn restricted_metadata(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let Some(metadata) = schema.get("properties").and_then(|properties| properties.get("metadata")).and_then(Value::as_object) else { return };
+    let Some(metadata) =
+        schema.get("properties").and_then(|properties| properties.get("metadata")).and_then(Value::as_object)
+    else {
+        return;
+    };
     let properties = path.field("properties");
     let at = properties.key("metadata");
     let inner = metadata.get("properties").and_then(Value::as_object);
@@ -270,7 +325,10 @@ fn restricted_metadata(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
     for field in ["name", "generateName"] {
         let default = inner.and_then(|inner| inner.get(field)).and_then(|schema| schema.get("default"));
         if default.is_some_and(|default| !default.is_null()) {
-            errors.push(FieldError::forbidden(fields.key(field).field("default"), "must not be set in top-level metadata"));
+            errors.push(FieldError::forbidden(
+                fields.key(field).field("default"),
+                "must not be set in top-level metadata",
+            ));
             return;
         }
     }
@@ -317,11 +375,19 @@ fn defaults(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Finds rules in CEL that cannot work.
-fn rules(schema: &Schema, path: &Path<'_>, at_root: bool, correlatable: bool, barrier: Option<&str>, errors: &mut Vec<FieldError>) {
+fn rules(
+    schema: &Schema,
+    path: &Path<'_>,
+    at_root: bool,
+    correlatable: bool,
+    barrier: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) {
     let list = path.field("x-kubernetes-validations");
     // At the root, and where an object stands within another, rules see who the object is.
     let whole = at_root || flag(schema, "x-kubernetes-embedded-resource");
-    for (i, rule) in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (i, rule) in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate()
+    {
         if let Some(rule) = rule.as_object() {
             check_rule(rule, schema, whole, &list.index(i), if correlatable { None } else { barrier }, errors);
         }
@@ -342,8 +408,16 @@ fn rules(schema: &Schema, path: &Path<'_>, at_root: bool, correlatable: bool, ba
     });
 }
 
-fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, barrier: Option<&str>, errors: &mut Vec<FieldError>) {
-    const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+fn check_rule(
+    rule: &Schema,
+    schema: &Schema,
+    whole: bool,
+    path: &Path<'_>,
+    barrier: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     let expression = text(rule, "rule");
     if expression.trim().is_empty() {
         errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
@@ -355,7 +429,10 @@ fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, barr
     } else if message.contains('\n') {
         errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
     } else if expression.trim().contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
-        errors.push(FieldError::required(path.field("message"), "message must be specified if rule contains line breaks"));
+        errors.push(FieldError::required(
+            path.field("message"),
+            "message must be specified if rule contains line breaks",
+        ));
     }
     let reason = text(rule, "reason");
     if !reason.is_empty() && !REASONS.contains(&reason) {
@@ -371,17 +448,28 @@ fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, barr
         Ok(program) => {
             let uses_old = program.references().has_variable("oldSelf");
             if let Some(barrier) = barrier.filter(|_| uses_old) {
-                let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
+                let detail =
+                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
                 errors.push(FieldError::invalid(path.field("rule"), expression, detail));
             }
             if !uses_old && has(rule, "optionalOldSelf") {
                 let given = flag(rule, "optionalOldSelf");
-                errors.push(FieldError::invalid(path.field("optionalOldSelf"), given, "may not be set if oldSelf is not used in rule"));
+                errors.push(FieldError::invalid(
+                    path.field("optionalOldSelf"),
+                    given,
+                    "may not be set if oldSelf is not used in rule",
+                ));
             }
             match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
-                Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
+                Err(why) => {
+                    errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
+                }
                 Ok(found) if found.is("bool") || found.is_dyn() => {}
-                Ok(_) => errors.push(FieldError::invalid(path.field("rule"), shown(), "cel expression must evaluate to a bool")),
+                Ok(_) => errors.push(FieldError::invalid(
+                    path.field("rule"),
+                    shown(),
+                    "cel expression must evaluate to a bool",
+                )),
             }
         }
     }

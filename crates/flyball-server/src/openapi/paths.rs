@@ -21,15 +21,31 @@ pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &st
             all.insert(path, Value::Object(entry));
         }
     };
-    place(all, list, &[("get", "list", verbs("list")), ("post", "post", verbs("create")), ("delete", "deletecollection", verbs("deletecollection"))]);
-    let item_methods = |read: bool, write: bool, delete: bool| [("get", "get", read), ("put", "put", write), ("patch", "patch", write), ("delete", "delete", delete)];
+    place(
+        all,
+        list,
+        &[
+            ("get", "list", verbs("list")),
+            ("post", "post", verbs("create")),
+            ("delete", "deletecollection", verbs("deletecollection")),
+        ],
+    );
+    let item_methods = |read: bool, write: bool, delete: bool| {
+        [("get", "get", read), ("put", "put", write), ("patch", "patch", write), ("delete", "delete", delete)]
+    };
     place(all, item.clone(), &item_methods(verbs("get"), verbs("update"), verbs("delete")));
     if resource.namespaced && verbs("list") {
         place(all, format!("{base}/{}", resource.plural), &[("get", "list", true)]);
     }
     let parts: Vec<&str> = match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => kind.subresources.iter().filter(|sub| sub.part.is_some()).map(|sub| sub.name).collect(),
-        Behaviour::Custom(custom) => [("status", custom.status), ("scale", custom.scale.is_some())].into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect(),
+        Behaviour::BuiltIn(kind) => {
+            kind.subresources.iter().filter(|sub| sub.part.is_some()).map(|sub| sub.name).collect()
+        }
+        Behaviour::Custom(custom) => [("status", custom.status), ("scale", custom.scale.is_some())]
+            .into_iter()
+            .filter(|(_, has)| *has)
+            .map(|(name, _)| name)
+            .collect(),
     };
     for part in parts {
         place(all, format!("{item}/{part}"), &item_methods(true, true, false));
@@ -58,7 +74,9 @@ fn path_parameters(path: &str, dialect: Dialect) -> Value {
 }
 
 fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) -> Value {
-    let query = |names: &[(&str, &str)]| names.iter().map(|(name, ty)| parameter(name, "query", ty, false, dialect)).collect::<Vec<Value>>();
+    let query = |names: &[(&str, &str)]| {
+        names.iter().map(|(name, ty)| parameter(name, "query", ty, false, dialect)).collect::<Vec<Value>>()
+    };
     const WRITE: [(&str, &str); 3] = [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
     const LIST: [(&str, &str); 10] = [
         ("allowWatchBookmarks", "boolean"),
@@ -72,8 +90,12 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
         ("timeoutSeconds", "integer"),
         ("watch", "boolean"),
     ];
-    const DELETE: [(&str, &str); 4] =
-        [("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("orphanDependents", "boolean"), ("propagationPolicy", "string")];
+    const DELETE: [(&str, &str); 4] = [
+        ("dryRun", "string"),
+        ("gracePeriodSeconds", "integer"),
+        ("orphanDependents", "boolean"),
+        ("propagationPolicy", "string"),
+    ];
     let mut parameters = match action {
         "list" => query(&LIST),
         "post" | "put" => query(&WRITE),
@@ -82,7 +104,8 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
         "deletecollection" => query(&[&LIST[..], &DELETE[..]].concat()),
         _ => Vec::new(),
     };
-    let list = schema.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
+    let list =
+        schema.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
     let answer = match action {
         "list" => dialect.refer(&list),
         "delete" | "deletecollection" => dialect.refer("io.k8s.apimachinery.pkg.apis.meta.v1.Status"),
@@ -92,18 +115,25 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
         "post" | "put" => Some((dialect.refer(schema), &["application/json", "application/yaml"][..])),
         "patch" => Some((
             dialect.refer("io.k8s.apimachinery.pkg.apis.meta.v1.Patch"),
-            &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"][..],
+            &[
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+            ][..],
         )),
         _ => None,
     };
-    let kind = json!({"group": &*resource.kind.group, "version": &*resource.kind.version, "kind": &*resource.kind.kind});
+    let kind =
+        json!({"group": &*resource.kind.group, "version": &*resource.kind.version, "kind": &*resource.kind.kind});
     let mut out = json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind});
     match dialect {
         Dialect::V3 => {
             out["responses"] = json!({"200": {"description": "OK", "content": {"application/json": {"schema": answer}, "application/yaml": {"schema": answer}}}});
             if let Some((schema, media)) = body {
                 let media = media.iter().filter(|media| resource.custom().is_none() || !media.contains("strategic"));
-                let content: Map<String, Value> = media.map(|media| ((*media).to_owned(), json!({"schema": schema}))).collect();
+                let content: Map<String, Value> =
+                    media.map(|media| ((*media).to_owned(), json!({"schema": schema}))).collect();
                 out["requestBody"] = json!({"required": true, "content": content});
             }
         }

@@ -104,7 +104,8 @@ impl Definitions {
         };
         self.tag(&name, kind);
         let list = GroupVersionKind { kind: resource.list_kind.as_str().into(), ..kind.clone() };
-        let list_name = name.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
+        let list_name =
+            name.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
         self.add_named("ListMeta");
         let metadata = self.dialect.refer_with(&format!("{META}.ListMeta"), "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds");
         let items = json!({
@@ -126,7 +127,11 @@ impl Definitions {
         let kind = json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind});
         if let Some(schema) = self.all.get_mut(name).and_then(Value::as_object_mut) {
             let kinds = schema.entry("x-kubernetes-group-version-kind").or_insert_with(|| json!([]));
-            kinds.as_array_mut().into_iter().filter(|kinds| !kinds.contains(&kind)).for_each(|kinds| kinds.push(kind.clone()));
+            kinds
+                .as_array_mut()
+                .into_iter()
+                .filter(|kinds| !kinds.contains(&kind))
+                .for_each(|kinds| kinds.push(kind.clone()));
         }
     }
 
@@ -143,7 +148,11 @@ impl Definitions {
         if embedded {
             let required = schema.entry("required").or_insert_with(|| json!([]));
             for field in ["kind", "apiVersion"] {
-                required.as_array_mut().into_iter().filter(|list| !list.contains(&field.into())).for_each(|list| list.push(field.into()));
+                required
+                    .as_array_mut()
+                    .into_iter()
+                    .filter(|list| !list.contains(&field.into()))
+                    .for_each(|list| list.push(field.into()));
             }
         }
     }
@@ -154,11 +163,15 @@ impl Definitions {
         let mut out = Map::new();
         for (name, value) in fields {
             let value = match (name.as_str(), value) {
-                ("properties", Value::Object(properties)) => {
-                    properties.iter().map(|(name, schema)| (name.clone(), self.custom(schema, false))).collect::<Map<_, _>>().into()
-                }
+                ("properties", Value::Object(properties)) => properties
+                    .iter()
+                    .map(|(name, schema)| (name.clone(), self.custom(schema, false)))
+                    .collect::<Map<_, _>>()
+                    .into(),
                 ("items" | "additionalProperties" | "not", Value::Object(_)) => self.custom(value, false),
-                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => schemas.iter().map(|schema| self.custom(schema, false)).collect(),
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                    schemas.iter().map(|schema| self.custom(schema, false)).collect()
+                }
                 _ => value.clone(),
             };
             out.insert(name.clone(), value);
@@ -200,9 +213,13 @@ impl Definitions {
             Shape::Number => json!({"type": "number", "format": "double"}),
             Shape::Text(Text::Time | Text::MicroTime) => json!({"type": "string", "format": "date-time"}),
             Shape::Text(Text::Bytes) => json!({"type": "string", "format": "byte"}),
-            Shape::Text(Text::Quantity) if self.dialect == Dialect::V3 => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            Shape::Text(Text::Quantity) if self.dialect == Dialect::V3 => {
+                json!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+            }
             Shape::Text(_) => json!({"type": "string"}),
-            Shape::IntOrString if self.dialect == Dialect::V3 => json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"}),
+            Shape::IntOrString if self.dialect == Dialect::V3 => {
+                json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"})
+            }
             Shape::IntOrString => json!({"type": "string", "format": "int-or-string"}),
             Shape::List(list) => {
                 let mut out = json!({"type": "array", "items": list.items.map_or_else(|| json!({}), |items| self.reference(node.at(items)))});

@@ -60,7 +60,8 @@ impl Catalog {
 
     /// Returns the kind of what is sent to a subresource, or of what it shows.
     pub(crate) fn action(kind: &str) -> Arc<Resource> {
-        static ALL: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
+        static ALL: LazyLock<Vec<Arc<Resource>>> =
+            LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
         ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
     }
 
@@ -77,7 +78,9 @@ impl Catalog {
     /// Puts the versions of groups that CRDs made in order of their stability.
     pub(crate) fn sort_versions(&mut self) {
         for group in self.groups.values_mut().filter(|group| !group.built_in) {
-            group.versions.sort_by(|a, b| stability(&b.name).cmp(&stability(&a.name)).then_with(|| a.name.cmp(&b.name)));
+            group
+                .versions
+                .sort_by(|a, b| stability(&b.name).cmp(&stability(&a.name)).then_with(|| a.name.cmp(&b.name)));
         }
     }
 

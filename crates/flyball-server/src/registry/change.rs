@@ -21,7 +21,12 @@ const MAX_ATTEMPTS: usize = 10;
 
 impl Inner {
     /// Changes an object, or makes it where that is allowed.
-    pub(crate) async fn change(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
+    pub(crate) async fn change(
+        &self,
+        target: &Target,
+        change: &Change,
+        writer: &Writer<'_>,
+    ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         let key = target.key();
         for _ in 0..MAX_ATTEMPTS {
@@ -69,11 +74,14 @@ impl Inner {
     ) -> Result<Written, storage::Error> {
         if is_released(resource, &object, &live) {
             // Watches are shown what was stored last, the writer what it made of it.
-            let last = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
+            let last =
+                self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
             self.removed(resource, &last);
             return Ok(Written::Shown(Box::new(object)));
         }
-        let entry = self.store.put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
+        let entry = self
+            .store
+            .put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
         self.written(resource, &entry);
         Ok(Written::Stored(entry))
     }
@@ -91,7 +99,9 @@ impl Inner {
             Change::Apply(wanted) if whole => {
                 if !wanted.uid().is_empty() {
                     let uid = wanted.uid();
-                    let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
                     return Err(Status::conflict(&resource.group_resource(), target.name(), why));
                 }
                 let mut object = self.candidate(target, change, None, writer)?;
@@ -104,7 +114,13 @@ impl Inner {
     }
 
     /// Makes what a client wants out of what is there, with the owners of its fields.
-    fn candidate(&self, target: &Target, change: &Change, live: Option<&Object>, writer: &Writer<'_>) -> Result<Object, Status> {
+    fn candidate(
+        &self,
+        target: &Target,
+        change: &Change,
+        live: Option<&Object>,
+        writer: &Writer<'_>,
+    ) -> Result<Object, Status> {
         let resource = &*target.resource;
         let now = self.clock.now_rfc3339();
         let by = managed::By { name: &writer.manager, part: target.part, now: &now };
@@ -203,7 +219,10 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
 fn is_released(resource: &Resource, object: &Object, live: &Object) -> bool {
     let deleted = object.deletion_timestamp().is_some() && live.deletion_timestamp().is_some();
     let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
-    deleted && grace == 0 && object.finalizers().next().is_none() && !crate::kinds::outlives_finalizers(resource, object)
+    deleted
+        && grace == 0
+        && object.finalizers().next().is_none()
+        && !crate::kinds::outlives_finalizers(resource, object)
 }
 
 /// Refuses a change that was made on another version of the object than the one that is there.
@@ -216,7 +235,11 @@ fn check_version(target: &Target, change: &Change, object: &Object, live: &Objec
     let uid = object.uid();
     if matches!(change, Change::Replace(_)) && !uid.is_empty() && uid != live.uid() {
         let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", live.uid());
-        return Err(Status::conflict(&resource.group_resource(), target.name(), storage_error(resource, &live.key(), &why)));
+        return Err(Status::conflict(
+            &resource.group_resource(),
+            target.name(),
+            storage_error(resource, &live.key(), &why),
+        ));
     }
     if matches!(change, Change::Apply(_)) && given.is_empty() {
         return Ok(());

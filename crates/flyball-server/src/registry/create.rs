@@ -12,7 +12,12 @@ use flyball_core::{Object, ObjectKey, Status, names};
 
 impl Inner {
     /// Makes a new object.
-    pub(crate) async fn create(&self, target: &Target, mut object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
+    pub(crate) async fn create(
+        &self,
+        target: &Target,
+        mut object: Object,
+        writer: &Writer<'_>,
+    ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         if !object.resource_version().is_empty() {
             return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
@@ -30,7 +35,12 @@ impl Inner {
     }
 
     /// Brings an object that is to be new, with owners of its fields, through admission and validation, and stores it.
-    pub(super) async fn insert(&self, target: &Target, mut object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
+    pub(super) async fn insert(
+        &self,
+        target: &Target,
+        mut object: Object,
+        writer: &Writer<'_>,
+    ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         clear_status(resource, &mut object);
         meta::fill(&mut object, &self.clock, &self.rng);
@@ -47,7 +57,8 @@ impl Inner {
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
         self.admission.validate(self, &attributes, Some(&object), None).await?;
         let key = object.key();
-        let generated = object.metadata().is_some_and(|metadata| metadata.get("generateName").is_some_and(|prefix| prefix != ""));
+        let generated =
+            object.metadata().is_some_and(|metadata| metadata.get("generateName").is_some_and(|prefix| prefix != ""));
         if let Some(stored) = self.store.get(&resource.table, &key) {
             return Err(exists(resource, &key, &stored, generated));
         }

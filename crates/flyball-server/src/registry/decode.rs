@@ -26,7 +26,11 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
 
 /// Refuses a body that is none of the kind wanted, nor says of which it is.
 pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
-    let message = format!("the object provided is unrecognized (must be of type {}): {why} ({})", resource.kind.kind, summary(body));
+    let message = format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({})",
+        resource.kind.kind,
+        summary(body)
+    );
     Status::bad_request(message)
 }
 
@@ -81,7 +85,9 @@ pub(crate) fn body(
         found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
     }
     match validation {
-        FieldValidation::Strict if !found.is_empty() => Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", ")))),
+        FieldValidation::Strict if !found.is_empty() => {
+            Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
+        }
         FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
         FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
     }
@@ -92,7 +98,9 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
     for field in ["apiVersion", "kind"] {
         if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
             let sort = object.get(field).map_or("null", sort);
-            let why = format!("couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string");
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            );
             return Err(unrecognized(resource, &why, raw));
         }
     }
@@ -104,7 +112,10 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
         }
         if api_version != expected.api_version() {
-            let message = format!("the API version in the data ({api_version}) does not match the expected API version ({})", expected.api_version());
+            let message = format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({})",
+                expected.api_version()
+            );
             return Err(Status::bad_request(message));
         }
         if *kind != *expected.kind {
@@ -114,7 +125,8 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
         }
         return Ok(());
     }
-    let group_version = if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
+    let group_version =
+        if api_version.is_empty() { Some(expected.group_version()) } else { GroupVersion::parse(&api_version) };
     let Some(group_version) = group_version else {
         return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
     };
@@ -134,16 +146,25 @@ pub(super) fn misfit(resource: &Resource, given: &GroupVersionKind) -> String {
     });
     if !known {
         let version = given.api_version();
-        return format!("no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"", given.kind);
+        return format!(
+            "no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            given.kind
+        );
     }
     let expected = &resource.kind;
-    let internal = if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
+    let internal =
+        if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
     format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
 }
 
 /// Refuses a body that is of another kind, or not as its kind has it.
 pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
-    let message = format!("{} in version {} cannot be handled as a {}: {why}", given.kind, go_quote(&given.version), resource.kind.kind);
+    let message = format!(
+        "{} in version {} cannot be handled as a {}: {why}",
+        given.kind,
+        go_quote(&given.version),
+        resource.kind.kind
+    );
     Status::bad_request(message)
 }
 
@@ -167,7 +188,8 @@ fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<Strin
     match &resource.behaviour {
         Behaviour::BuiltIn(_) => {
             let mut unknown = Vec::new();
-            let value = flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+            let value =
+                flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
             let mut object = Object::try_from(value).expect("a kind is read as an object");
             object.set_kind(&resource.kind);
             Ok((object, unknown))

@@ -25,7 +25,12 @@ pub(crate) enum Deleted {
 
 impl Inner {
     /// Deletes an object, or marks it to be deleted.
-    pub(crate) async fn delete(&self, target: &Target, options: &DeleteOptions, writer: &Writer<'_>) -> Result<Deleted, Status> {
+    pub(crate) async fn delete(
+        &self,
+        target: &Target,
+        options: &DeleteOptions,
+        writer: &Writer<'_>,
+    ) -> Result<Deleted, Status> {
         let resource = &*target.resource;
         let key = target.key();
         loop {
@@ -43,7 +48,14 @@ impl Inner {
         }
     }
 
-    fn delete_once(&self, resource: &Resource, key: &ObjectKey, entry: &Arc<Entry>, live: Object, options: &DeleteOptions) -> Result<Deleted, storage::Error> {
+    fn delete_once(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        entry: &Arc<Entry>,
+        live: Object,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, storage::Error> {
         let mut object = live.clone();
         let grace = crate::kinds::grace(resource, &live, options.grace_period_seconds);
         let finalizers = finalizers_for(resource, &live, options.propagation);
@@ -56,7 +68,8 @@ impl Inner {
             if options.dry_run {
                 return Ok(Deleted::Gone(Box::new(object)));
             }
-            let removed = self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
+            let removed =
+                self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
             self.removed(resource, &removed);
             object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
             return Ok(Deleted::Gone(Box::new(object)));
@@ -71,7 +84,9 @@ impl Inner {
         if options.dry_run {
             return Ok(Deleted::Marked(Written::Shown(Box::new(object))));
         }
-        let stored = self.store.put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
+        let stored = self
+            .store
+            .put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
         self.written(resource, &stored);
         Ok(Deleted::Marked(Written::Stored(stored)))
     }
@@ -136,7 +151,8 @@ fn finalizers_for(resource: &Resource, live: &Object, propagation: Option<Propag
             Propagation::Background
         }
     });
-    let mut finalizers: Vec<String> = live.finalizers().filter(|name| !matches!(*name, ORPHAN | FOREGROUND)).map(str::to_owned).collect();
+    let mut finalizers: Vec<String> =
+        live.finalizers().filter(|name| !matches!(*name, ORPHAN | FOREGROUND)).map(str::to_owned).collect();
     match policy {
         Propagation::Orphan => finalizers.push(ORPHAN.into()),
         Propagation::Foreground => finalizers.push(FOREGROUND.into()),
@@ -161,7 +177,8 @@ fn set_finalizers(object: &mut Object, finalizers: &[String]) {
 /// Marks an object as being deleted; one that is already may have its grace shortened, not lengthened.
 fn mark(object: &mut Object, live: &Object, grace: i64, now: time::Timestamp) {
     let metadata = object.metadata_mut();
-    let in_force = live.metadata().and_then(|metadata| metadata.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
+    let in_force =
+        live.metadata().and_then(|metadata| metadata.get("deletionGracePeriodSeconds")).and_then(Value::as_i64);
     if live.deletion_timestamp().is_some() && in_force.is_none_or(|in_force| in_force <= grace) {
         return;
     }

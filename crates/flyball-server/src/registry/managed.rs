@@ -4,7 +4,9 @@ use super::catalog::Catalog;
 use super::resource::Resource;
 use crate::kinds::Part;
 use flyball_core::{GroupVersion, Object, Status};
-use flyball_schema::apply::{self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
+use flyball_schema::apply::{
+    self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
+};
 use flyball_schema::schema::Node;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -32,7 +34,11 @@ impl Versions for Served<'_> {
 
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
         let to = self.version(api_version)?;
-        let from = object.get("apiVersion").and_then(Value::as_str).and_then(|version| self.version(version)).unwrap_or(self.resource);
+        let from = object
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .and_then(|version| self.version(version))
+            .unwrap_or(self.resource);
         if from.kind == to.kind {
             return Some(Cow::Borrowed(object));
         }
@@ -91,7 +97,12 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
-    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let objects = Objects {
+        versions: &Served { catalog, resource },
+        api_version: &api_version,
+        ignored: &ignored,
+        empty: resource.empty.as_value(),
+    };
     let manager = Manager::updater(by.name, &api_version, by.part.name());
     match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
         Ok(managed) => put(new, managed),
@@ -106,7 +117,14 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
 }
 
 /// Merges what an applier wants into what is there; the result is still to be read as an object of its kind.
-pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object>, wanted: &Object, force: bool, by: &By<'_>) -> Result<Object, Status> {
+pub(crate) fn apply(
+    catalog: &Catalog,
+    resource: &Resource,
+    live: Option<&Object>,
+    wanted: &Object,
+    force: bool,
+    by: &By<'_>,
+) -> Result<Object, Status> {
     let empty = || {
         let mut empty = resource.empty.clone();
         empty.set_kind(&resource.kind);
@@ -117,21 +135,33 @@ pub(crate) fn apply(catalog: &Catalog, resource: &Resource, live: Option<&Object
     let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
-    let objects = Objects { versions: &Served { catalog, resource }, api_version: &api_version, ignored: &ignored, empty: resource.empty.as_value() };
+    let objects = Objects {
+        versions: &Served { catalog, resource },
+        api_version: &api_version,
+        ignored: &ignored,
+        empty: resource.empty.as_value(),
+    };
     let manager = Manager::applier(by.name, by.part.name());
     // A new object has no UID yet, and so nobody owned anything of it before.
-    let applied = objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| match error {
-        apply::Error::Conflicts(mut conflicts) => {
-            if by.part == Part::Scale {
-                // Who applies a scale sees the others as writers of scales.
-                conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+    let applied =
+        objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| {
+            match error {
+                apply::Error::Conflicts(mut conflicts) => {
+                    if by.part == Part::Scale {
+                        // Who applies a scale sees the others as writers of scales.
+                        conflicts.iter_mut().for_each(|conflict| conflict.show_as(&super::scale::kind().api_version()));
+                    }
+                    Conflict::status(&conflicts)
+                }
+                apply::Error::Patch(misfit) => {
+                    broken(resource, wanted, "failed to create typed patch object", &misfit.to_string())
+                }
+                apply::Error::Live(misfit) => {
+                    broken(resource, &live, "failed to create typed live object", &misfit.to_string())
+                }
+                apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
             }
-            Conflict::status(&conflicts)
-        }
-        apply::Error::Patch(misfit) => broken(resource, wanted, "failed to create typed patch object", &misfit.to_string()),
-        apply::Error::Live(misfit) => broken(resource, &live, "failed to create typed live object", &misfit.to_string()),
-        apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
-    })?;
+        })?;
     let mut object = match applied.object {
         Some(value) => Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?,
         None => live,
@@ -150,7 +180,11 @@ const KUBECTL: &str = "kubectl";
 /// client-side apply shall find what was applied last. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
 fn note_applied(object: &mut Object, wanted: &Object) {
     let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
-    let Some(annotations) = annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != "")) else { return };
+    let Some(annotations) =
+        annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != ""))
+    else {
+        return;
+    };
     let mut noted = wanted.clone();
     let metadata = noted.metadata_mut();
     if let Some(own) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {

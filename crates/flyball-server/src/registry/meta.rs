@@ -17,9 +17,9 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 /// Puts an object into the namespace of the request, or refuses it if it names another.
 pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), Status> {
     match (object.namespace(), namespace) {
-        (Some(own), Some(namespace)) if own != namespace => {
-            Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"))
-        }
+        (Some(own), Some(namespace)) if own != namespace => Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
         (_, Some(namespace)) => {
             object.metadata_mut().insert("namespace".into(), namespace.into());
             Ok(())
@@ -49,7 +49,8 @@ pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
     let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() && !prefix.is_empty() {
         // The whole name fits into a label, whatever the prefix.
-        let end = prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
+        let end =
+            prefix.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= 63 - 5).last().unwrap_or(0);
         let name = format!("{}{}", &prefix[..end], rng.suffix(5));
         metadata.insert("name".into(), name.into());
     }
@@ -88,14 +89,18 @@ pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> 
     let namespace = METADATA.field("namespace");
     match (resource.namespaced, object.namespace()) {
         (true, None) => errors.push(FieldError::required(namespace, "")),
-        (true, Some(value)) => errors.extend(names::dns_label(value).into_iter().map(|e| FieldError::invalid(namespace, value, e))),
+        (true, Some(value)) => {
+            errors.extend(names::dns_label(value).into_iter().map(|e| FieldError::invalid(namespace, value, e)))
+        }
         (false, Some(_)) => errors.push(FieldError::forbidden(namespace, "not allowed on this type")),
         (false, None) => {}
     }
     errors.extend(validate_common(object));
     let finalizers = METADATA.field("finalizers");
     for finalizer in object.finalizers() {
-        errors.extend(names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)));
+        errors.extend(
+            names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)),
+        );
     }
     errors.extend(validate_finalizers(resource, object));
     let has = |name| object.finalizers().any(|finalizer| finalizer == name);
@@ -115,7 +120,10 @@ fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)
 /// Refuses such finalizers of most built-in kinds.
 pub(super) fn validate_finalizers(resource: &Resource, object: &Object) -> Vec<FieldError> {
     // The groups that came to be outside of Kubernetes' own code only ask for qualified names.
-    let lenient = matches!(&*resource.kind.group, "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io");
+    let lenient = matches!(
+        &*resource.kind.group,
+        "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io"
+    );
     if resource.custom().is_some() || lenient {
         return Vec::new();
     }
@@ -130,17 +138,21 @@ pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Opti
         return Vec::new();
     }
     let known = |finalizer| old.is_some_and(|old| old.finalizers().any(|known| known == finalizer));
-    let fresh: BTreeSet<&str> = unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
+    let fresh: BTreeSet<&str> =
+        unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
     let warn = |finalizer: &str| {
         let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
-        format!("metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers")
+        format!(
+            "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+        )
     };
     fresh.into_iter().map(warn).collect()
 }
 
 fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let prefix = object.metadata().and_then(|metadata| metadata.get("generateName")).and_then(Value::as_str).unwrap_or_default();
+    let prefix =
+        object.metadata().and_then(|metadata| metadata.get("generateName")).and_then(Value::as_str).unwrap_or_default();
     if !prefix.is_empty() {
         let path = METADATA.field("generateName");
         errors.extend(names::as_prefix(rule, prefix).into_iter().map(|e| FieldError::invalid(path, prefix, e)));
@@ -157,7 +169,11 @@ fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
 fn validate_common(object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if object.generation() < 0 {
-        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            METADATA.field("generation"),
+            object.generation(),
+            "must be greater than or equal to 0",
+        ));
     }
     errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
     errors.extend(validate_annotations(object));
@@ -182,7 +198,9 @@ fn validate_annotations(object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
         // Keys may be written in capitals here, though nowhere else.
-        errors.extend(names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        errors.extend(
+            names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
+        );
     }
     if !annotations.is_none_or(annotations_fit) {
         errors.push(FieldError::too_long(path, MAX_ANNOTATIONS as u64));
@@ -192,7 +210,8 @@ fn validate_annotations(object: &Object) -> Vec<FieldError> {
 
 /// Tells whether annotations are not too long, all together.
 pub(super) fn annotations_fit(annotations: &Map<String, Value>) -> bool {
-    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>() <= MAX_ANNOTATIONS
+    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
+        <= MAX_ANNOTATIONS
 }
 
 /// Shows a part of metadata as Go writes it.
@@ -204,13 +223,18 @@ fn go(path: &[&str], value: &Value) -> Shown {
 
 fn validate_owners(object: &Object) -> Vec<FieldError> {
     let path = METADATA.field("ownerReferences");
-    let references = object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
+    let references =
+        object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
     for (i, owner) in object.owner_references().enumerate() {
         let group_version = GroupVersion::parse(owner.api_version);
         if group_version.is_none() {
-            let detail = if owner.api_version.is_empty() { "version must not be empty" } else { "must be <group>/<version> or <version>" };
+            let detail = if owner.api_version.is_empty() {
+                "version must not be empty"
+            } else {
+                "must be <group>/<version> or <version>"
+            };
             errors.push(FieldError::invalid(path.field("apiVersion"), owner.api_version, detail));
         }
         for (field, value) in [("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)] {
@@ -218,9 +242,14 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
             }
         }
-        let banned = |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
+        let banned =
+            |kind: &GroupVersionKind| kind.group.is_empty() && &*kind.version == "v1" && &*kind.kind == "Event";
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
-            errors.push(FieldError::invalid(path, go(&["ownerReferences", "0"], &references[i]), format!("{kind} is disallowed from being an owner")));
+            errors.push(FieldError::invalid(
+                path,
+                go(&["ownerReferences", "0"], &references[i]),
+                format!("{kind} is disallowed from being an owner"),
+            ));
         }
         if owner.controller {
             let this = format!("{}/{}", owner.kind, owner.name);
@@ -257,7 +286,11 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
         errors.push(FieldError::invalid(METADATA.field("resourceVersion"), "", "must be specified for an update"));
     }
     if object.generation() < 0 {
-        errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            METADATA.field("generation"),
+            object.generation(),
+            "must be greater than or equal to 0",
+        ));
     }
     if object.generation() < old.generation() {
         errors.push(FieldError::invalid(METADATA.field("generation"), object.generation(), "must not be decremented"));
@@ -272,7 +305,8 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
 }
 
 fn immutable(object: &Object, old: &Object, field: &str) -> Option<FieldError> {
-    let value = |object: &Object| object.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
+    let value =
+        |object: &Object| object.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default();
     let (new, old) = (value(object), value(old));
     (new != old).then(|| FieldError::invalid(METADATA.field(field), new, "field is immutable"))
 }

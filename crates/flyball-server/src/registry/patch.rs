@@ -28,11 +28,18 @@ pub(crate) enum PatchKind {
 
 impl Patch {
     /// Applies the patch, and reads what comes of it as an object of its kind.
-    pub(crate) fn apply(&self, resource: &Resource, live: &Object, validation: FieldValidation) -> Result<Decoded, Status> {
+    pub(crate) fn apply(
+        &self,
+        resource: &Resource,
+        live: &Object,
+        validation: FieldValidation,
+    ) -> Result<Decoded, Status> {
         let mut patched: Value = live.clone().into();
         match self.kind {
             PatchKind::Json => {
-                let Value::Array(operations) = &self.value else { return Err(Self::malformed("[]handlers.jsonPatchOp", &self.value)) };
+                let Value::Array(operations) = &self.value else {
+                    return Err(Self::malformed("[]handlers.jsonPatchOp", &self.value));
+                };
                 if operations.len() > schema_patch::json::MAX_OPERATIONS {
                     let message = format!(
                         "The allowed maximum operations in a JSON patch is {}, got {}",
@@ -59,7 +66,8 @@ impl Patch {
                     other => return Err(Self::malformed("map[string]interface {}", other)),
                 };
                 let Value::Object(fields) = &mut patched else { unreachable!("an object is one") };
-                schema_patch::strategic(resource.schema.node(), fields, patch).map_err(|e| Status::new(500, None, e.0))?;
+                schema_patch::strategic(resource.schema.node(), fields, patch)
+                    .map_err(|e| Status::new(500, None, e.0))?;
             }
         }
         self.read(resource, live, patched, validation)
@@ -68,14 +76,26 @@ impl Patch {
     /// Refuses a patch that is no patch.
     pub(crate) fn malformed(wanted: &str, value: &Value) -> Status {
         let kind = decode::sort(value);
-        Status::bad_request(format!("error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"))
+        Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"
+        ))
     }
 
-    fn read(&self, resource: &Resource, live: &Object, patched: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+    fn read(
+        &self,
+        resource: &Resource,
+        live: &Object,
+        patched: Value,
+        validation: FieldValidation,
+    ) -> Result<Decoded, Status> {
         let shown = patched.clone();
         let refuse = |why: &str| {
             // The real server names neither kind nor object here.
-            let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(format!("{:?}", shown.to_string())), why.to_owned());
+            let error = FieldError::invalid(
+                "patch",
+                flyball_core::field::Shown::Raw(format!("{:?}", shown.to_string())),
+                why.to_owned(),
+            );
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
@@ -96,10 +116,13 @@ impl Patch {
             Ok(read) => read,
             Err(why) => return refuse(&why),
         };
-        let found = self.duplicates.iter().cloned().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
+        let found =
+            self.duplicates.iter().cloned().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
         let found: Vec<String> = found.collect();
         match validation {
-            FieldValidation::Strict if !found.is_empty() => refuse(&format!("strict decoding error: {}", found.join(", "))),
+            FieldValidation::Strict if !found.is_empty() => {
+                refuse(&format!("strict decoding error: {}", found.join(", ")))
+            }
             FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
             FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
         }
@@ -111,7 +134,9 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
             let sort = super::decode::sort(value);
-            return Some(format!("couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"));
+            return Some(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            ));
         }
     }
     let expected = &resource.kind;
@@ -132,7 +157,11 @@ fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     let given = object.group_version_kind().unwrap_or_default();
     let mut errors = Vec::new();
     if object.api_version() != expected.api_version() {
-        errors.push(FieldError::invalid("apiVersion", object.api_version(), format!("must be {}", expected.api_version())));
+        errors.push(FieldError::invalid(
+            "apiVersion",
+            object.api_version(),
+            format!("must be {}", expected.api_version()),
+        ));
     }
     if object.kind() != &*expected.kind {
         errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));

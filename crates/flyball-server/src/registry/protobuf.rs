@@ -64,7 +64,8 @@ pub(crate) fn document(resource: &Resource, body: &[u8]) -> Result<Document, Sta
     let envelope = Envelope::open(body).map_err(|why| unrecognized(resource, &why, body))?;
     let (api_version, kind) = (envelope.api_version.as_str(), envelope.kind.as_str());
     let expected = &resource.kind;
-    let same = (api_version.is_empty() || api_version == expected.api_version()) && (kind.is_empty() || kind == &*expected.kind);
+    let same = (api_version.is_empty() || api_version == expected.api_version())
+        && (kind.is_empty() || kind == &*expected.kind);
     let value = match protobuf::read(resource.schema.node(), envelope.message) {
         _ if !same => json!({"apiVersion": api_version, "kind": kind}),
         Ok(Value::Object(mut fields)) => {

@@ -33,7 +33,8 @@ impl Page {
     /// Reads a continue token.
     pub(crate) fn parse(token: &str) -> Result<Self, Status> {
         use base64::Engine;
-        let bad = |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bad =
+            |why: String| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token).map_err(|error| {
             let at = match error {
                 base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
@@ -42,7 +43,8 @@ impl Page {
             };
             bad(format!("illegal base64 data at input byte {at}"))
         })?;
-        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| bad(crate::request::json_error(&bytes)))?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|_| bad(crate::request::json_error(&bytes)))?;
         let version = value["v"].as_str().unwrap_or_default();
         if version != "meta.k8s.io/v1" {
             return Err(bad(format!("server does not recognize this encoded version {version}")));
@@ -69,7 +71,9 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<Revision>, String> {
             Ok(revision) => Ok(Some(revision)),
             Err(_) => {
                 let quoted = flyball_core::field::go_quote(text);
-                Err(format!("resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"))
+                Err(format!(
+                    "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
+                ))
             }
         },
     }
@@ -77,9 +81,14 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<Revision>, String> {
 
 /// 504: the version asked for has not been reached.
 pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
-    let cause = Cause { reason: "ResourceVersionTooLarge".into(), message: "Too large resource version".into(), field: String::new() };
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    };
     let details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
-    Status::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {asked}, current: {current}")).with_details(details)
+    Status::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {asked}, current: {current}"))
+        .with_details(details)
 }
 
 /// Turns an object of one version of a resource into another.
@@ -122,7 +131,9 @@ impl Selection {
                 ("metadata.name" | "metadata.namespace", _) => selection.keys.terms.push(term.clone()),
                 (_, Some(at)) => selection.fields.push((at, term.value.clone(), term.negated)),
                 (unknown, None) if resource.lists_fields() => {
-                    let message = format!("{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+                    let message = format!(
+                        "{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    );
                     return Err(Status::bad_request(message));
                 }
                 (unknown, None) => return Err(Status::bad_request(format!("field label not supported: {unknown}"))),
@@ -137,9 +148,14 @@ impl Selection {
     }
 
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        let key = |field: &str| if field == "metadata.name" { entry.key.name() } else { entry.key.namespace().unwrap_or_default() };
+        let key = |field: &str| {
+            if field == "metadata.name" { entry.key.name() } else { entry.key.namespace().unwrap_or_default() }
+        };
         self.keys.matches(|field| key(field))
-            && self.fields.iter().all(|(at, value, negated)| (entry.facts.fields.get(*at).map(|v| &**v) == Some(value)) != *negated)
+            && self
+                .fields
+                .iter()
+                .all(|(at, value, negated)| (entry.facts.fields.get(*at).map(|v| &**v) == Some(value)) != *negated)
             && self.labels.matches(|label| entry.facts.label(label))
     }
 }
@@ -200,9 +216,15 @@ impl Inner {
     }
 
     /// Lists objects.
-    pub(crate) async fn list(&self, resource: &Resource, namespace: Option<&str>, options: &ListOptions) -> Result<Listed, Status> {
+    pub(crate) async fn list(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Listed, Status> {
         let selection = Selection::new(resource, &options.labels, &options.fields)?;
-        let version = parse_version(&options.resource_version).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
+        let version = parse_version(&options.resource_version)
+            .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
         let page = match options.continue_token.as_str() {
             "" => None,
             token => Some(Page::parse(token)?),
@@ -215,14 +237,25 @@ impl Inner {
             (None, None) => self.store.list(&resource.table, namespace),
             (None, Some(version)) => {
                 self.wait_for(version).await?;
-                let exact = options.version_match == Some(VersionMatch::Exact) || options.version_match.is_none() && options.limit > 0;
-                if exact { self.snapshot_at(resource, namespace, version, false)? } else { self.store.list(&resource.table, namespace) }
+                let exact = options.version_match == Some(VersionMatch::Exact)
+                    || options.version_match.is_none() && options.limit > 0;
+                if exact {
+                    self.snapshot_at(resource, namespace, version, false)?
+                } else {
+                    self.store.list(&resource.table, namespace)
+                }
             }
         };
         Ok(cut(snapshot, &selection, page, options.limit))
     }
 
-    fn snapshot_at(&self, resource: &Resource, namespace: Option<&str>, revision: Revision, paging: bool) -> Result<Snapshot, Status> {
+    fn snapshot_at(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        revision: Revision,
+        paging: bool,
+    ) -> Result<Snapshot, Status> {
         self.store.list_at(&resource.table, namespace, revision).map_err(|error| match error {
             storage::Error::Future { asked, current } => too_large(asked, current),
             storage::Error::Compacted { .. } if paging => Status::expired(
@@ -241,7 +274,8 @@ impl Inner {
 fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> Listed {
     let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
     let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());
-    let mut entries: Vec<Arc<Entry>> = snapshot.entries.into_iter().filter(|entry| after(entry) && selection.matches(entry)).collect();
+    let mut entries: Vec<Arc<Entry>> =
+        snapshot.entries.into_iter().filter(|entry| after(entry) && selection.matches(entry)).collect();
     if limit == 0 || entries.len() <= limit {
         return Listed { revision, entries, next: None, remaining: None };
     }

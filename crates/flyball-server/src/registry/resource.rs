@@ -121,7 +121,9 @@ impl Resource {
     /// Whether a write of this part is possible.
     pub(crate) fn has_part(&self, part: Part) -> bool {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part)),
+            Behaviour::BuiltIn(kind) => {
+                part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part))
+            }
             Behaviour::Custom(custom) => match part {
                 Part::Whole => true,
                 Part::Status => custom.status,
@@ -134,8 +136,13 @@ impl Resource {
     pub(crate) fn scale(&self) -> Option<ScalePaths<'_>> {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => {
-                let selector = Some(if kind.kind == "ReplicationController" { ".spec.selector" } else { ".spec.selector!" });
-                self.has_part(Part::Scale).then_some(ScalePaths { spec: ".spec.replicas", status: ".status.replicas", selector })
+                let selector =
+                    Some(if kind.kind == "ReplicationController" { ".spec.selector" } else { ".spec.selector!" });
+                self.has_part(Part::Scale).then_some(ScalePaths {
+                    spec: ".spec.replicas",
+                    status: ".status.replicas",
+                    selector,
+                })
             }
             Behaviour::Custom(custom) => custom.scale.as_ref().map(|scale| ScalePaths {
                 spec: &scale.spec,
@@ -162,7 +169,9 @@ impl Resource {
     pub(crate) fn facts(&self, object: &Object) -> Facts {
         let values = match &self.behaviour {
             Behaviour::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
-            Behaviour::Custom(custom) => custom.selectable.iter().map(|path| crate::custom::selected(object, path)).collect(),
+            Behaviour::Custom(custom) => {
+                custom.selectable.iter().map(|path| crate::custom::selected(object, path)).collect()
+            }
         };
         Facts::of(object, values)
     }

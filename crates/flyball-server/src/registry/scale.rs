@@ -41,7 +41,8 @@ pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status>
         status.insert("selector".into(), selector.into());
     }
     let spec = if wanted == 0 { json!({}) } else { json!({"replicas": wanted}) };
-    let mut scale = Object::try_from(json!({"metadata": metadata, "spec": spec, "status": status})).expect("made as an object");
+    let mut scale =
+        Object::try_from(json!({"metadata": metadata, "spec": spec, "status": status})).expect("made as an object");
     scale.set_kind(&kind());
     Ok(scale)
 }
@@ -51,10 +52,12 @@ fn selector(object: &Object, path: &str) -> Option<String> {
     match at(object, path.trim_end_matches('!'))? {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         Value::Object(fields) if path.ends_with('!') => {
-            let mut parts: Vec<String> = fields.get("matchLabels").and_then(Value::as_object).into_iter().flatten().map(pair).collect();
+            let mut parts: Vec<String> =
+                fields.get("matchLabels").and_then(Value::as_object).into_iter().flatten().map(pair).collect();
             for expression in fields.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
                 let key = expression["key"].as_str().unwrap_or_default();
-                let values: Vec<&str> = expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                let values: Vec<&str> =
+                    expression["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
                 parts.push(match expression["operator"].as_str() {
                     Some("In") => format!("{key} in ({})", values.join(",")),
                     Some("NotIn") => format!("{key} notin ({})", values.join(",")),

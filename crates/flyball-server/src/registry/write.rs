@@ -40,11 +40,13 @@ impl Target {
             return Err(Status::bad_request(message));
         }
         if object.name().is_empty() {
-            let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+            let message =
+                format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
             return Err(Status::bad_request(message));
         }
         if object.name() != name {
-            let message = format!("the name of the object ({}) does not match the name on the URL ({name})", object.name());
+            let message =
+                format!("the name of the object ({}) does not match the name on the URL ({name})", object.name());
             return Err(Status::bad_request(message));
         }
         Ok(())

@@ -49,7 +49,9 @@ impl Form {
         if self.beta {
             for (list, inner) in [("items", ""), ("rows", "/object")] {
                 for item in view.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                    if let Some(shown) = item.pointer_mut(inner).filter(|shown| shown["kind"] == "PartialObjectMetadata") {
+                    if let Some(shown) =
+                        item.pointer_mut(inner).filter(|shown| shown["kind"] == "PartialObjectMetadata")
+                    {
                         shown["apiVersion"] = "meta.k8s.io/v1beta1".into();
                     }
                 }

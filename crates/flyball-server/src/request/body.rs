@@ -5,8 +5,8 @@
 use super::syntax::json_error;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
 use serde_json::{Map, Number, Value};
+use serde_saphyr::Spanned;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -88,7 +88,8 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             budget: serde_saphyr::budget! { max_depth: YAML_DEPTH, flow_nesting_limit: YAML_DEPTH },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates, every_key: false }.deserialize(deserializer)
+            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates, every_key: false }
+                .deserialize(deserializer)
         })
     };
     match value {

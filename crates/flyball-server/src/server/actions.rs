@@ -18,7 +18,12 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Carries out an action on an object.
-pub(super) async fn answer(inner: &Arc<Inner>, call: &Call, target: &Target, action: &str) -> Result<Response<Body>, Status> {
+pub(super) async fn answer(
+    inner: &Arc<Inner>,
+    call: &Call,
+    target: &Target,
+    action: &str,
+) -> Result<Response<Body>, Status> {
     match action {
         "binding" => {
             let binding = sent(call, "Binding")?;
@@ -31,18 +36,30 @@ pub(super) async fn answer(inner: &Arc<Inner>, call: &Call, target: &Target, act
         "token" => token(inner, call, target),
         _ => {
             inner.get(&target.resource, &target.key())?;
-            let why = format!("{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it");
+            let why = format!(
+                "{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it"
+            );
             Err(Status::new(501, None, why))
         }
     }
 }
 
 /// Answers a question, or carries out an action that stands on its own.
-pub(super) async fn review(inner: &Arc<Inner>, call: &Call, target: &Target, form: Form) -> Result<Response<Body>, Status> {
+pub(super) async fn review(
+    inner: &Arc<Inner>,
+    call: &Call,
+    target: &Target,
+    form: Form,
+) -> Result<Response<Body>, Status> {
     if &*target.resource.kind.kind == "Binding" {
         let binding = sent(call, "Binding")?;
         let pods = inner.catalog().get("", "v1", "pods").expect("pods are always served");
-        let target = Target { resource: pods, namespace: target.namespace.clone(), name: Some(binding.name().to_owned()), part: Part::Whole };
+        let target = Target {
+            resource: pods,
+            namespace: target.namespace.clone(),
+            name: Some(binding.name().to_owned()),
+            part: Part::Whole,
+        };
         return bind(inner, call, &target, &binding).await;
     }
     WriteOptions::read(&call.query, Write::Create)?;
@@ -83,7 +100,12 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
         return Err(Status::new(500, None, aggregate(&errors)));
     }
     let name = target.name.clone().unwrap_or_default();
-    let annotations = binding.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object).cloned().unwrap_or_default();
+    let annotations = binding
+        .metadata()
+        .and_then(|metadata| metadata.get("annotations"))
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
     let now = inner.clock.now_rfc3339();
     let assign = move |pod: &mut Object| {
         let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
@@ -102,7 +124,10 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
             let all = pod.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
             all.as_object_mut().into_iter().for_each(|all| all.extend(annotations.clone()));
         }
-        set_condition(pod, json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}));
+        set_condition(
+            pod,
+            json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now}),
+        );
         Ok(())
     };
     let options = WriteOptions::read(&call.query, Write::Create)?;
@@ -141,7 +166,8 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
     options.dry_run |= call.query.all("dryRun").contains(&"All");
     let writer = writer(call, WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() });
-    let ended = matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
+    let ended =
+        matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
     if !ended && pod.deletion_timestamp().is_none() {
         reserve(inner, call, &pod).await?;
     }
@@ -174,7 +200,11 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
     let mut covering = all.iter().map(|entry| inner.object(&budgets, entry)).filter(covers);
     let Some(budget) = covering.next() else { return Ok(()) };
     if covering.next().is_some() {
-        return Err(Status::new(500, None, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."));
+        return Err(Status::new(
+            500,
+            None,
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        ));
     }
     let count = |budget: &Object, field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
     if count(&budget, "observedGeneration") < budget.generation() {
@@ -183,17 +213,27 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
         return Err(status);
     }
     let key = ObjectKey::new(budget.namespace(), budget.name());
-    let target = Target { resource: budgets, namespace: key.namespace().map(str::to_owned), name: Some(key.name().to_owned()), part: Part::Status };
+    let target = Target {
+        resource: budgets,
+        namespace: key.namespace().map(str::to_owned),
+        name: Some(key.name().to_owned()),
+        part: Part::Status,
+    };
     let (name, now) = (pod.name().to_owned(), inner.clock.now_rfc3339());
     let take = move |budget: &mut Object| {
         let allowed = count(budget, "disruptionsAllowed");
         if allowed <= 0 {
             let (desired, current) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
-            return Err(refused(&format!("The disruption budget {{}} needs {desired} healthy pods and has {current} currently"), budget));
+            return Err(refused(
+                &format!("The disruption budget {{}} needs {desired} healthy pods and has {current} currently"),
+                budget,
+            ));
         }
         budget.change(|value| {
             value["status"]["disruptionsAllowed"] = (allowed - 1).into();
-            let noted = value["status"].as_object_mut().map(|status| status.entry("disruptedPods").or_insert_with(|| json!({})));
+            let noted = value["status"]
+                .as_object_mut()
+                .map(|status| status.entry("disruptedPods").or_insert_with(|| json!({})));
             if let Some(noted) = noted.and_then(Value::as_object_mut) {
                 noted.insert(name.clone(), now.as_str().into());
             }
@@ -205,9 +245,11 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
 }
 
 fn refused(why: &str, budget: &Object) -> Status {
-    let cause = Cause { reason: "DisruptionBudget".into(), message: why.replace("{}", budget.name()), field: String::new() };
+    let cause =
+        Cause { reason: "DisruptionBudget".into(), message: why.replace("{}", budget.name()), field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    Status::new(429, Reason::TooManyRequests, message).with_details(Details { causes: vec![cause], ..Details::default() })
+    Status::new(429, Reason::TooManyRequests, message)
+        .with_details(Details { causes: vec![cause], ..Details::default() })
 }
 
 /// Makes a token for a service account.
@@ -219,7 +261,10 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     reviews::issue_token(inner, &account, &mut request)?;
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
-        metadata.insert(field.into(), account.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default());
+        metadata.insert(
+            field.into(),
+            account.metadata().and_then(|metadata| metadata.get(field)).cloned().unwrap_or_default(),
+        );
     }
     metadata.insert("uid".into(), account.uid().into());
     metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());

@@ -93,7 +93,13 @@ fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> 
         None => On::Path(&target.path),
         Some(path) => {
             (namespace, name, subresource) = (text(&path.namespace), text(&path.name), text(&path.subresource));
-            On::Resource { group: &path.group, resource: &path.resource, subresource: &subresource, namespace: &namespace, name: &name }
+            On::Resource {
+                group: &path.group,
+                resource: &path.resource,
+                subresource: &subresource,
+                namespace: &namespace,
+                name: &name,
+            }
         }
     };
     let action = Action { user, verb: target.verb, on };
@@ -118,7 +124,8 @@ where
         let mut first: Option<Bytes> = None;
         let mut all = BytesMut::new();
         while let Some(frame) = body.as_mut().frame().await {
-            let frame = frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
+            let frame =
+                frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             match first.take() {
                 None if all.is_empty() => first = Some(data),
@@ -155,7 +162,9 @@ async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
         ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
         ["openapi", "v2"] => Some(openapi::v2(&inner.catalog(), call.accept())),
         ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
-        ["openapi", "v3", ref rest @ ..] => Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some())),
+        ["openapi", "v3", ref rest @ ..] => {
+            Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some()))
+        }
         ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
         _ => None,
     };

@@ -7,7 +7,9 @@ use super::reply::Presenter;
 use crate::kinds::{Answer, Part, Verbs};
 use crate::registry::decode::{self, Decoded};
 use crate::registry::protobuf;
-use crate::registry::{Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale};
+use crate::registry::{
+    Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale,
+};
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
 use crate::request::body::{self, Document, Format};
@@ -64,7 +66,8 @@ pub(super) async fn answer(inner: &Arc<Inner>, call: &Call) -> Response<Body> {
 
 /// Answers with a refusal, in the encoding that the client reads.
 fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> {
-    let encoding = accept::negotiate(call.accept(), resource.offered()).map_or(Form::PLAIN.encoding, |form| form.encoding);
+    let encoding =
+        accept::negotiate(call.accept(), resource.offered()).map_or(Form::PLAIN.encoding, |form| form.encoding);
     response::status_in(Form { encoding, ..Form::PLAIN }, status)
 }
 
@@ -84,7 +87,13 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
     };
     if misplaced {
         let known = !custom && resource.namespaced && path.name.is_none();
-        return Err(if known { Status::method_not_allowed().into() } else if custom { Nowhere::Page } else { Status::unknown_resource().into() });
+        return Err(if known {
+            Status::method_not_allowed().into()
+        } else if custom {
+            Nowhere::Page
+        } else {
+            Status::unknown_resource().into()
+        });
     }
     let verb = call.target.verb;
     let refuse = || match custom {
@@ -97,7 +106,12 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
     };
     // A list of one name is still a list: its name is for rules alone.
     let name = path.name.clone().filter(|_| !call.target.is_collection());
-    let mut target = Target { resource: resource.clone(), namespace: path.namespace.clone().filter(|_| resource.namespaced), name, part: Part::Whole };
+    let mut target = Target {
+        resource: resource.clone(),
+        namespace: path.namespace.clone().filter(|_| resource.namespaced),
+        name,
+        part: Part::Whole,
+    };
     let Some(subresource) = &path.subresource else {
         let fits = match verb {
             "create" => target.name.is_none(),
@@ -111,16 +125,22 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
     };
     let (part, verbs, action) = match &resource.behaviour {
         crate::registry::Behaviour::Custom(_) => {
-            let part = [Part::Status, Part::Scale].into_iter().find(|part| part.name() == subresource && resource.has_part(*part));
+            let part = [Part::Status, Part::Scale]
+                .into_iter()
+                .find(|part| part.name() == subresource && resource.has_part(*part));
             let Some(part) = part else {
-                return Err(Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into());
+                return Err(
+                    Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into()
+                );
             };
             (Some(part), &["get", "patch", "update"][..], "")
         }
-        crate::registry::Behaviour::BuiltIn(kind) => match kind.subresources.iter().find(|known| known.name == subresource) {
-            Some(known) => (known.part, known.verbs, known.name),
-            None => return Err(Status::unknown_resource().into()),
-        },
+        crate::registry::Behaviour::BuiltIn(kind) => {
+            match kind.subresources.iter().find(|known| known.name == subresource) {
+                Some(known) => (known.part, known.verbs, known.name),
+                None => return Err(Status::unknown_resource().into()),
+            }
+        }
     };
     if !verbs.contains(&verb) {
         return Err(refuse().into());
@@ -137,7 +157,8 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
 async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Response<Body>, Status> {
     let resource = target.resource.clone();
     let form = accept::negotiate(call.accept(), resource.offered())?;
-    let include = if form.view == View::Table { Include::read(call.query.text("includeObject"))? } else { Include::Metadata };
+    let include =
+        if form.view == View::Table { Include::read(call.query.text("includeObject"))? } else { Include::Metadata };
     let show = Presenter { inner: inner.clone(), resource: resource.clone(), form, include };
     match call.target.verb {
         "get" => get(&show, &target),
@@ -204,14 +225,22 @@ pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Sta
 
 /// Refuses a body of a type that the resource cannot be sent in.
 fn unsupported(resource: &Resource) -> Status {
-    let message = format!("the body of the request was in an unknown format - accepted media types include: {}", resource.offered());
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        resource.offered()
+    );
     Status::new(415, Reason::UnsupportedMediaType, message)
 }
 
 pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
     let manager = options.field_manager.clone().unwrap_or_else(|| {
         let program = call.program();
-        let end = program.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_MANAGER).last().unwrap_or(0);
+        let end = program
+            .char_indices()
+            .map(|(at, c)| at + c.len_utf8())
+            .take_while(|end| *end <= MAX_MANAGER)
+            .last()
+            .unwrap_or(0);
         let printable: String = program[..end].chars().filter(|c| !c.is_control()).collect();
         if printable.is_empty() { "unknown".into() } else { printable }
     });
@@ -273,7 +302,8 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     let options = WriteOptions::read(&call.query, Write::Patch)?;
     // What is not there is told of before what is wrong with the patch.
     show.inner.get(&target.resource, &target.key())?;
-    let document = body::read(Format::Json, &call.body).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let document = body::read(Format::Json, &call.body)
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     let patch = Patch { kind, value: document.value, duplicates: document.duplicates };
     let change = if target.part == Part::Scale { scale::patch(&target.resource, patch) } else { Change::Patch(patch) };
     let done = show.inner.change(target, &change, &writer(call, options)).await?;
@@ -282,7 +312,9 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
 
 fn unsupported_patch(custom: bool) -> Status {
     if custom {
-        let message = format!("the body of the request was in an unknown format - accepted media types include: {JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}");
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}"
+        );
         return Status::new(415, Reason::UnsupportedMediaType, message);
     }
     Status::new(415, Reason::UnsupportedMediaType, "415: Unsupported Media Type").with_details(Details::default())
@@ -294,13 +326,16 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
         show.inner.get(&target.resource, &target.key())?;
     }
     let mut wanted = applied(call, options.field_validation)?;
-    if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null())) {
+    if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
+    {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     let expected = if target.part == Part::Scale { scale::kind() } else { target.resource.kind.clone() };
     if wanted.group_version_kind().as_ref() != Some(&expected) {
         let group_version = flyball_core::GroupVersion::parse(wanted.api_version());
-        let given = group_version.map(|version| version.kind(wanted.kind())).unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
+        let given = group_version
+            .map(|version| version.kind(wanted.kind()))
+            .unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
     if wanted.name().is_empty() && show.inner.get(&target.resource, &target.key()).is_ok() {
@@ -310,15 +345,18 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     for field in ["creationTimestamp", "generation", "selfLink"] {
         wanted.metadata_mut().remove(field);
     }
-    let change = if target.part == Part::Scale { scale::apply(&target.resource, &wanted)? } else { Change::Apply(wanted) };
+    let change =
+        if target.part == Part::Scale { scale::apply(&target.resource, &wanted)? } else { Change::Apply(wanted) };
     let done = show.inner.change(target, &change, &writer(call, options)).await?;
     outcome(show, target, done)
 }
 
 /// Reads what an applier sends, which is always YAML, if only because JSON is.
 fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
-    let bad = |what: &str, why: &dyn std::fmt::Display| Status::bad_request(format!("error {what}decoding YAML: {why}"));
-    let document = body::read_yaml(&call.body).map_err(|error| bad("", &format!("error converting YAML to JSON: {error}")))?;
+    let bad =
+        |what: &str, why: &dyn std::fmt::Display| Status::bad_request(format!("error {what}decoding YAML: {why}"));
+    let document =
+        body::read_yaml(&call.body).map_err(|error| bad("", &format!("error converting YAML to JSON: {error}")))?;
     match validation {
         FieldValidation::Strict if !document.duplicates.is_empty() => {
             let list = document.duplicates.join("\n  ");
@@ -363,7 +401,9 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     if kind != "DeleteOptions" {
         let version = value["apiVersion"].as_str().unwrap_or_default();
         let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
-        return Err(Status::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}")));
+        return Err(Status::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}"
+        )));
     }
     Ok(value)
 }
@@ -374,14 +414,17 @@ async fn delete(show: &Presenter, call: &Call, target: &Target) -> Result<Respon
     match deleted {
         Deleted::Marked(written) => show.written(200, &written),
         Deleted::Gone(object) if target.resource.deleted_as() == Answer::Object => show.object(200, &object),
-        Deleted::Gone(object) => Ok(response::value(200, Form { view: View::Whole, ..show.form }, &success(&target.resource, &object))),
+        Deleted::Gone(object) => {
+            Ok(response::value(200, Form { view: View::Whole, ..show.form }, &success(&target.resource, &object)))
+        }
     }
 }
 
 /// Says that an object was deleted.
 fn success(resource: &Resource, object: &Object) -> Value {
     let mut details = serde_json::Map::new();
-    let fields = [("name", object.name()), ("group", &resource.kind.group), ("kind", &resource.plural), ("uid", object.uid())];
+    let fields =
+        [("name", object.name()), ("group", &resource.kind.group), ("kind", &resource.plural), ("uid", object.uid())];
     for (field, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
         details.insert(field.into(), value.into());
     }
@@ -395,4 +438,3 @@ async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Re
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     show.list(listed)
 }
-

@@ -61,20 +61,26 @@ impl Presenter {
         let value = match (self.form.view, self.form.encoding) {
             (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
             (View::Whole, Encoding::Yaml) => {
-                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(Vec::new(), |mut all, piece| {
-                    all.extend_from_slice(&piece);
-                    all
-                });
+                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(
+                    Vec::new(),
+                    |mut all, piece| {
+                        all.extend_from_slice(&piece);
+                        all
+                    },
+                );
                 serde_json::from_slice(&bytes).map_err(Status::internal)?
             }
             (View::MetadataList, _) => {
                 let items: Vec<Value> = objects().map(|object| table::metadata_only(&object)).collect();
                 // Go writes a list that nothing was put into as null.
-                let items = if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
+                let items =
+                    if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
             }
             (View::Table, _) => {
-                let rows = objects().map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock)).collect();
+                let rows = objects()
+                    .map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock))
+                    .collect();
                 table::table(metadata, table::headings(&self.resource), rows)
             }
             (View::Metadata, _) => {
@@ -82,7 +88,8 @@ impl Presenter {
                     Some(_) => "unstructured.UnstructuredList".to_owned(),
                     None => format!("{}.{}", self.resource.kind.version, self.resource.list_kind),
                 };
-                let message = format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
+                let message =
+                    format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
                 return Err(Status::new(406, Reason::NotAcceptable, message));
             }
         };
