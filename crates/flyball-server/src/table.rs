@@ -22,7 +22,10 @@ impl Include {
             "None" => Ok(Self::Nothing),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Status::bad_request(format!("unrecognized includeObject value: {}", flyball_core::field::go_quote(other)))),
+            other => Err(Status::bad_request(format!(
+                "unrecognized includeObject value: {}",
+                flyball_core::field::go_quote(other)
+            ))),
         }
     }
 }
@@ -99,9 +102,7 @@ pub(crate) fn since(time: &str, clock: &Clock) -> String {
 
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
-    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| {
-        json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority})
-    };
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
     match &resource.behaviour {
         Behaviour::BuiltIn(kind) => {
             let headings = kind.printer.headings.iter();
@@ -110,7 +111,11 @@ pub(crate) fn headings(resource: &Resource) -> Value {
         Behaviour::Custom(custom) => {
             let name = heading("Name", "string", "name", describe(&Heading::NAME), 0);
             let own = custom.columns.iter().map(|c: &Column| {
-                let description = if c.description.is_empty() { format!("Custom resource definition column (in JSONPath format): {}", c.path) } else { c.description.clone() };
+                let description = if c.description.is_empty() {
+                    format!("Custom resource definition column (in JSONPath format): {}", c.path)
+                } else {
+                    c.description.clone()
+                };
                 heading(&c.name, &c.ty, &c.format, &description, c.priority)
             });
             std::iter::once(name).chain(own).collect()
@@ -136,7 +141,8 @@ pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock:
     let Row { cells, conditions } = match &resource.behaviour {
         Behaviour::BuiltIn(kind) => (kind.printer.row)(object, clock),
         Behaviour::Custom(custom) => {
-            let cells = std::iter::once(object.name().into()).chain(custom.columns.iter().map(|column| cell(column, object, clock)));
+            let cells = std::iter::once(object.name().into())
+                .chain(custom.columns.iter().map(|column| cell(column, object, clock)));
             Row { cells: cells.collect(), conditions: None }
         }
     };

@@ -5,12 +5,12 @@ mod error;
 mod json;
 mod kind;
 
-mod watcher;
+mod apply;
 mod cache;
+mod operator;
 mod queue;
 mod reconcile;
-mod apply;
-mod operator;
+mod watcher;
 
 pub use apply::{Condition, Event};
 pub use cache::Caches;

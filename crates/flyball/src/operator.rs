@@ -178,9 +178,8 @@ impl Operator {
         let name: Arc<str> = self.name.as_str().into();
         let instance = self.instance.unwrap_or(self.name);
         let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
-        let queue = |controller: &Box<dyn Declaration>| {
-            (controller.name().to_owned(), Arc::new(controller.queue(&self.rng)))
-        };
+        let queue =
+            |controller: &Box<dyn Declaration>| (controller.name().to_owned(), Arc::new(controller.queue(&self.rng)));
         let queues: Vec<_> = self.controllers.iter().map(queue).collect();
         metrics.observe(queues.clone(), caches.clone());
         let metrics = Arc::new(metrics);

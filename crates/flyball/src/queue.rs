@@ -10,8 +10,8 @@
 mod barrier;
 mod state;
 
-pub use state::Backoff;
 pub(crate) use barrier::{Effect, Trigger, Write};
+pub use state::Backoff;
 pub(crate) use state::{Item, Next, Priority};
 
 use crate::cache::StoreId;

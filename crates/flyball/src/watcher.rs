@@ -38,7 +38,13 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Prepares the watch that fills a store; of all managed fields it keeps those of `manager`.
-    pub(crate) fn new(client: kube::Client, writer: Writer, manager: Arc<str>, rng: &Rng, metrics: WatchMetrics) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        writer: Writer,
+        manager: Arc<str>,
+        rng: &Rng,
+        metrics: WatchMetrics,
+    ) -> Self {
         let store = writer.store();
         let path = store.kind().path(store.namespace());
         let session = Session::new(path, manager, rng.fork("watch"));

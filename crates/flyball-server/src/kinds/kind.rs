@@ -180,7 +180,12 @@ pub(crate) struct ScalePaths<'p> {
 
 impl Kind {
     /// A kind whose objects stand in namespaces, with the behaviour that most have.
-    pub(super) const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+    pub(super) const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
         Self {
             group,
             version,

@@ -182,7 +182,9 @@ impl<K: Resource> Context<K> {
         fields.insert("kind".into(), kind.name().into());
         fields.remove("status");
         let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        let Some(metadata) = metadata.as_object_mut() else { return refuse(format!("metadata of {kind} is no object")) };
+        let Some(metadata) = metadata.as_object_mut() else {
+            return refuse(format!("metadata of {kind} is no object"));
+        };
         for field in SET_BY_SERVER {
             metadata.remove(field);
         }
@@ -213,7 +215,9 @@ impl<K: Resource> Context<K> {
             "blockOwnerDeletion": true,
         });
         let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
-        let Some(owners) = owners.as_array_mut() else { return refuse(format!("ownerReferences of {kind} is no list")) };
+        let Some(owners) = owners.as_array_mut() else {
+            return refuse(format!("ownerReferences of {kind} is no list"));
+        };
         owners.retain(|owner| owner["uid"] != *uid);
         if owners.iter().any(|owner| owner["controller"] == true) {
             return refuse(format!("{kind} is given another controller than {} {}", owner.kind, owner.key));

@@ -101,7 +101,8 @@ impl Caches {
             return Err(crate::Error::from(Error::NotDeclared(type_name::<T>())).terminal());
         };
         let all = self.by_kind.get(kind).into_iter().flatten().map(|id| &self.stores[*id]);
-        let serves = |store: &&Arc<Store>| namespace.is_none() || store.namespace().is_none_or(|n| Some(n) == namespace);
+        let serves =
+            |store: &&Arc<Store>| namespace.is_none() || store.namespace().is_none_or(|n| Some(n) == namespace);
         let found: Vec<_> = all.filter(serves).collect();
         if found.is_empty() {
             let namespace = namespace.unwrap_or_default().to_owned();

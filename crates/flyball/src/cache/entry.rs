@@ -294,7 +294,8 @@ mod tests {
             format!("\"name\":\"a\",\"uid\":\"u\" , {theirs}"),
         ] {
             let (_, entry) = entry(&metadata);
-            let expected = json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
+            let expected =
+                json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
             assert_eq!(entry.decode::<Value>().unwrap(), expected, "{metadata}");
             assert_eq!((entry.uid().as_ref(), entry.applied_fields("")), ("u", None), "{metadata}");
         }

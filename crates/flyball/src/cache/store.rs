@@ -300,7 +300,8 @@ mod tests {
 
     impl Listener for Heard {
         fn changed(&self, change: &Change<'_>) {
-            let version = |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
+            let version =
+                |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
             let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
             self.0.lock().unwrap().push(text);
         }
@@ -353,7 +354,10 @@ mod tests {
 
     #[test]
     fn events_are_told_in_order_with_their_predecessor() {
-        check(vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)], &["a:5>7", "@7", "a:7>-", "@9", "@12"]);
+        check(
+            vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)],
+            &["a:5>7", "@7", "a:7>-", "@9", "@12"],
+        );
     }
 
     #[test]

@@ -133,7 +133,11 @@ impl Metrics {
         r.register("controller_runtime_reconcile_errors", "Reconciles that failed", m.errors.clone());
         r.register("controller_runtime_terminal_reconcile_errors", "Reconciles given up", m.terminal.clone());
         r.register("controller_runtime_reconcile_panics", "Reconciles that panicked", m.panics.clone());
-        r.register("controller_runtime_reconcile_timeouts", "Reconciles cut off at their deadline", m.deadlines.clone());
+        r.register(
+            "controller_runtime_reconcile_timeouts",
+            "Reconciles cut off at their deadline",
+            m.deadlines.clone(),
+        );
         r.register("controller_runtime_reconcile_time_seconds", "Time of a reconcile", m.time.clone());
         r.register("controller_runtime_max_concurrent_reconciles", "Workers", m.concurrency.clone());
         r.register("workqueue_queue_duration_seconds", "Time that a key was ready", m.waited.clone());

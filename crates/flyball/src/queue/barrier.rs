@@ -129,7 +129,9 @@ impl Barrier {
         }
         let end = (store, *seen + 1, ObjectKey::new(None, ""));
         let mut free = Vec::new();
-        while let Some((_, version, key)) = self.by_version.range((store, 0, ObjectKey::new(None, ""))..end.clone()).next() {
+        while let Some((_, version, key)) =
+            self.by_version.range((store, 0, ObjectKey::new(None, ""))..end.clone()).next()
+        {
             let (version, key) = (*version, key.clone());
             let done = |write: &Write| write.store == store && write.effect == Effect::Version(version);
             free.extend(self.settle(&key, done));

@@ -60,7 +60,8 @@ impl<R: Reconcile> Controller<R> {
     /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
     pub fn new(reconciler: R) -> Self {
         let primary = Kind::of::<R::Resource>();
-        let mut grants = vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
+        let mut grants =
+            vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
         if R::FINALIZER.is_some() {
             grants.push(Grant::new(&primary, "", &["patch"]));
         }

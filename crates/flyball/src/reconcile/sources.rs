@@ -148,7 +148,8 @@ impl Listener for Sources {
     }
 
     fn listed(&self, store: &Store, revision: u64) {
-        let is_gone = |object: &ObjectKey, uid: &str| store.get(object).is_none_or(|e| e.uid() != uid || e.is_deleting());
+        let is_gone =
+            |object: &ObjectKey, uid: &str| store.get(object).is_none_or(|e| e.uid() != uid || e.is_deleting());
         self.queue.listed(store.id(), revision, is_gone);
     }
 }

@@ -295,7 +295,8 @@ mod tests {
         check(&end, Event::Bookmark { revision: 12, initial: true });
         let error = event(br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#);
         assert!(matches!(error, Ok(Event::Error(status)) if status.code == 410));
-        for bad in ["", "{}", r#"{"type":"ADDED"}"#, r#"{"type":"MOVED","object":{}}"#, r#"{"type":"ADDED","object":{"#] {
+        for bad in ["", "{}", r#"{"type":"ADDED"}"#, r#"{"type":"MOVED","object":{}}"#, r#"{"type":"ADDED","object":{"#]
+        {
             assert!(event(bad.as_bytes()).is_err(), "{bad}");
         }
     }

@@ -83,7 +83,9 @@ impl Server {
             }
             let since = self.history.iter().filter(|(revision, ..)| *revision > from);
             return Ok(since
-                .map(|(revision, name, put)| event(if *put { "MODIFIED" } else { "DELETED" }, &object(*name, *revision)))
+                .map(|(revision, name, put)| {
+                    event(if *put { "MODIFIED" } else { "DELETED" }, &object(*name, *revision))
+                })
                 .collect());
         }
         let (from, revision) = match param("continue").and_then(|token| token.split_once('.')) {

@@ -26,22 +26,24 @@ async fn a_child_belongs_to_its_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn children_that_cannot_be_are_refused_without_a_request() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let named = |namespace: Option<&str>, name: &str| ObjectMeta {
-            namespace: namespace.map(str::to_owned),
-            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
-            ..ObjectMeta::default()
-        };
-        match widget.spec.size {
-            1 => drop(cx.apply(&ConfigMap { metadata: named(Some("other"), "x"), ..ConfigMap::default() }).await?),
-            2 => drop(cx.apply(&Namespace { metadata: named(None, "x"), ..Namespace::default() }).await?),
-            3 => drop(cx.apply(&Secret { metadata: named(None, "x"), ..Secret::default() }).await?),
-            4 => drop(cx.apply(&ConfigMap::default()).await?),
-            5 => drop(cx.get::<Secret>(&cx.sibling("x")).await?),
-            _ => cx.delete(&ConfigMap { metadata: named(Some("ns"), "x"), ..ConfigMap::default() }).await?,
-        }
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let named = |namespace: Option<&str>, name: &str| ObjectMeta {
+                namespace: namespace.map(str::to_owned),
+                name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+                ..ObjectMeta::default()
+            };
+            match widget.spec.size {
+                1 => drop(cx.apply(&ConfigMap { metadata: named(Some("other"), "x"), ..ConfigMap::default() }).await?),
+                2 => drop(cx.apply(&Namespace { metadata: named(None, "x"), ..Namespace::default() }).await?),
+                3 => drop(cx.apply(&Secret { metadata: named(None, "x"), ..Secret::default() }).await?),
+                4 => drop(cx.apply(&ConfigMap::default()).await?),
+                5 => drop(cx.get::<Secret>(&cx.sibling("x")).await?),
+                _ => cx.delete(&ConfigMap { metadata: named(Some("ns"), "x"), ..ConfigMap::default() }).await?,
+            }
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     for size in 1..=6 {
         widget(&api, &format!("w{size}"), size);
@@ -87,14 +89,16 @@ async fn objects_of_others_are_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn fields_no_longer_wanted_go() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let mut child = config_map("x", 1);
-        if widget.spec.size > 1 {
-            child.data.get_or_insert_default().insert("more".into(), "1".into());
-        }
-        cx.apply(&child).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let mut child = config_map("x", 1);
+            if widget.spec.size > 1 {
+                child.data.get_or_insert_default().insert("more".into(), "1".into());
+            }
+            cx.apply(&child).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 2);
     let stage = Stage::start(&api, &widgets).await;
@@ -110,12 +114,14 @@ async fn fields_no_longer_wanted_go() {
 
 #[tokio::test(start_paused = true)]
 async fn values_stored_in_other_words_are_applied_once() {
-    let widgets = Widgets::new(|_, cx| Box::pin(async {
-        let mut child = config_map("x", 1);
-        child.data.get_or_insert_default().insert("cpu".into(), "1000m".into());
-        cx.apply(&child).await?;
-        Ok(Action::requeue_after(Duration::from_secs(10)))
-    }));
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            let mut child = config_map("x", 1);
+            child.data.get_or_insert_default().insert("cpu".into(), "1000m".into());
+            cx.apply(&child).await?;
+            Ok(Action::requeue_after(Duration::from_secs(10)))
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let stage = Stage::start(&api, &widgets).await;
@@ -162,12 +168,14 @@ async fn a_namespace_that_is_going_is_not_fought() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_keep_the_time_of_their_transition() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let size = widget.spec.size;
-        let ready = Condition::new("Ready", size < 10, "Counted").message(format!("size is {size}"));
-        cx.set_status(&json!({"conditions": [ready]})).await?;
-        Ok(Action::requeue_after(Duration::from_secs(10)))
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let size = widget.spec.size;
+            let ready = Condition::new("Ready", size < 10, "Counted").message(format!("size is {size}"));
+            cx.set_status(&json!({"conditions": [ready]})).await?;
+            Ok(Action::requeue_after(Duration::from_secs(10)))
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -188,11 +196,13 @@ async fn conditions_keep_the_time_of_their_transition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_spares_an_object_made_anew() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async move {
-        sleep(Duration::from_secs(1)).await;
-        cx.set_status(&WidgetStatus { observed: widget.spec.size }).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            sleep(Duration::from_secs(1)).await;
+            cx.set_status(&WidgetStatus { observed: widget.spec.size }).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -208,13 +218,15 @@ async fn a_status_spares_an_object_made_anew() {
 
 /// Publishes as many events as the widget is large: equal ones, or all different.
 fn telling(different: bool) -> Widgets {
-    Widgets::new(move |widget, cx| Box::pin(async move {
-        for n in 0..widget.spec.size {
-            let note = if different { format!("event {n}") } else { "as always".into() };
-            cx.event(Event::normal("Counted", note).action("Count"));
-        }
-        Ok(Action::done())
-    }))
+    Widgets::new(move |widget, cx| {
+        Box::pin(async move {
+            for n in 0..widget.spec.size {
+                let note = if different { format!("event {n}") } else { "as always".into() };
+                cx.event(Event::normal("Counted", note).action("Count"));
+            }
+            Ok(Action::done())
+        })
+    })
 }
 
 fn events(api: &Api) -> Vec<Value> {
@@ -234,7 +246,8 @@ async fn equal_events_become_one_with_a_count() {
     assert_eq!(event["series"]["count"], 1000);
     assert_eq!(event["eventTime"], "2026-01-01T00:00:00.001000Z");
     let uid = &api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"];
-    let regarding = json!({"apiVersion": "example.com/v1", "kind": "Widget", "namespace": "ns", "name": "a", "uid": uid});
+    let regarding =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "namespace": "ns", "name": "a", "uid": uid});
     assert_eq!(event["regarding"], regarding);
     let texts = ["type", "reason", "action", "note", "reportingController"].map(|field| event[field].as_str().unwrap());
     assert_eq!(texts, ["Normal", "Counted", "Count", "as always", "widget-operator"]);

@@ -146,18 +146,20 @@ async fn a_change_hidden_behind_a_list_is_no_echo() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_reads_what_it_wrote() {
-    let widgets = Widgets::new(|_, cx| Box::pin(async {
-        cx.apply(&config_map("x", 1)).await?;
-        let key = cx.sibling("x");
-        let read = cx.get::<ConfigMap>(&key).await?.ok_or("not there")?;
-        let listed = cx.list::<ConfigMap>(Some("ns")).await?;
-        let children = cx.children::<ConfigMap>().await?;
-        assert_eq!((vec![read.clone()], listed), (children, vec![read]));
-        // Back to what the cache holds, which is not what there is.
-        cx.apply(&config_map("x", 2)).await?;
-        cx.apply(&config_map("x", 1)).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            cx.apply(&config_map("x", 1)).await?;
+            let key = cx.sibling("x");
+            let read = cx.get::<ConfigMap>(&key).await?.ok_or("not there")?;
+            let listed = cx.list::<ConfigMap>(Some("ns")).await?;
+            let children = cx.children::<ConfigMap>().await?;
+            assert_eq!((vec![read.clone()], listed), (children, vec![read]));
+            // Back to what the cache holds, which is not what there is.
+            cx.apply(&config_map("x", 2)).await?;
+            cx.apply(&config_map("x", 1)).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_watched_once_however_many_controllers_use_it() {
-    let (api, first, second) = (Api::default(), Widgets::usual(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
+    let (api, first, second) =
+        (Api::default(), Widgets::usual(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
     widget(&api, "a", 1);
     let operator = operator()
         .controller(Controller::new(first.clone()).owns::<ConfigMap>())
@@ -33,15 +34,21 @@ async fn an_operator_keeps_to_its_namespaces() {
     settle().await;
     assert_eq!(api.names("configmaps"), ["a/w", "a-b/w"]);
     assert_eq!((api.watches("widgets"), api.watches("configmaps")), (2, 2));
-    assert!(api.seen().iter().all(|seen| seen.what.contains("/namespaces/a/") || seen.what.contains("/namespaces/a-b/")));
+    assert!(
+        api.seen().iter().all(|seen| seen.what.contains("/namespaces/a/") || seen.what.contains("/namespaces/a-b/"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_what_is_under_way_and_begins_nothing() {
-    let slow = || Widgets::new(|_, _| Box::pin(async {
-        sleep(Duration::from_secs(10)).await;
-        Ok(Action::done())
-    }));
+    let slow = || {
+        Widgets::new(|_, _| {
+            Box::pin(async {
+                sleep(Duration::from_secs(10)).await;
+                Ok(Action::done())
+            })
+        })
+    };
     for (grace, expected) in [(25, 10), (3, 3)] {
         let (api, widgets) = (Api::default(), slow());
         widget(&api, "a", 1);
@@ -59,13 +66,15 @@ async fn a_shutdown_waits_for_what_is_under_way_and_begins_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn kinds_without_a_cache_are_read_from_the_server() {
-    let widgets = Widgets::new(|_, cx| Box::pin(async {
-        let secret = cx.get::<Secret>(&cx.sibling("key")).await?.ok_or("no secret")?;
-        assert_eq!(secret.metadata.name.as_deref(), Some("key"));
-        assert_eq!(cx.get::<Secret>(&cx.sibling("other")).await?, None);
-        assert_eq!(cx.list::<Secret>(None).await?.len(), 1);
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            let secret = cx.get::<Secret>(&cx.sibling("key")).await?.ok_or("no secret")?;
+            assert_eq!(secret.metadata.name.as_deref(), Some("key"));
+            assert_eq!(cx.get::<Secret>(&cx.sibling("other")).await?, None);
+            assert_eq!(cx.list::<Secret>(None).await?.len(), 1);
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     api.edit("secrets", "ns", "key", |_| {});

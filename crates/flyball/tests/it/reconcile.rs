@@ -31,10 +31,15 @@ async fn an_object_costs_two_writes_and_no_echo() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_object_costs_no_write() {
-    let (api, widgets) = (Api::default(), Widgets::new(|widget, cx| Box::pin(async move {
-        usual(widget, cx).await?;
-        Ok(Action::requeue_after(Duration::from_secs(60)))
-    })));
+    let (api, widgets) = (
+        Api::default(),
+        Widgets::new(|widget, cx| {
+            Box::pin(async move {
+                usual(widget, cx).await?;
+                Ok(Action::requeue_after(Duration::from_secs(60)))
+            })
+        }),
+    );
     widget(&api, "a", 3);
     let stage = Stage::start(&api, &widgets).await;
     assert_eq!((api.writes().len(), widgets.calls().len()), (2, 1));
@@ -68,10 +73,12 @@ async fn drift_is_repaired_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_edits_becomes_few_reconciles() {
-    let slow = Widgets::new(|widget, cx| Box::pin(async move {
-        sleep(Duration::from_millis(10)).await;
-        usual(widget, cx).await
-    }));
+    let slow = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            sleep(Duration::from_millis(10)).await;
+            usual(widget, cx).await
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 0);
     let _stage = Stage::start(&api, &slow).await;
@@ -118,13 +125,15 @@ async fn changes_do_not_grow_the_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_and_terminal_errors_are_not_retried() {
-    let widgets = Widgets::new(|widget, _| Box::pin(async {
-        match widget.spec.size {
-            1 => Err(Error::from("not yet").wait()),
-            2 => Err(Error::from("never").terminal()),
-            _ => Ok(Action::done()),
-        }
-    }));
+    let widgets = Widgets::new(|widget, _| {
+        Box::pin(async {
+            match widget.spec.size {
+                1 => Err(Error::from("not yet").wait()),
+                2 => Err(Error::from("never").terminal()),
+                _ => Ok(Action::done()),
+            }
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     widget(&api, "b", 2);
@@ -139,13 +148,15 @@ async fn waiting_and_terminal_errors_are_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_and_a_hang_harm_one_object_only() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async move {
-        match widget.metadata.name.as_deref() {
-            Some("bad") => panic!("bad"),
-            Some("slow") => std::future::pending().await,
-            _ => usual(widget, cx).await,
-        }
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            match widget.metadata.name.as_deref() {
+                Some("bad") => panic!("bad"),
+                Some("slow") => std::future::pending().await,
+                _ => usual(widget, cx).await,
+            }
+        })
+    });
     let api = Api::default();
     for name in ["bad", "slow", "a", "b"] {
         widget(&api, name, 1);
@@ -179,7 +190,8 @@ async fn an_object_that_does_not_decode_harms_itself_only() {
 
 #[tokio::test(start_paused = true)]
 async fn no_object_is_in_two_calls_at_once_and_workers_are_limited() {
-    let (now, most, same) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, most, same) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counter, maximum, a) = (now.clone(), most.clone(), same.clone());
     let widgets = Widgets::new(move |widget, _| {
         let (counter, maximum, a) = (counter.clone(), maximum.clone(), a.clone());
