@@ -8,6 +8,7 @@ mod escalation;
 mod namespace;
 mod pods;
 mod services;
+mod volumes;
 
 use crate::auth::User;
 use crate::kinds::Part;
@@ -66,8 +67,14 @@ impl Admission {
         old: Option<&Object>,
     ) -> Result<(), Status> {
         namespace::check(inner, attributes)?;
-        if attributes.is("", "pods") && attributes.operation == Operation::Create && attributes.part == Part::Whole {
-            pods::admit(inner, attributes, object)?;
+        if attributes.is("", "pods") && attributes.part == Part::Whole {
+            match old {
+                None => pods::admit(inner, attributes, object)?,
+                Some(old) => pods::admit_change(object, old),
+            }
+        }
+        if attributes.operation == Operation::Create {
+            volumes::admit(inner, attributes, object);
         }
         if attributes.is("", "services") {
             services::allocate(inner, attributes, object, old)?;

@@ -23,7 +23,8 @@ pub(super) fn prepare_job(job: &mut Object, old: Option<&Object>, _: Part, _: &C
         return;
     }
     let (name, uid) = (job.name().to_owned(), job.uid().to_owned());
-    let unlabelled = job.labels().is_none_or(serde_json::Map::is_empty);
+    let given = job.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
+    let unlabelled = job.labels().is_none_or(serde_json::Map::is_empty) || job.labels() == given;
     let spec = job.inner_or_new("spec");
     let labels = spec.inner_or_new("template").inner_or_new("metadata").inner_or_new("labels");
     let own = JOB_NAME.iter().map(|key| (key, &name)).chain(CONTROLLER.iter().map(|key| (key, &uid)));
@@ -44,12 +45,13 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
         return status(&root, old);
     }
     let spec = root.at("spec");
+    // A change is checked as something new, and then as a change.
+    let mut errors = generated_selector(job, &root);
+    errors.extend(whole(&spec));
+    let count = spec.at("completions").int();
     let Some(old) = old else {
-        let mut errors = generated_selector(job, &root);
-        errors.extend(whole(&spec));
-        let completions = spec.at("completions").int();
-        if spec.at("completionMode").text() == "Indexed" && completions > 0 {
-            let host = format!("{}-{}", job.name(), completions - 1);
+        if spec.at("completionMode").text() == "Indexed" && count > 0 {
+            let host = format!("{}-{}", job.name(), count - 1);
             if !dns_label(&host).is_empty() {
                 let why = format!("will not able to create pod with invalid DNS label: {host}");
                 errors.push(FieldError::invalid("metadata.name", job.name(), why));
@@ -57,7 +59,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
         }
         return errors;
     };
-    let mut errors = whole(&spec);
+    errors.extend(whole(&spec));
     let before = Field::root(old);
     let then = before.at("spec");
     errors.extend(completions(&spec, &then));
@@ -97,8 +99,8 @@ fn completions(spec: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
 /// The template stays, but where a job is suspended that has not begun.
 fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldError> {
     let (now, mut then) = (spec.at("template"), old.at("template").value().clone());
-    let suspended = old.at("suspend").flag() && !job.at("status.startTime").is_set();
-    if suspended {
+    let suspended = old.at("suspend").flag();
+    if suspended && !job.at("status.startTime").is_set() {
         for (outer, fields) in [
             ("metadata", &["labels", "annotations"][..]),
             ("spec", &["nodeSelector", "tolerations", "schedulingGates", "affinity"][..]),
@@ -109,7 +111,22 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
             }
         }
     }
-    (*now.value() != then).then(|| now.invalid_as(internal("PodTemplateSpec", now.value()), IMMUTABLE))
+    if !suspended {
+        return (*now.value() != then).then(|| now.invalid_as(internal("PodTemplateSpec", now.value()), IMMUTABLE));
+    }
+    // What a suspended job's containers get may change.
+    let inner = now.at("spec");
+    for list in ["containers", "initContainers"] {
+        let given = inner.at(list);
+        if let Some(spec) = then.get_mut("spec").and_then(Value::as_object_mut) {
+            for (container, given) in spec.each(list).zip(given.list()) {
+                if let Some(given) = given.as_object().filter(|given| given.text("name") == container.text("name")) {
+                    container.keep("resources", given);
+                }
+            }
+        }
+    }
+    (*inner.value() != then["spec"]).then(|| inner.invalid_as(internal("PodSpec", inner.value()), IMMUTABLE))
 }
 
 fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
@@ -130,7 +147,7 @@ fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
             if !label.is_set() {
                 errors.push(labels.key(key).required(format!("must be '{value}'")));
             } else if label.text() != value {
-                errors.push(labels.invalid(format!("must be '{value}'")));
+                errors.push(label.invalid_as(labels.value().clone(), format!("must be '{value}'")));
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// The fields of a JSON object, as those who change them see them.
 pub(crate) trait Fields {
-    /// Gives a field a value, unless it has one.
+    /// Gives a field a value, unless it has one; an empty text is none.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
     /// Puts a value in place of another, or of none.
     fn set(&mut self, name: &str, value: impl Into<Value>);
@@ -26,7 +26,7 @@ pub(crate) trait Fields {
 
 impl Fields for Map<String, Value> {
     fn fill(&mut self, name: &str, value: impl Into<Value>) {
-        if !self.has(name) {
+        if !self.has(name) || self.get(name).is_some_and(|value| value == "") {
             self.set(name, value);
         }
     }

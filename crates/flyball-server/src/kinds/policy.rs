@@ -97,7 +97,16 @@ pub(super) fn priority_class(object: &Object, old: Option<&Object>, _: Part) -> 
     errors
 }
 
+/// A change of a node is checked as something new, and then as a change.
 pub(super) fn node(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let mut errors = if part == Part::Status { Errors::new() } else { node_as(object, None, part) };
+    if old.is_some() {
+        errors.extend(node_as(object, old, part));
+    }
+    errors
+}
+
+fn node_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     let (spec, status) = (root.at("spec"), root.at("status"));
     let mut errors = Errors::new();

@@ -77,6 +77,11 @@ impl Service {
         text(service, "type") == "ExternalName"
     }
 
+    /// Tells whether a service has an address, or has said that it wants none.
+    pub(crate) fn has_address(service: &Object) -> bool {
+        !list(service, "clusterIPs").is_empty()
+    }
+
     /// Tells whether a service is reached by ports of the nodes.
     pub(crate) fn is_exposed(service: &Object) -> bool {
         matches!(text(service, "type"), "NodePort" | "LoadBalancer")
@@ -242,7 +247,7 @@ pub(super) fn prepare(service: &mut Object, old: Option<&Object>, part: Part, _:
             drop(service, "clusterIP");
             drop(service, "clusterIPs");
         }
-        for field in ["ipFamilies", "ipFamilyPolicy"] {
+        for field in ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
             if same(service, field) {
                 drop(service, field);
             }

@@ -321,12 +321,8 @@ pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> E
     }
     let Some(old) = old else { return errors };
     let before = Field::root(old);
-    if parameters.value() != before.at("parameters").value() {
-        errors.push(parameters.forbidden("updates to parameters are forbidden."));
-    }
-    if provisioner.value() != before.at("provisioner").value() {
-        errors.push(provisioner.forbidden("updates to provisioner are forbidden."));
-    }
+    errors.extend(parameters.unchanged_from(&before.at("parameters")));
+    errors.extend(provisioner.unchanged_from(&before.at("provisioner")));
     errors.extend(policy.unchanged_from(&before.at("reclaimPolicy")));
     errors.extend(mode.unchanged_from(&before.at("volumeBindingMode")));
     errors

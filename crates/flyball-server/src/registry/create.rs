@@ -112,14 +112,14 @@ fn clear_status(resource: &Resource, object: &mut Object) {
 }
 
 fn validate(resource: &Resource, object: &Object) -> Result<(), Status> {
-    let mut errors = meta::validate(resource, object);
+    let mut errors = meta::validate(resource, object, resource.name_rule());
     errors.extend(resource.validate(object, None, Part::Whole));
     if errors.is_empty() {
         // The name becomes a step of a path, whatever the kind allows besides.
         let wrong = names::path_segment(object.name()).into_iter();
         errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
     }
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.kind, object.name(), &errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.refused_kind(), object.name(), &errors)) }
 }
 
 /// Refuses to make what is there.

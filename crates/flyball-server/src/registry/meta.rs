@@ -83,8 +83,8 @@ pub(crate) fn carry_generation(object: &mut Object, old: &Object) {
 }
 
 /// Validates the metadata of a new object.
-pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
-    let mut errors = validate_names(resource.name_rule(), object);
+pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) -> Vec<FieldError> {
+    let mut errors = validate_names(name_rule, object);
     let namespace = METADATA.field("namespace");
     match (resource.namespaced, object.namespace()) {
         (true, None) => errors.push(FieldError::required(namespace, "")),

@@ -1,7 +1,7 @@
 //! A resource as one group version serves it.
 
 use crate::custom::CustomKind;
-use crate::kinds::{Answer, Kind, Part, ScalePaths, Verbs, library};
+use crate::kinds::{Answer, Checks, Kind, Part, ScalePaths, Verbs, library};
 use crate::storage::Facts;
 use bytes::Bytes;
 use flyball_core::field::FieldError;
@@ -217,6 +217,16 @@ impl Resource {
             Behaviour::BuiltIn(kind) => (kind.warn)(object, old),
             Behaviour::Custom(_) => Vec::new(),
         }
+    }
+
+    /// How often the metadata of a change is checked.
+    pub(crate) fn checks(&self) -> Checks {
+        self.as_built_in().map_or(Checks::Again, |kind| kind.checks)
+    }
+
+    /// The kind that refusals name: that of what is stored.
+    pub(crate) fn refused_kind(&self) -> GroupVersionKind {
+        GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 
     /// Whether `metadata.generation` counts changes of what is wanted.

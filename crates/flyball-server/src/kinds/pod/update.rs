@@ -25,9 +25,8 @@ pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock:
         if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
             status["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": null, "lastTransitionTime": null,
+                "lastProbeTime": null, "lastTransitionTime": clock.now_rfc3339(),
             }]);
-            let _ = clock;
         }
         pod.insert("status".into(), status);
         return;

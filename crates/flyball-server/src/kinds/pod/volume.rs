@@ -157,14 +157,14 @@ fn key_to_path(item: &Field<'_>) -> Errors {
 
 fn downward(source: &Field<'_>) -> Errors {
     let mut errors: Errors = mode(source, "defaultMode").into_iter().collect();
-    errors.extend(source.at("items").items().flat_map(|file| downward_file(&file, file.value())));
+    errors.extend(source.at("items").list().iter().flat_map(|file| downward_file(source, file)));
     errors
 }
 
 const VOLUME_FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// A file out of the pod's own fields; errors stand at another place than the file for projected ones.
+/// A file out of the pod's own fields; errors stand at the volume, not at the file.
 fn downward_file(at: &Field<'_>, file: &Value) -> Errors {
     let shown = Field::new(*at.path(), file);
     let mut errors: Errors = shown.at("path").must_be_set().into_iter().collect();
