@@ -5,7 +5,9 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
 mod escalation;
+mod limits;
 mod namespace;
+mod nodes;
 mod pods;
 mod services;
 mod volumes;
@@ -69,12 +71,16 @@ impl Admission {
         namespace::check(inner, attributes)?;
         if attributes.is("", "pods") && attributes.part == Part::Whole {
             match old {
-                None => pods::admit(inner, attributes, object)?,
+                None => {
+                    limits::admit(inner, attributes, object);
+                    pods::admit(inner, attributes, object)?;
+                }
                 Some(old) => pods::admit_change(object, old),
             }
         }
         if attributes.operation == Operation::Create {
             volumes::admit(inner, attributes, object);
+            nodes::admit(attributes, object);
         }
         if attributes.is("", "services") {
             services::allocate(inner, attributes, object, old)?;
@@ -96,6 +102,7 @@ impl Admission {
         }
         if let Some(object) = object {
             escalation::check(inner, attributes, object, old)?;
+            limits::validate(inner, attributes, object)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod access;
 mod all;
 mod apps;
 mod batch;
+mod certificate;
 mod config;
 mod cron;
 mod defaults;

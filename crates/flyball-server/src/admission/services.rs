@@ -36,7 +36,7 @@ pub(super) fn allocate(
         return Ok(());
     }
     Kind::families(service, old).map_err(|errors| invalid(&errors))?;
-    if !old.is_some_and(|old| Kind::has_address(old)) {
+    if !old.is_some_and(Kind::has_address) {
         addresses(inner, service, &others).map_err(|error| invalid(&[error]))?;
     }
     ports(inner, service, &others).map_err(|error| invalid(&[error]))

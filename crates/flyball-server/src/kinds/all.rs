@@ -2,8 +2,8 @@
 
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
-    access, apps, batch, config, defaults, event, job, namespace, network, node, pod, policy, printers, quota, scaling,
-    service, storage, webhook, workload,
+    access, apps, batch, certificate, config, defaults, event, job, namespace, network, node, pod, policy, printers,
+    quota, scaling, service, storage, webhook, workload,
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
@@ -31,7 +31,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "Endpoints", "endpoints").printed(printers::network::endpoints).default(defaults::endpoints).checks(Checks::Whole).validate(network::endpoints).short(&["ep"]).create_on_update(),
     kind(CORE, "v1", "Event", "events").printed(printers::event::core).checks(Checks::Once).validate(event::validate_core).short(&["ev"]).create_on_update().fields(event::CORE_FIELDS, event::field),
     kind(CORE, "v1", "LimitRange", "limitranges").default(defaults::limit_range).validate(quota::limit_range).short(&["limits"]).create_on_update(),
-    kind(CORE, "v1", "Namespace", "namespaces").printed(printers::cluster::namespace).checks(Checks::Whole).short(&["ns"]).cluster().verbs(Verbs::NoCollection)
+    kind(CORE, "v1", "Namespace", "namespaces").printed(printers::cluster::namespace).validate(policy::namespace).checks(Checks::Whole).short(&["ns"]).cluster().verbs(Verbs::NoCollection)
         .subresources(&[Sub::FINALIZE, Sub::STATUS]).name_rule(dns_label).deleted_as_object()
         .paths(&["status.phase"]).default(namespace::default).prepare(namespace::prepare),
     kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).checks(Checks::Whole).prepare(policy::prepare_node).validate(policy::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
@@ -79,7 +79,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).checks(Checks::Whole).warn(batch::warn_of_job).prepare(batch::prepare_job).validate(batch::job).category("all").generation().subresources(&[Sub::STATUS])
         .fields(&["status.successful"], job::successful),
 
-    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).short(&["csr"]).cluster()
+    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).validate(certificate::signing_request).short(&["csr"]).cluster()
         .subresources(&[Sub::APPROVAL, Sub::STATUS]).paths(&["spec.signerName"]),
 
     kind(NETWORKING, "v1", "IngressClass", "ingressclasses").printed(printers::network::ingress_class).default(defaults::ingress_class).checks(Checks::Whole).validate(network::ingress_class).cluster().generation(),
@@ -116,9 +116,9 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).validate(policy::priority_class).short(&["pc"]).cluster().generation(),
 
-    kind("coordination.k8s.io", "v1", "Lease", "leases").printed(printers::configuration::lease).validate(policy::lease).create_on_update().versioned_updates(),
+    kind("coordination.k8s.io", "v1", "Lease", "leases").printed(printers::configuration::lease).prepare(policy::prepare_lease).validate(policy::lease).create_on_update().versioned_updates(),
 
-    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").printed(printers::configuration::runtime_class).checks(Checks::Whole).cluster().create_on_update().versioned_updates(),
+    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").printed(printers::configuration::runtime_class).validate(policy::runtime_class).checks(Checks::Whole).cluster().create_on_update().versioned_updates(),
 
     kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").printed(printers::network::endpoint_slice).default(defaults::endpoint_slice).prepare(access::prepare).warn(network::warn_of_slice).validate(network::endpoint_slice).generation(),
 ];

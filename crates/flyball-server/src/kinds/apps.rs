@@ -404,10 +404,7 @@ fn stateful_strategy(strategy: &Field<'_>) -> Errors {
             vec![rolling.invalid_as(shown, "only allowed for updateStrategy 'RollingUpdate'")]
         }
         "OnDelete" => Errors::new(),
-        "RollingUpdate" => {
-            let mut errors: Errors = rolling.at("partition").not_negative().into_iter().collect();
-            errors
-        }
+        "RollingUpdate" => rolling.at("partition").not_negative().into_iter().collect(),
         _ => {
             let shown = internal("StatefulSetUpdateStrategy", strategy.value());
             vec![strategy.invalid_as(shown, "must be 'RollingUpdate' or 'OnDelete'")]
@@ -446,5 +443,5 @@ pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     }
     let spec = root.at("spec");
     let template = spec.at("template");
-    pod::warn_of_spec(&template.at("spec"), false)
+    pod::warn_of_spec(&template.at("spec"))
 }

@@ -611,6 +611,6 @@ fn warn(job: &Object, old: Option<&Object>, path: &[&str]) -> Vec<String> {
     let name = format!("{}.spec", path.join("."));
     let root = flyball_core::field::Path::new(&name);
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(pod::warn_of_spec(&Field::new(root, spec), false));
+    warnings.extend(pod::warn_of_spec(&Field::new(root, spec)));
     warnings
 }

@@ -14,8 +14,6 @@ pub(crate) trait Fields {
     fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>>;
     /// Returns the fields of an inner object, which is made if there is none.
     fn inner_or_new(&mut self, name: &str) -> &mut Map<String, Value>;
-    /// Returns a list, which is made if there is none.
-    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value>;
     /// Goes through the objects in a list.
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
     /// Reads a text, empty if there is none.
@@ -52,14 +50,6 @@ impl Fields for Map<String, Value> {
             *inner = Value::Object(Map::new());
         }
         inner.as_object_mut().expect("just made one")
-    }
-
-    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value> {
-        let list = self.entry(name).or_insert(Value::Null);
-        if !list.is_array() {
-            *list = Value::Array(Vec::new());
-        }
-        list.as_array_mut().expect("just made one")
     }
 
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>> {

@@ -308,6 +308,18 @@ impl Kind {
         self.kind.to_lowercase()
     }
 
+    /// Whether finalizers must be Kubernetes' own or have a domain: these kinds take others too.
+    pub(crate) fn strict_finalizers(&self) -> bool {
+        const LENIENT: [&str; 5] = [
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apiregistration.k8s.io",
+            "coordination.k8s.io",
+            "policy",
+        ];
+        !LENIENT.contains(&self.group) && self.checks != Checks::Once
+    }
+
     /// The package in which the notation declares the kind.
     pub(crate) fn package(&self) -> String {
         let group = if self.group.is_empty() { "core" } else { self.group };

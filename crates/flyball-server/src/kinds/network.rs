@@ -378,7 +378,7 @@ fn slice_endpoints(endpoints: &Field<'_>, family: &str) -> Errors {
                     }
                     errors.extend(address::check_endpoint(&item));
                 }
-                "FQDN" => errors.extend(text::fully_qualified(&item)),
+                "FQDN" => errors.extend(text::fully_qualified(&item, 2)),
                 _ => {}
             }
         }

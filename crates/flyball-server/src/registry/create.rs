@@ -101,7 +101,8 @@ impl Inner {
 
 /// A new object has no status but the one that it begins with.
 fn clear_status(resource: &Resource, object: &mut Object) {
-    if !resource.has_part(Part::Status) {
+    // Nodes tell of themselves as they come.
+    if !resource.has_part(Part::Status) || resource.custom().is_none() && &*resource.kind.kind == "Node" {
         return;
     }
     let zero = resource.empty.get("status").filter(|_| matches!(resource.behaviour, Behaviour::BuiltIn(_)));

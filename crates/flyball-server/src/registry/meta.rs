@@ -109,6 +109,16 @@ pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) ->
     errors
 }
 
+/// Finalizers of most built-in kinds are Kubernetes' own or have a domain.
+pub(super) fn validate_finalizers(object: &Object) -> Vec<FieldError> {
+    let path = METADATA.field("finalizers");
+    let odd = |(_, name): &(usize, &str)| {
+        !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion")
+    };
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    object.finalizers().enumerate().filter(odd).map(|(i, name)| FieldError::invalid(path.index(i), name, why)).collect()
+}
+
 fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let prefix =

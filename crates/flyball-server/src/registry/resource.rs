@@ -206,7 +206,12 @@ impl Resource {
     /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => (kind.validate)(object, old, part),
+            Behaviour::BuiltIn(kind) => {
+                let mut errors =
+                    if kind.strict_finalizers() { super::meta::validate_finalizers(object) } else { Vec::new() };
+                errors.extend((kind.validate)(object, old, part));
+                errors
+            }
             Behaviour::Custom(custom) => custom.validate(&self.schema, object, old, part),
         }
     }

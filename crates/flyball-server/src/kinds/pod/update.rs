@@ -379,6 +379,6 @@ pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
     }
     let spec = Path::new("spec");
     let value = pod.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(super::warnings::spec(&Field::new(spec, value), true));
+    warnings.extend(super::warnings::spec(&Field::new(spec, value)));
     warnings
 }

@@ -5,9 +5,6 @@ use flyball_core::field::FieldError;
 use flyball_core::names;
 use serde_json::Value;
 
-/// The most that a 32-bit number holds.
-pub(crate) const MAX_INT: i64 = i32::MAX as i64;
-
 /// The field must hold a number that is not negative, or a percentage.
 pub(crate) fn count_or_percent(field: &Field<'_>) -> Vec<FieldError> {
     match field.value() {
