@@ -59,7 +59,8 @@ pub(crate) fn since(time: &str, clock: &Clock) -> String {
 
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
-    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| // In the list of columns a line is a line.
+        json!({"name": name, "type": ty, "format": format, "description": description.replace("\\n", "\n"), "priority": priority});
     match &resource.behaviour {
         Behaviour::BuiltIn(kind) => {
             let headings = kinds::columns(kind).iter();

@@ -4,23 +4,14 @@ use super::Part;
 use super::field::Field;
 use super::rules::label;
 use super::shown::internal;
+use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_subdomain, path_segment};
-use flyball_core::{Clock, Object};
 use serde_json::Value;
 
 type Errors = Vec<FieldError>;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-
-/// Storage knows no empty lists.
-pub(super) fn prepare(object: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
-    for list in ["rules", "endpoints", "ports"] {
-        if let Some(list) = object.get_mut(list).filter(|list| list.as_array().is_some_and(Vec::is_empty)) {
-            *list = Value::Null;
-        }
-    }
-}
 
 pub(super) fn role(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     rules(object, true)

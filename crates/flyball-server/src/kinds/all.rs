@@ -91,9 +91,9 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").printed(printers::workload::disruption_budget).checks(Checks::Once).validate(policy::disruption_budget).short(&["pdb"]).generation().versioned_updates().subresources(&[Sub::STATUS]),
 
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings").printed(printers::configuration::role_binding).default(defaults::role_binding).checks(Checks::Whole).validate(access::cluster_role_binding).cluster().create_on_update().name_rule(path_segment),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles").checks(Checks::Whole).prepare(access::prepare).validate(access::cluster_role).cluster().create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "ClusterRole", "clusterroles").checks(Checks::Whole).validate(access::cluster_role).cluster().create_on_update().name_rule(path_segment),
     kind(RBAC, "v1", "RoleBinding", "rolebindings").printed(printers::configuration::role_binding).default(defaults::role_binding).checks(Checks::Whole).validate(access::role_binding).create_on_update().name_rule(path_segment),
-    kind(RBAC, "v1", "Role", "roles").checks(Checks::Whole).prepare(access::prepare).validate(access::role).create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "Role", "roles").checks(Checks::Whole).validate(access::role).create_on_update().name_rule(path_segment),
 
     kind(STORAGE, "v1", "CSIDriver", "csidrivers").printed(printers::storage::csi_driver).default(defaults::csi_driver).cluster().versioned_updates().deleted_as_object(),
     kind(STORAGE, "v1", "CSINode", "csinodes").printed(printers::storage::csi_node).cluster().versioned_updates().deleted_as_object(),
@@ -120,7 +120,7 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").printed(printers::configuration::runtime_class).validate(policy::runtime_class).checks(Checks::Whole).cluster().create_on_update().versioned_updates(),
 
-    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").printed(printers::network::endpoint_slice).default(defaults::endpoint_slice).prepare(access::prepare).warn(network::warn_of_slice).validate(network::endpoint_slice).generation(),
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").printed(printers::network::endpoint_slice).default(defaults::endpoint_slice).warn(network::warn_of_slice).validate(network::endpoint_slice).generation(),
 ];
 
 /// Kinds of what is sent to subresources and of what they show.

@@ -153,8 +153,7 @@ fn node_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         return errors;
     };
     let addresses = status.at("addresses");
-    for (i, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
-        let _ = i;
+    for (_, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
         errors.push(item.duplicate_of(internal("NodeAddress", item.value())));
     }
     let before = Field::root(old);

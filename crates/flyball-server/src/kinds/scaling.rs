@@ -47,9 +47,10 @@ pub(super) fn from_v2(scaler: &mut Object) {
 }
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 /// What an autoscaler may look at, and how the source is checked.
-const SOURCES: &[(&str, &str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, &str, Rule)] = &[
     ("Object", "object", object_source),
     ("External", "external", external_source),
     ("Pods", "pods", pods_source),

@@ -12,6 +12,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
@@ -158,7 +159,7 @@ pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -
 }
 
 /// Where a volume may keep its files, with the rules of each.
-const SOURCES: &[(&str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, Rule)] = &[
     ("hostPath", source::host_path),
     ("gcePersistentDisk", |field| required(field, &["pdName"])),
     ("awsElasticBlockStore", |field| required(field, &["volumeID"])),

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupResource, GroupVersionKind, GroupVersionResource, Object};
-use flyball_schema::schema::Root;
+use flyball_schema::schema::{Node, Presence, Root};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// A resource as one group version serves it.
@@ -41,8 +42,34 @@ pub(crate) enum Behaviour {
 
 /// Writes the beginning of the JSON of objects of a kind.
 pub(crate) fn head(kind: &GroupVersionKind) -> Bytes {
-    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let text = |text: &str| Value::from(text).to_string();
     format!("{{\"apiVersion\":{},\"kind\":{},", text(&kind.api_version()), text(&kind.kind)).into()
+}
+
+/// Makes empty lists and maps nothing, as the real server's storage does with fields that are always written.
+fn forget_empty(node: Node<'_>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                let empty = value.as_array().is_some_and(Vec::is_empty);
+                let written = node
+                    .as_struct()
+                    .and_then(|named| named.fields.get(name.as_str()))
+                    .is_some_and(|field| field.presence == Presence::Always);
+                if empty && written {
+                    *value = Value::Null;
+                } else if let Some(inner) = node.field(name) {
+                    forget_empty(inner, value);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items() {
+                items.iter_mut().for_each(|item| forget_empty(inner, item));
+            }
+        }
+        _ => {}
+    }
 }
 
 impl Resource {
@@ -198,7 +225,10 @@ impl Resource {
     /// Brings a written object into the state that a write through a part of it may leave it in.
     pub(crate) fn prepare(&self, object: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
+            Behaviour::BuiltIn(kind) => {
+                (kind.prepare)(object, old, part, clock);
+                object.change(|value| forget_empty(self.schema.node(), value));
+            }
             Behaviour::Custom(custom) => custom.prepare(object, old, part),
         }
     }

@@ -3,7 +3,7 @@
 use super::super::Part;
 use super::super::field::Field;
 use super::super::fill::Fields;
-use super::super::rules::resource;
+use super::super::rules::{address, resource};
 use super::{container, placement, spec};
 use flyball_core::field::{FieldError, Path};
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
@@ -333,35 +333,21 @@ fn status(pod: &Field<'_>, old: &Field<'_>) -> Errors {
             }
         }
     }
-    for (field, known) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
-        errors.extend(addresses(&status.at(field), known));
+    for field in ["podIPs", "hostIPs"] {
+        errors.extend(addresses(&status.at(field)));
     }
     errors
 }
 
 /// A pod has an address of each family at most.
-fn addresses(list: &Field<'_>, name: &str) -> Errors {
-    use super::super::rules::address;
-    let mut errors: Errors = list
-        .items()
-        .flat_map(|entry| {
-            entry.at("ip").is_set().then(|| {
-                let wrong = address::check(&Field::new(*entry.path(), entry.at("ip").value()));
-                wrong
-            })
-        })
-        .flatten()
-        .collect();
+fn addresses(list: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    for entry in list.items().filter(|entry| entry.at("ip").is_set()) {
+        errors.extend(address::check(&Field::new(*entry.path(), entry.at("ip").value())));
+    }
     let ips: Vec<&str> = list.list().iter().filter_map(|entry| entry["ip"].as_str()).collect();
-    if ips.len() > 1 {
-        if ips.len() > 2 || !address::is_dual_stack(ips.iter().copied()) {
-            let what = if name == "podIPs" {
-                "may specify no more than one IP for each IP family"
-            } else {
-                "may specify no more than one IP for each IP family"
-            };
-            errors.push(list.invalid(what));
-        }
+    if ips.len() > 2 || ips.len() == 2 && !address::is_dual_stack(ips.iter().copied()) {
+        errors.push(list.invalid("may specify no more than one IP for each IP family"));
     }
     errors
 }

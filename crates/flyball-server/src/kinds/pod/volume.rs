@@ -8,9 +8,10 @@ use flyball_core::names::{self, dns_label};
 use serde_json::Value;
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 /// The sources that a volume may have, with the rules of each.
-const SOURCES: &[(&str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, Rule)] = &[
     ("emptyDir", empty_dir),
     ("hostPath", host_path),
     ("gitRepo", |source| required(source, &["repository"])),
