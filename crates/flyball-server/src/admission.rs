@@ -5,9 +5,12 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
 mod escalation;
+mod limits;
 mod namespace;
+mod nodes;
 mod pods;
 mod services;
+mod volumes;
 
 use crate::auth::User;
 use crate::kinds::Part;
@@ -66,8 +69,18 @@ impl Admission {
         old: Option<&Object>,
     ) -> Result<(), Status> {
         namespace::check(inner, attributes)?;
-        if attributes.is("", "pods") && attributes.operation == Operation::Create && attributes.part == Part::Whole {
-            pods::admit(inner, attributes, object)?;
+        if attributes.is("", "pods") && attributes.part == Part::Whole {
+            match old {
+                None => {
+                    limits::admit(inner, attributes, object);
+                    pods::admit(inner, attributes, object)?;
+                }
+                Some(old) => pods::admit_change(object, old),
+            }
+        }
+        if attributes.operation == Operation::Create {
+            volumes::admit(inner, attributes, object);
+            nodes::admit(attributes, object);
         }
         if attributes.is("", "services") {
             services::allocate(inner, attributes, object, old)?;
@@ -89,6 +102,7 @@ impl Admission {
         }
         if let Some(object) = object {
             escalation::check(inner, attributes, object, old)?;
+            limits::validate(inner, attributes, object)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod access;
 mod all;
 mod apps;
 mod batch;
+mod certificate;
 mod config;
 mod cron;
 mod defaults;
@@ -33,6 +34,6 @@ mod workload;
 
 pub(crate) use all::{ACTIONS, KINDS, library};
 pub(crate) use deletion::{grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
-pub(crate) use kind::{Answer, Kind, Part, ScalePaths, Subresource, Verbs};
+pub(crate) use kind::{Answer, Checks, Kind, Part, ScalePaths, Subresource, Verbs};
 pub(crate) use printers::{Row, View, columns};
 pub(crate) use service::Service;

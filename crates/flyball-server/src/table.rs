@@ -49,16 +49,6 @@ impl Heading {
     pub(crate) const PLAIN: [Self; 2] = [Self::NAME, Self::CREATED];
 }
 
-/// Returns when an object was made.
-pub(crate) fn created(object: &Object) -> &str {
-    object.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Tells how old an object is, as people say it.
-pub(crate) fn age(object: &Object, clock: &Clock) -> String {
-    since(created(object), clock)
-}
-
 /// Tells how long ago something was.
 pub(crate) fn since(time: &str, clock: &Clock) -> String {
     match flyball_core::time::parse_rfc3339(time) {
@@ -69,7 +59,8 @@ pub(crate) fn since(time: &str, clock: &Clock) -> String {
 
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
-    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| // In the list of columns a line is a line.
+        json!({"name": name, "type": ty, "format": format, "description": description.replace("\\n", "\n"), "priority": priority});
     match &resource.behaviour {
         Behaviour::BuiltIn(kind) => {
             let headings = kinds::columns(kind).iter();

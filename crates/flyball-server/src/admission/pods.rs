@@ -11,6 +11,16 @@ pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object
     priority(inner, attributes, pod)
 }
 
+/// Gives a changed pod again what a new one gets, where the change leaves it out.
+pub(super) fn admit_change(pod: &mut Object, old: &Object) {
+    tolerations(pod);
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(value) = old.at(&["spec", field]) {
+            spec(pod).entry(field).or_insert_with(|| value.clone());
+        }
+    }
+}
+
 fn spec(pod: &mut Object) -> &mut Map<String, Value> {
     let spec = pod.entry("spec").or_insert_with(|| json!({}));
     if !spec.is_object() {
@@ -147,6 +157,14 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
     }
     spec.insert("priority".into(), value.into());
-    spec.entry("preemptionPolicy").or_insert(policy.unwrap_or_else(|| "PreemptLowerPriority".into()));
+    let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
+    if let Some(given) = spec.get("preemptionPolicy").filter(|given| !given.is_null() && **given != policy) {
+        let (given, policy) = (given.as_str().unwrap_or_default(), policy.as_str().unwrap_or_default());
+        let why = format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        );
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+    }
+    spec.insert("preemptionPolicy".into(), policy);
     Ok(())
 }

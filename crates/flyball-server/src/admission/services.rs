@@ -36,7 +36,9 @@ pub(super) fn allocate(
         return Ok(());
     }
     Kind::families(service, old).map_err(|errors| invalid(&errors))?;
-    addresses(inner, service, &others).map_err(|error| invalid(&[error]))?;
+    if !old.is_some_and(Kind::has_address) {
+        addresses(inner, service, &others).map_err(|error| invalid(&[error]))?;
+    }
     ports(inner, service, &others).map_err(|error| invalid(&[error]))
 }
 

@@ -291,6 +291,17 @@ fn daemon_strategy(strategy: &Field<'_>) -> Errors {
     }
 }
 
+/// How many pods may be missing during an update is not for stateful sets to say yet.
+pub(super) fn prepare_stateful_set(object: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
+    let rolling = object
+        .inner("spec")
+        .and_then(|spec| spec.inner("updateStrategy"))
+        .and_then(|strategy| strategy.inner("rollingUpdate"));
+    if let Some(rolling) = rolling {
+        rolling.remove("maxUnavailable");
+    }
+}
+
 pub(super) fn stateful_set(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     const STATUS: Counts = Counts {
         all: &[
@@ -393,18 +404,7 @@ fn stateful_strategy(strategy: &Field<'_>) -> Errors {
             vec![rolling.invalid_as(shown, "only allowed for updateStrategy 'RollingUpdate'")]
         }
         "OnDelete" => Errors::new(),
-        "RollingUpdate" => {
-            let mut errors: Errors = rolling.at("partition").not_negative().into_iter().collect();
-            let fewer = rolling.at("maxUnavailable");
-            if fewer.is_set() {
-                errors.extend(number::count_or_percent(&fewer));
-                if number::count(&fewer) == 0 {
-                    errors.push(fewer.invalid("cannot be 0"));
-                }
-                errors.extend(number::at_most_all(&fewer));
-            }
-            errors
-        }
+        "RollingUpdate" => rolling.at("partition").not_negative().into_iter().collect(),
         _ => {
             let shown = internal("StatefulSetUpdateStrategy", strategy.value());
             vec![strategy.invalid_as(shown, "must be 'RollingUpdate' or 'OnDelete'")]
@@ -443,5 +443,5 @@ pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     }
     let spec = root.at("spec");
     let template = spec.at("template");
-    pod::warn_of_spec(&template.at("spec"), false)
+    pod::warn_of_spec(&template.at("spec"))
 }

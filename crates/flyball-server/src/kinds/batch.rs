@@ -1,14 +1,19 @@
 //! Rules of jobs and of what makes them at set times.
 
+mod cron_job;
+mod policy;
+mod status;
+
+pub(super) use cron_job::cron_job;
+
 use super::Part;
-use super::cron;
 use super::field::{Field, IMMUTABLE};
 use super::fill::Fields;
 use super::pod;
 use super::rules::{label, text};
 use super::shown::{internal, selector};
 use flyball_core::field::{FieldError, Shown};
-use flyball_core::names::{dns_label, qualified_name};
+use flyball_core::names::dns_label;
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
@@ -23,7 +28,8 @@ pub(super) fn prepare_job(job: &mut Object, old: Option<&Object>, _: Part, _: &C
         return;
     }
     let (name, uid) = (job.name().to_owned(), job.uid().to_owned());
-    let unlabelled = job.labels().is_none_or(serde_json::Map::is_empty);
+    let given = job.at(&["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
+    let unlabelled = job.labels().is_none_or(serde_json::Map::is_empty) || job.labels() == given;
     let spec = job.inner_or_new("spec");
     let labels = spec.inner_or_new("template").inner_or_new("metadata").inner_or_new("labels");
     let own = JOB_NAME.iter().map(|key| (key, &name)).chain(CONTROLLER.iter().map(|key| (key, &uid)));
@@ -41,15 +47,16 @@ pub(super) fn prepare_job(job: &mut Object, old: Option<&Object>, _: Part, _: &C
 pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(job);
     if part == Part::Status {
-        return status(&root, old);
+        return status::status(&root, old);
     }
     let spec = root.at("spec");
+    // A change is checked as something new, and then as a change.
+    let mut errors = generated_selector(job, &root);
+    errors.extend(whole(&spec));
+    let count = spec.at("completions").int();
     let Some(old) = old else {
-        let mut errors = generated_selector(job, &root);
-        errors.extend(whole(&spec));
-        let completions = spec.at("completions").int();
-        if spec.at("completionMode").text() == "Indexed" && completions > 0 {
-            let host = format!("{}-{}", job.name(), completions - 1);
+        if spec.at("completionMode").text() == "Indexed" && count > 0 {
+            let host = format!("{}-{}", job.name(), count - 1);
             if !dns_label(&host).is_empty() {
                 let why = format!("will not able to create pod with invalid DNS label: {host}");
                 errors.push(FieldError::invalid("metadata.name", job.name(), why));
@@ -57,7 +64,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
         }
         return errors;
     };
-    let mut errors = whole(&spec);
+    errors.extend(whole(&spec));
     let before = Field::root(old);
     let then = before.at("spec");
     errors.extend(completions(&spec, &then));
@@ -97,8 +104,8 @@ fn completions(spec: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
 /// The template stays, but where a job is suspended that has not begun.
 fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldError> {
     let (now, mut then) = (spec.at("template"), old.at("template").value().clone());
-    let suspended = old.at("suspend").flag() && !job.at("status.startTime").is_set();
-    if suspended {
+    let suspended = old.at("suspend").flag();
+    if suspended && !job.at("status.startTime").is_set() {
         for (outer, fields) in [
             ("metadata", &["labels", "annotations"][..]),
             ("spec", &["nodeSelector", "tolerations", "schedulingGates", "affinity"][..]),
@@ -109,7 +116,22 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
             }
         }
     }
-    (*now.value() != then).then(|| now.invalid_as(internal("PodTemplateSpec", now.value()), IMMUTABLE))
+    if !suspended {
+        return (*now.value() != then).then(|| now.invalid_as(internal("PodTemplateSpec", now.value()), IMMUTABLE));
+    }
+    // What a suspended job's containers get may change.
+    let inner = now.at("spec");
+    for list in ["containers", "initContainers"] {
+        let given = inner.at(list);
+        if let Some(spec) = then.get_mut("spec").and_then(Value::as_object_mut) {
+            for (container, given) in spec.each(list).zip(given.list()) {
+                if let Some(given) = given.as_object().filter(|given| given.text("name") == container.text("name")) {
+                    container.keep("resources", given);
+                }
+            }
+        }
+    }
+    (*inner.value() != then["spec"]).then(|| inner.invalid_as(internal("PodSpec", inner.value()), IMMUTABLE))
 }
 
 fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
@@ -130,7 +152,7 @@ fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
             if !label.is_set() {
                 errors.push(labels.key(key).required(format!("must be '{value}'")));
             } else if label.text() != value {
-                errors.push(labels.invalid(format!("must be '{value}'")));
+                errors.push(label.invalid_as(labels.value().clone(), format!("must be '{value}'")));
             }
         }
     }
@@ -197,11 +219,11 @@ fn job_spec(spec: &Field<'_>) -> Errors {
     }
     let (failure, success) = (spec.at("podFailurePolicy"), spec.at("successPolicy"));
     if failure.is_set() {
-        errors.extend(failure_policy(spec, &failure));
+        errors.extend(policy::failure_policy(spec, &failure));
     }
     if success.is_set() {
         if mode.text() == "Indexed" {
-            errors.extend(success_policy(spec, &success));
+            errors.extend(policy::success_policy(spec, &success));
         } else {
             errors.push(
                 success.invalid_as(internal("SuccessPolicy", success.value()), "requires indexed completion mode"),
@@ -258,319 +280,6 @@ fn indexed(spec: &Field<'_>) -> Errors {
     errors
 }
 
-const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
-
-fn failure_policy(spec: &Field<'_>, policy: &Field<'_>) -> Errors {
-    let mut errors = Errors::new();
-    let rules = policy.at("rules");
-    if rules.len() > 20 {
-        errors.push(rules.too_many(20));
-    }
-    let template = spec.at("template.spec");
-    let lists = [template.at("containers"), template.at("initContainers")];
-    let names: Vec<&str> =
-        lists.iter().flat_map(|list| list.list()).filter_map(|container| container["name"].as_str()).collect();
-    for rule in rules.items() {
-        let action = rule.at("action");
-        match action.text() {
-            "" => errors.push(action.required(format!("valid values: {}", text::quoted(ACTIONS)))),
-            "FailIndex" if !spec.at("backoffLimitPerIndex").is_set() => {
-                errors.push(action.invalid("requires the backoffLimitPerIndex to be set"))
-            }
-            _ => errors.extend(action.must_be_in(ACTIONS)),
-        }
-        let (codes, conditions) = (rule.at("onExitCodes"), rule.at("onPodConditions"));
-        if codes.is_set() {
-            errors.extend(exit_codes(&codes, &names));
-        }
-        if conditions.len() > 20 {
-            errors.push(conditions.too_many(20));
-        }
-        for pattern in conditions.items() {
-            errors.extend(pattern.at("type").obeys(qualified_name));
-            const KNOWN: &[&str] = &["False", "True", "Unknown"];
-            let status = pattern.at("status");
-            if status.is_empty() {
-                errors.push(status.required(format!("valid values: {}", text::quoted(KNOWN))));
-            } else {
-                errors.extend(status.must_be_in(KNOWN));
-            }
-        }
-        match (codes.is_set(), conditions.is_empty()) {
-            (true, false) => {
-                errors.push(rule.wrong("specifying both OnExitCodes and OnPodConditions is not supported"))
-            }
-            (false, true) => errors.push(rule.wrong("specifying one of OnExitCodes and OnPodConditions is required")),
-            _ => {}
-        }
-    }
-    errors
-}
-
-fn exit_codes(codes: &Field<'_>, containers: &[&str]) -> Errors {
-    const OPERATORS: &[&str] = &["In", "NotIn"];
-    let mut errors = Errors::new();
-    let operator = codes.at("operator");
-    if operator.is_empty() {
-        errors.push(operator.required(format!("valid values: {}", text::quoted(OPERATORS))));
-    } else {
-        errors.extend(operator.must_be_in(OPERATORS));
-    }
-    let container = codes.at("containerName");
-    if container.is_set() && !containers.contains(&container.text()) {
-        errors.push(container.invalid("must be one of the container or initContainer names in the pod template"));
-    }
-    let values = codes.at("values");
-    if values.is_empty() {
-        errors.push(values.invalid("at least one value is required"));
-    } else if values.len() > 255 {
-        errors.push(values.too_many(255));
-    }
-    let mut seen: Vec<i64> = Vec::new();
-    for value in values.items() {
-        if operator.text() == "In" && value.int() == 0 {
-            errors.push(value.invalid("must not be 0 for the In operator"));
-        }
-        if seen.contains(&value.int()) {
-            errors.push(value.duplicate());
-        }
-        seen.push(value.int());
-    }
-    if !seen.is_sorted() {
-        errors.push(values.invalid("must be ordered"));
-    }
-    errors
-}
-
-fn success_policy(spec: &Field<'_>, policy: &Field<'_>) -> Errors {
-    let mut errors = Errors::new();
-    let rules = policy.at("rules");
-    if rules.is_empty() {
-        errors.push(rules.required("at least one rules must be specified when the successPolicy is specified"));
-    }
-    if rules.len() > 20 {
-        errors.push(rules.too_many(20));
-    }
-    let all = spec.at("completions").int();
-    for rule in rules.items() {
-        let (count, indexes) = (rule.at("succeededCount"), rule.at("succeededIndexes"));
-        if !count.is_set() && !indexes.is_set() {
-            errors.push(rule.required("at least one of succeededCount or succeededIndexes must be specified"));
-        }
-        let mut total = 0;
-        if indexes.is_set() {
-            match count_indexes(indexes.text(), all) {
-                Ok(count) => total = count,
-                Err(why) => errors.push(indexes.invalid(format!("error parsing succeededIndexes: {why}"))),
-            }
-        }
-        if count.is_set() {
-            errors.extend(count.not_negative());
-            if count.int() > all {
-                errors.push(
-                    count.invalid(format!("must be less than or equal to {all} (the number of specified completions)")),
-                );
-            }
-            if indexes.is_set() && count.int() > total {
-                errors.push(count.invalid(format!("must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)")));
-            }
-        }
-    }
-    errors
-}
-
-/// Counts the indexes in a text such as `1,3-5`.
-fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
-    let mut total = 0;
-    let mut last: Option<i64> = None;
-    let number = |part: &str| -> Result<i64, String> {
-        let number: i64 = part.parse().map_err(|_| {
-            format!("cannot convert string to integer for index: {}", flyball_core::field::go_quote(part))
-        })?;
-        if number >= completions {
-            Err(format!("too large index: {}", flyball_core::field::go_quote(part)))
-        } else {
-            Ok(number)
-        }
-    };
-    for interval in text.split(',').filter(|_| !text.is_empty()) {
-        let parts: Vec<&str> = interval.split('-').collect();
-        if parts.len() > 2 {
-            return Err(format!(
-                "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
-                flyball_core::field::go_quote(interval)
-            ));
-        }
-        let start = number(parts[0])?;
-        if let Some(last) = last.filter(|last| start <= *last) {
-            return Err(format!("non-increasing order, previous: {last}, current: {start}"));
-        }
-        let end = parts.get(1).map_or(Ok(start), |part| number(part))?;
-        if parts.len() == 2 && end <= start {
-            return Err(format!("non-increasing order, previous: {start}, current: {end}"));
-        }
-        total += end - start + 1;
-        last = Some(end);
-    }
-    Ok(total)
-}
-
-/// The status of a job: it counts up, and what has ended stays so.
-fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
-    let status = job.at("status");
-    let mut errors = Errors::new();
-    for count in ["active", "succeeded", "failed", "ready", "terminating"] {
-        errors.extend(status.at(count).not_negative());
-    }
-    let is = |job: &Field<'_>, condition: &str| {
-        let conditions = job.at("status");
-        let conditions = conditions.at("conditions");
-        conditions.items().any(|known| known.at("type").text() == condition && known.at("status").text() == "True")
-    };
-    let finished = is(job, "Complete") || is(job, "Failed");
-    let conditions = status.at("conditions");
-    if is(job, "Complete") && is(job, "Failed") {
-        errors.push(conditions.wrong("cannot set Complete=True and Failed=true conditions"));
-    }
-    let (start, end) = (status.at("startTime"), status.at("completionTime"));
-    if end.is_set() {
-        if !is(job, "Complete") {
-            errors.push(end.invalid("cannot set completionTime when there is no Complete=True condition"));
-        }
-        if start.is_set() && end.text() < start.text() {
-            errors.push(end.invalid("completionTime cannot be set before startTime"));
-        }
-    } else if is(job, "Complete") {
-        errors.push(end.required("completionTime is required for Complete jobs"));
-    }
-    if finished && !start.is_set() {
-        errors.push(start.required("startTime is required for finished job"));
-    }
-    if finished && status.at("active").int() > 0 {
-        errors.push(status.at("active").invalid("active>0 is invalid for finished job"));
-    }
-    if finished && status.at("terminating").int() > 0 {
-        errors.push(status.at("terminating").invalid("terminating>0 is invalid for finished job"));
-    }
-    if status.at("ready").int() > status.at("active").int() {
-        errors.push(status.at("ready").invalid("cannot set more ready pods than active"));
-    }
-    if is(job, "Complete") && is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set Complete=True and FailureTarget=true conditions"));
-    }
-    if is(job, "SuccessCriteriaMet") && is(job, "Failed") {
-        errors.push(conditions.wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
-    }
-    if is(job, "SuccessCriteriaMet") && is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
-    }
-    if is(job, "Complete") && !is(job, "SuccessCriteriaMet") {
-        errors
-            .push(conditions.wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"));
-    }
-    if is(job, "Failed") && !is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set Failed=True condition without the FailureTarget=true condition"));
-    }
-    let Some(old) = old else { return errors };
-    let before = Field::root(old);
-    for condition in ["Failed", "Complete", "FailureTarget"]
-        .into_iter()
-        .filter(|condition| is(&before, condition) && !is(job, condition))
-    {
-        errors.push(conditions.wrong(format!("cannot disable the terminal {condition}=True condition")));
-    }
-    for counter in ["failed", "succeeded"] {
-        let field = status.at(counter);
-        if field.int() < before.at("status").at(counter).int() {
-            errors.push(field.invalid_as(field.int(), format!("cannot decrease the {counter} counter")));
-        }
-    }
-    let earlier = before.at("status.completionTime");
-    if end.is_set() && earlier.is_set() && end.value() != earlier.value() {
-        errors.push(end.invalid("field is immutable"));
-    }
-    let earlier = before.at("status.startTime");
-    if earlier.is_set() && start.value() != earlier.value() && !job.at("spec.suspend").flag() {
-        errors.push(start.invalid("field is immutable for unsuspended job once set"));
-    }
-    if is(&before, "SuccessCriteriaMet") && !is(job, "SuccessCriteriaMet") {
-        errors.push(conditions.wrong("cannot disable the SuccessCriteriaMet=True condition"));
-    }
-    errors
-}
-
-pub(super) fn cron_job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
-    if part == Part::Status {
-        return Errors::new();
-    }
-    let root = Field::root(job);
-    let spec = root.at("spec");
-    let mut errors = Errors::new();
-    let (schedule, zone) = (spec.at("schedule"), spec.at("timeZone"));
-    if schedule.is_empty() {
-        errors.push(schedule.required(""));
-    } else {
-        errors.extend(cron::check(schedule.text()).err().map(|why| schedule.invalid(why)));
-        let before = old.and_then(|old| old.at(&["spec", "schedule"])).and_then(Value::as_str).unwrap_or_default();
-        if schedule.text().contains("TZ") {
-            if !before.contains("TZ") {
-                errors.push(schedule.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
-            } else if zone.is_set() {
-                errors.push(schedule.invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule"));
-            }
-        }
-    }
-    errors.extend(spec.at("startingDeadlineSeconds").not_negative());
-    if zone.is_set() && old.is_none_or(|old| old.at(&["spec", "timeZone"]) != Some(zone.value())) {
-        errors.extend(time_zone(&zone));
-    }
-    errors.extend(spec.at("concurrencyPolicy").must_be_one_of(&["Allow", "Forbid", "Replace"]));
-    let template = spec.at("jobTemplate.spec");
-    let outer = spec.at("jobTemplate");
-    let inner = outer.at("spec");
-    let _ = template;
-    errors.extend(job_spec(&inner));
-    let wanted = inner.at("selector");
-    if wanted.is_set() {
-        errors.push(wanted.invalid_as(selector(wanted.value()), "`selector` will be auto-generated"));
-    }
-    if inner.at("manualSelector").flag() {
-        errors.push(inner.at("manualSelector").not_supported(&["nil", "false"]));
-    }
-    for limit in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        errors.extend(spec.at(limit).not_negative());
-    }
-    if old.is_none() && job.name().len() > 52 {
-        errors.push(FieldError::invalid("metadata.name", job.name(), "must be no more than 52 characters"));
-    }
-    errors
-}
-
-/// Time zones are known by a city, or by few other names.
-fn time_zone(zone: &Field<'_>) -> Errors {
-    let name = zone.text();
-    if name.is_empty() {
-        return vec![zone.invalid("timeZone must be nil or non-empty string")];
-    }
-    let good = |part: &str| {
-        let plain =
-            (1..=14).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b));
-        plain && !matches!(part, "." | "..") && !part.starts_with('-')
-    };
-    if !name.split('/').all(good) {
-        return vec![zone.invalid(format!("unknown time zone {name}"))];
-    }
-    let mut errors = Errors::new();
-    if name.eq_ignore_ascii_case("local") {
-        errors
-            .push(zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"));
-    }
-    if name != "Local" && !flyball_core::time::is_time_zone(name) {
-        errors.push(zone.invalid(format!("unknown time zone {name}")));
-    }
-    errors
-}
-
 /// Warns of names that become host names, and of what is unwise in pods.
 pub(super) fn warn_of_job(job: &Object, old: Option<&Object>) -> Vec<String> {
     warn(job, old, &["spec", "template"])
@@ -594,6 +303,6 @@ fn warn(job: &Object, old: Option<&Object>, path: &[&str]) -> Vec<String> {
     let name = format!("{}.spec", path.join("."));
     let root = flyball_core::field::Path::new(&name);
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(pod::warn_of_spec(&Field::new(root, spec), false));
+    warnings.extend(pod::warn_of_spec(&Field::new(root, spec)));
     warnings
 }

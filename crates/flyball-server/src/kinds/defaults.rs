@@ -33,8 +33,18 @@ pub(super) fn claim(claim: &mut Object) {
 }
 
 /// Of a data source and a reference to one, the one that is missing follows the other.
-pub(super) fn data_source(spec: &mut Map<String, Value>) {
+///
+/// A source that is neither a claim nor a snapshot counts for nothing: only references may be that.
+fn data_source(spec: &mut Map<String, Value>) {
+    let known = |source: &Value| {
+        let text = |field: &str| source[field].as_str().unwrap_or_default();
+        matches!(
+            (text("apiGroup"), text("kind")),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        )
+    };
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
+        (Some(source), None) if source.is_object() && !known(&source) => drop(spec.remove("dataSource")),
         (Some(source), None) if source.is_object() => spec.set("dataSourceRef", source),
         (None, Some(source)) if source.is_object() && source.get("namespace").is_none() => {
             spec.set("dataSource", source)

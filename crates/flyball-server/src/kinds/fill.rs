@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// The fields of a JSON object, as those who change them see them.
 pub(crate) trait Fields {
-    /// Gives a field a value, unless it has one.
+    /// Gives a field a value, unless it has one; an empty text is none.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
     /// Puts a value in place of another, or of none.
     fn set(&mut self, name: &str, value: impl Into<Value>);
@@ -14,8 +14,6 @@ pub(crate) trait Fields {
     fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>>;
     /// Returns the fields of an inner object, which is made if there is none.
     fn inner_or_new(&mut self, name: &str) -> &mut Map<String, Value>;
-    /// Returns a list, which is made if there is none.
-    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value>;
     /// Goes through the objects in a list.
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
     /// Reads a text, empty if there is none.
@@ -26,7 +24,7 @@ pub(crate) trait Fields {
 
 impl Fields for Map<String, Value> {
     fn fill(&mut self, name: &str, value: impl Into<Value>) {
-        if !self.has(name) {
+        if !self.has(name) || self.get(name).is_some_and(|value| value == "") {
             self.set(name, value);
         }
     }
@@ -52,14 +50,6 @@ impl Fields for Map<String, Value> {
             *inner = Value::Object(Map::new());
         }
         inner.as_object_mut().expect("just made one")
-    }
-
-    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value> {
-        let list = self.entry(name).or_insert(Value::Null);
-        if !list.is_array() {
-            *list = Value::Array(Vec::new());
-        }
-        list.as_array_mut().expect("just made one")
     }
 
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>> {

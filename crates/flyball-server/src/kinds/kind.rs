@@ -23,6 +23,7 @@ pub(crate) struct Kind {
     pub(crate) create_on_update: bool,
     /// Whether an update must say which version it is made on.
     pub(crate) versioned_updates: bool,
+    pub(crate) checks: Checks,
     /// What a deletion that is done at once is answered with.
     pub(crate) deleted_as: Answer,
     /// Whether `metadata.generation` counts changes of what is wanted.
@@ -102,6 +103,17 @@ impl Part {
             Self::Binding => "binding",
         }
     }
+}
+
+/// How often the metadata of a change is checked; clients see each mistake as often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// With what all kinds have in common.
+    Once,
+    /// And with the rules of the kind.
+    Again,
+    /// And, once more, as that of something new.
+    Whole,
 }
 
 /// What a deletion is answered with.
@@ -199,6 +211,7 @@ impl Kind {
             name_rule: names::dns_subdomain,
             create_on_update: false,
             versioned_updates: false,
+            checks: Checks::Again,
             deleted_as: Answer::Status,
             generation: false,
             fields: &[],
@@ -278,6 +291,10 @@ impl Kind {
         Self { deleted_as: Answer::Object, ..self }
     }
 
+    pub(super) const fn checks(self, checks: Checks) -> Self {
+        Self { checks, ..self }
+    }
+
     pub(super) const fn name_rule(self, name_rule: Rule) -> Self {
         Self { name_rule, ..self }
     }
@@ -289,6 +306,18 @@ impl Kind {
     /// The singular name: the kind in lower case.
     pub(crate) fn singular(&self) -> String {
         self.kind.to_lowercase()
+    }
+
+    /// Whether finalizers must be Kubernetes' own or have a domain: these kinds take others too.
+    pub(crate) fn strict_finalizers(&self) -> bool {
+        const LENIENT: [&str; 5] = [
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apiregistration.k8s.io",
+            "coordination.k8s.io",
+            "policy",
+        ];
+        !LENIENT.contains(&self.group) && self.checks != Checks::Once
     }
 
     /// The package in which the notation declares the kind.

@@ -171,7 +171,7 @@ pub(super) fn ingress_class(object: &Object, old: Option<&Object>, _: Part) -> E
 pub(super) fn network_policy(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
-    let kept = old.map(|old| blocks(old)).unwrap_or_default();
+    let kept = old.map(blocks).unwrap_or_default();
     let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
     let mut errors = label::selector(&spec.at("podSelector"));
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -378,7 +378,7 @@ fn slice_endpoints(endpoints: &Field<'_>, family: &str) -> Errors {
                     }
                     errors.extend(address::check_endpoint(&item));
                 }
-                "FQDN" => errors.extend(text::fully_qualified(&item)),
+                "FQDN" => errors.extend(text::fully_qualified(&item, 2)),
                 _ => {}
             }
         }

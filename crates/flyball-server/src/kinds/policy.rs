@@ -5,7 +5,7 @@ use super::field::Field;
 use super::rules::{address, label, number, resource};
 use super::shown::internal;
 use flyball_core::field::FieldError;
-use flyball_core::names::{label_value, qualified_name};
+use flyball_core::names::{dns_label, label_value, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
@@ -39,22 +39,49 @@ pub(super) fn lease(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
     let mut errors = Errors::new();
-    let (seconds, strategy, holder) =
-        (spec.at("leaseDurationSeconds"), spec.at("strategy"), spec.at("preferredHolder"));
+    let seconds = spec.at("leaseDurationSeconds");
     if seconds.given_int().is_some_and(|seconds| seconds <= 0) {
         errors.push(seconds.invalid("must be greater than 0"));
     }
     errors.extend(spec.at("leaseTransitions").not_negative());
-    if strategy.is_set() && strategy.text() != "OldestEmulationVersion" {
-        let parts: Vec<&str> = strategy.text().split('/').collect();
-        match parts.as_slice() {
-            [_] => errors.push(strategy.not_supported(&["OldestEmulationVersion"])),
-            [_, _] => errors.extend(strategy.obeys(qualified_name)),
-            _ => errors.push(strategy.not_supported(&["OldestEmulationVersion"])),
-        }
+    errors
+}
+
+/// How holders are chosen is not for leases to say yet.
+pub(super) fn prepare_lease(lease: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
+    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
     }
-    if !holder.is_empty() && strategy.is_empty() {
-        errors.push(holder.forbidden("may only be specified if `strategy` is defined"));
+}
+
+pub(super) fn runtime_class(object: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let handler = root.at("handler");
+    match old {
+        Some(old) => {
+            let before = Field::root(old);
+            handler.unchanged_from(&before.at("handler")).into_iter().collect()
+        }
+        None => handler.obeys(dns_label),
+    }
+}
+
+/// Finalizers of a namespace's own are Kubernetes' or have a domain.
+pub(super) fn namespace(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    if old.is_some() && part != Part::Finalize {
+        return Errors::new();
+    }
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let list = spec.at("finalizers");
+    let mut errors = Errors::new();
+    for item in list.items() {
+        let at = if old.is_some() { item } else { Field::new(*list.path(), item.value()) };
+        errors.extend(at.obeys(qualified_name));
+        if !item.text().contains('/') && !matches!(item.text(), "kubernetes" | "orphan" | "foregroundDeletion") {
+            errors.push(at.invalid("name is neither a standard finalizer name nor is it fully qualified"));
+        }
     }
     errors
 }
@@ -93,11 +120,20 @@ pub(super) fn priority_class(object: &Object, old: Option<&Object>, _: Part) -> 
     } else if value.int() > HIGHEST {
         errors.push(value.forbidden(format!("maximum allowed value of a user defined priority is {HIGHEST}")));
     }
-    errors.extend(policy.may_be_one_of(&["Never", "PreemptLowerPriority"]));
+    errors.extend(policy.may_be_one_of(&["PreemptLowerPriority", "Never"]));
     errors
 }
 
+/// A change of a node is checked as something new, and then as a change.
 pub(super) fn node(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let mut errors = if part == Part::Status { Errors::new() } else { node_as(object, None, part) };
+    if old.is_some() {
+        errors.extend(node_as(object, old, part));
+    }
+    errors
+}
+
+fn node_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     let (spec, status) = (root.at("spec"), root.at("status"));
     let mut errors = Errors::new();
@@ -117,8 +153,7 @@ pub(super) fn node(object: &Object, old: Option<&Object>, part: Part) -> Errors 
         return errors;
     };
     let addresses = status.at("addresses");
-    for (i, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
-        let _ = i;
+    for (_, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
         errors.push(item.duplicate_of(internal("NodeAddress", item.value())));
     }
     let before = Field::root(old);

@@ -47,9 +47,10 @@ pub(super) fn from_v2(scaler: &mut Object) {
 }
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 /// What an autoscaler may look at, and how the source is checked.
-const SOURCES: &[(&str, &str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, &str, Rule)] = &[
     ("Object", "object", object_source),
     ("External", "external", external_source),
     ("Pods", "pods", pods_source),
@@ -68,7 +69,7 @@ pub(super) fn validate_v1(object: &Object, old: Option<&Object>, part: Part) -> 
     validate(&second(object), old.map(second).as_ref(), part)
 }
 
-pub(super) fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
+pub(super) fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     if part == Part::Status {
         return number::counts(&root.at("status"), &["currentReplicas", "desiredReplicas"]);
@@ -87,7 +88,17 @@ pub(super) fn validate(object: &Object, _: Option<&Object>, part: Part) -> Error
     if least.given_int().is_some_and(|least| most.int() < least) {
         errors.push(most.invalid_as(most.int(), "must be greater than or equal to `minReplicas`"));
     }
-    errors.extend(reference(&spec.at("scaleTargetRef")));
+    let wanted = spec.at("scaleTargetRef");
+    errors.extend(reference(&wanted));
+    let version = wanted.at("apiVersion");
+    let kept = old.is_some_and(|old| {
+        old.at(&["spec", "scaleTargetRef", "apiVersion"])
+            .and_then(Value::as_str)
+            .is_none_or(|version| !version.contains('/'))
+    });
+    if !version.text().contains('/') && !kept {
+        errors.push(version.invalid_as(version.text(), "apiVersion must specify API group"));
+    }
     let metrics = spec.at("metrics");
     errors.extend(metrics.items().flat_map(|each| metric(&each)));
     if least.given_int() == Some(0)

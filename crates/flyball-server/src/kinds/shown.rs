@@ -80,13 +80,6 @@ pub(crate) fn internal(ty: &str, value: &Value) -> Shown {
     Shown::Raw(out)
 }
 
-/// Shows a list of values of an internal type; what is empty as nothing.
-pub(crate) fn internals(ty: &str, values: &Value) -> Shown {
-    let mut out = String::new();
-    list(&mut out, ty, values);
-    Shown::Raw(out)
-}
-
 /// Shows a label selector, whose labels come first.
 pub(crate) fn selector(selector: &Value) -> Shown {
     let mut out = String::new();

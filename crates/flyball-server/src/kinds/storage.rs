@@ -12,6 +12,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
@@ -158,7 +159,7 @@ pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -
 }
 
 /// Where a volume may keep its files, with the rules of each.
-const SOURCES: &[(&str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, Rule)] = &[
     ("hostPath", source::host_path),
     ("gcePersistentDisk", |field| required(field, &["pdName"])),
     ("awsElasticBlockStore", |field| required(field, &["volumeID"])),
@@ -321,12 +322,8 @@ pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> E
     }
     let Some(old) = old else { return errors };
     let before = Field::root(old);
-    if parameters.value() != before.at("parameters").value() {
-        errors.push(parameters.forbidden("updates to parameters are forbidden."));
-    }
-    if provisioner.value() != before.at("provisioner").value() {
-        errors.push(provisioner.forbidden("updates to provisioner are forbidden."));
-    }
+    errors.extend(parameters.unchanged_from(&before.at("parameters")));
+    errors.extend(provisioner.unchanged_from(&before.at("provisioner")));
     errors.extend(policy.unchanged_from(&before.at("reclaimPolicy")));
     errors.extend(mode.unchanged_from(&before.at("volumeBindingMode")));
     errors

@@ -34,7 +34,7 @@ fn all(object: &Object, mutates: bool) -> Errors {
 }
 
 fn webhook(hook: &Field<'_>, mutates: bool) -> Errors {
-    let mut errors: Errors = text::fully_qualified(&hook.at("name")).into_iter().collect();
+    let mut errors: Errors = text::fully_qualified(&hook.at("name"), 3).into_iter().collect();
     errors.extend(hook.at("rules").items().flat_map(|each| rule(&each)));
     errors.extend(hook.at("failurePolicy").may_be_one_of(&["Fail", "Ignore"]));
     errors.extend(hook.at("matchPolicy").may_be_one_of(&["Equivalent", "Exact"]));

@@ -74,7 +74,6 @@ pub(super) fn stateful_set(set: &mut Object) {
         && let Some(rolling) = strategy.inner("rollingUpdate")
     {
         rolling.fill("partition", 0);
-        rolling.fill("maxUnavailable", 1);
     }
     let retention = spec.inner_or_new("persistentVolumeClaimRetentionPolicy");
     retention.fill("whenDeleted", "Retain");

@@ -8,11 +8,11 @@ use super::resource::Resource;
 use super::write::{Change, Outcome, Target, Writer, Written};
 use super::{managed, meta};
 use crate::admission::{Attributes, Operation};
-use crate::kinds::Part;
+use crate::kinds::{Checks, Part};
 use crate::server::Inner;
 use crate::storage::{self, Entry};
 use flyball_core::field::FieldError;
-use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
+use flyball_core::{GroupVersionKind, Object, ObjectKey, Status, names};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -165,18 +165,21 @@ impl Inner {
         meta::carry_generation(object, live);
         resource.prepare(object, Some(live), target.part, &self.clock);
         meta::carry(object, live);
-        if resource.counts_generations() && wants_other(resource, object, live) {
+        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
-        let mut errors = Vec::new();
-        // The real server looks at metadata twice, and tells what it finds each time.
-        for _ in 0..2 {
+        let mut errors = meta::validate(resource, object, names::path_segment);
+        errors.extend(meta::validate_update(object, live));
+        // The rules of a kind look at metadata again, and clients are told what they find.
+        if resource.checks() != Checks::Once {
             errors.extend(meta::validate_update(object, live));
         }
-        errors.extend(meta::validate_finalizers(resource, object));
         errors.extend(resource.validate(object, Some(live), target.part));
+        if resource.checks() == Checks::Whole && target.part == Part::Whole {
+            errors.extend(meta::validate(resource, object, resource.name_rule()));
+        }
         if !errors.is_empty() {
-            return Err(Status::invalid(&resource.kind, object.name(), &errors));
+            return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));
         }
         managed::keep_times(object, live);
         Ok(())

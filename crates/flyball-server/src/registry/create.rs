@@ -103,7 +103,8 @@ impl Inner {
 
 /// A new object has no status but the one that it begins with.
 fn clear_status(resource: &Resource, object: &mut Object) {
-    if !resource.has_part(Part::Status) {
+    // Nodes tell of themselves as they come.
+    if !resource.has_part(Part::Status) || resource.custom().is_none() && &*resource.kind.kind == "Node" {
         return;
     }
     let zero = resource.empty.get("status").filter(|_| matches!(resource.behaviour, Behaviour::BuiltIn(_)));
@@ -114,14 +115,14 @@ fn clear_status(resource: &Resource, object: &mut Object) {
 }
 
 fn validate(resource: &Resource, object: &Object) -> Result<(), Status> {
-    let mut errors = meta::validate(resource, object);
+    let mut errors = meta::validate(resource, object, resource.name_rule());
     errors.extend(resource.validate(object, None, Part::Whole));
     if errors.is_empty() {
         // The name becomes a step of a path, whatever the kind allows besides.
         let wrong = names::path_segment(object.name()).into_iter();
         errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
     }
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.kind, object.name(), &errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.refused_kind(), object.name(), &errors)) }
 }
 
 /// Refuses to make what is there.

@@ -84,8 +84,8 @@ pub(crate) fn carry_generation(object: &mut Object, old: &Object) {
 }
 
 /// Validates the metadata of a new object.
-pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
-    let mut errors = validate_names(resource.name_rule(), object);
+pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) -> Vec<FieldError> {
+    let mut errors = validate_names(name_rule, object);
     let namespace = METADATA.field("namespace");
     match (resource.namespaced, object.namespace()) {
         (true, None) => errors.push(FieldError::required(namespace, "")),
@@ -102,7 +102,6 @@ pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> 
             names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)),
         );
     }
-    errors.extend(validate_finalizers(resource, object));
     let has = |name| object.finalizers().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
         let all: Vec<&str> = object.finalizers().collect();
@@ -117,16 +116,8 @@ fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)
     object.finalizers().enumerate().filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD.contains(finalizer))
 }
 
-/// Refuses such finalizers of most built-in kinds.
-pub(super) fn validate_finalizers(resource: &Resource, object: &Object) -> Vec<FieldError> {
-    // The groups that came to be outside of Kubernetes' own code only ask for qualified names.
-    let lenient = matches!(
-        &*resource.kind.group,
-        "apiextensions.k8s.io" | "apiregistration.k8s.io" | "admissionregistration.k8s.io"
-    );
-    if resource.custom().is_some() || lenient {
-        return Vec::new();
-    }
+/// Refuses such finalizers.
+pub(super) fn validate_finalizers(object: &Object) -> Vec<FieldError> {
     let path = METADATA.field("finalizers");
     let why = "name is neither a standard finalizer name nor is it fully qualified";
     unqualified_finalizers(object).map(|(i, finalizer)| FieldError::invalid(path.index(i), finalizer, why)).collect()

@@ -1,7 +1,7 @@
 //! A resource as one group version serves it.
 
 use crate::custom::CustomKind;
-use crate::kinds::{Answer, Kind, Part, ScalePaths, Verbs, library};
+use crate::kinds::{Answer, Checks, Kind, Part, ScalePaths, Verbs, library};
 use crate::storage::Facts;
 use bytes::Bytes;
 use flyball_core::field::FieldError;
@@ -205,7 +205,12 @@ impl Resource {
     /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => (kind.validate)(object, old, part),
+            Behaviour::BuiltIn(kind) => {
+                let mut errors =
+                    if kind.strict_finalizers() { super::meta::validate_finalizers(object) } else { Vec::new() };
+                errors.extend((kind.validate)(object, old, part));
+                errors
+            }
             Behaviour::Custom(custom) => custom.validate(&self.schema, object, old, part),
         }
     }
@@ -216,6 +221,16 @@ impl Resource {
             Behaviour::BuiltIn(kind) => (kind.warn)(object, old),
             Behaviour::Custom(_) => Vec::new(),
         }
+    }
+
+    /// How often the metadata of a change is checked.
+    pub(crate) fn checks(&self) -> Checks {
+        self.as_built_in().map_or(Checks::Again, |kind| kind.checks)
+    }
+
+    /// The kind that refusals name: that of what is stored.
+    pub(crate) fn refused_kind(&self) -> GroupVersionKind {
+        GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 
     /// Whether `metadata.generation` counts changes of what is wanted.

@@ -401,7 +401,7 @@ pub(super) fn resource_field(selector: &Field<'_>, of_volume: bool) -> Errors {
                 "only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource"
             }
         };
-        errors.push(divisor.invalid(kind));
+        errors.push(divisor.invalid_as(name.text(), kind));
     }
     errors
 }
@@ -424,7 +424,7 @@ fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
         if devices.list().iter().any(|device| device["name"] == name.text()) {
             errors.push(name.invalid("must not already exist in volumeDevices"));
         }
-        if devices.list().iter().any(|device| device["devicePath"] == at.text()) {
+        if last_paths(&devices, "devicePath").contains(&at.text()) {
             errors.push(at.invalid("must not already exist as a path in volumeDevices"));
         }
         let (sub, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
@@ -452,6 +452,14 @@ fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
         errors.extend(recursive_read_only(&mount));
     }
     errors
+}
+
+/// Lists the path at which each volume is used, of several the last.
+fn last_paths<'a>(list: &Field<'a>, path: &str) -> Vec<&'a str> {
+    let list = list.list();
+    let last =
+        list.iter().enumerate().filter(|(i, item)| list[i + 1..].iter().all(|later| later["name"] != item["name"]));
+    last.filter_map(|(_, item)| item[path].as_str()).collect()
 }
 
 fn recursive_read_only(mount: &Field<'_>) -> Errors {
@@ -502,7 +510,7 @@ fn devices(container: &Field<'_>, around: &Around<'_>) -> Errors {
         if mounts.list().iter().any(|mount| mount["name"] == name.text()) {
             errors.push(name.invalid("must not already exist in volumeMounts"));
         }
-        if mounts.list().iter().any(|mount| mount["mountPath"] == at.text()) {
+        if last_paths(&mounts, "mountPath").contains(&at.text()) {
             errors.push(at.invalid("must not already exist as a path in volumeMounts"));
         }
         if !name.is_empty() {

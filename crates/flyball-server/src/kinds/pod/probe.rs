@@ -6,7 +6,9 @@ use flyball_core::field::FieldError;
 
 type Errors = Vec<FieldError>;
 
-const HANDLERS: &[(&str, fn(&Field<'_>, Option<i64>) -> Errors)] = &[
+type Rule = fn(&Field<'_>, Option<i64>) -> Errors;
+
+const HANDLERS: &[(&str, Rule)] = &[
     ("exec", |exec, _| exec.at("command").must_be_set().into_iter().collect()),
     ("httpGet", |get, _| http_get(get)),
     ("tcpSocket", |socket, _| port::number_or_name(&socket.at("port"))),

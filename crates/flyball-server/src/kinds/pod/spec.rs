@@ -75,7 +75,7 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     if runtime.is_set() {
         errors.extend(runtime.obeys(dns_subdomain));
     }
-    errors.extend(spec.at("preemptionPolicy").may_be_one_of(&["Never", "PreemptLowerPriority"]));
+    errors.extend(spec.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"]));
     errors.extend(overhead(&spec.at("overhead")));
     errors.extend(os(spec));
     errors

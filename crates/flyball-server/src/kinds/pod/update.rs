@@ -3,7 +3,7 @@
 use super::super::Part;
 use super::super::field::Field;
 use super::super::fill::Fields;
-use super::super::rules::resource;
+use super::super::rules::{address, resource};
 use super::{container, placement, spec};
 use flyball_core::field::{FieldError, Path};
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
@@ -25,9 +25,8 @@ pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock:
         if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
             status["conditions"] = json!([{
                 "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": null, "lastTransitionTime": null,
+                "lastProbeTime": null, "lastTransitionTime": clock.now_rfc3339(),
             }]);
-            let _ = clock;
         }
         pod.insert("status".into(), status);
         return;
@@ -334,35 +333,21 @@ fn status(pod: &Field<'_>, old: &Field<'_>) -> Errors {
             }
         }
     }
-    for (field, known) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
-        errors.extend(addresses(&status.at(field), known));
+    for field in ["podIPs", "hostIPs"] {
+        errors.extend(addresses(&status.at(field)));
     }
     errors
 }
 
 /// A pod has an address of each family at most.
-fn addresses(list: &Field<'_>, name: &str) -> Errors {
-    use super::super::rules::address;
-    let mut errors: Errors = list
-        .items()
-        .flat_map(|entry| {
-            entry.at("ip").is_set().then(|| {
-                let wrong = address::check(&Field::new(*entry.path(), entry.at("ip").value()));
-                wrong
-            })
-        })
-        .flatten()
-        .collect();
+fn addresses(list: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    for entry in list.items().filter(|entry| entry.at("ip").is_set()) {
+        errors.extend(address::check(&Field::new(*entry.path(), entry.at("ip").value())));
+    }
     let ips: Vec<&str> = list.list().iter().filter_map(|entry| entry["ip"].as_str()).collect();
-    if ips.len() > 1 {
-        if ips.len() > 2 || !address::is_dual_stack(ips.iter().copied()) {
-            let what = if name == "podIPs" {
-                "may specify no more than one IP for each IP family"
-            } else {
-                "may specify no more than one IP for each IP family"
-            };
-            errors.push(list.invalid(what));
-        }
+    if ips.len() > 2 || ips.len() == 2 && !address::is_dual_stack(ips.iter().copied()) {
+        errors.push(list.invalid("may specify no more than one IP for each IP family"));
     }
     errors
 }
@@ -380,6 +365,6 @@ pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
     }
     let spec = Path::new("spec");
     let value = pod.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(super::warnings::spec(&Field::new(spec, value), true));
+    warnings.extend(super::warnings::spec(&Field::new(spec, value)));
     warnings
 }

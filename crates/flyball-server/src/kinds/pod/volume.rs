@@ -8,9 +8,10 @@ use flyball_core::names::{self, dns_label};
 use serde_json::Value;
 
 type Errors = Vec<FieldError>;
+type Rule = fn(&Field<'_>) -> Errors;
 
 /// The sources that a volume may have, with the rules of each.
-const SOURCES: &[(&str, fn(&Field<'_>) -> Errors)] = &[
+const SOURCES: &[(&str, Rule)] = &[
     ("emptyDir", empty_dir),
     ("hostPath", host_path),
     ("gitRepo", |source| required(source, &["repository"])),
@@ -157,14 +158,14 @@ fn key_to_path(item: &Field<'_>) -> Errors {
 
 fn downward(source: &Field<'_>) -> Errors {
     let mut errors: Errors = mode(source, "defaultMode").into_iter().collect();
-    errors.extend(source.at("items").items().flat_map(|file| downward_file(&file, file.value())));
+    errors.extend(source.at("items").list().iter().flat_map(|file| downward_file(source, file)));
     errors
 }
 
 const VOLUME_FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// A file out of the pod's own fields; errors stand at another place than the file for projected ones.
+/// A file out of the pod's own fields; errors stand at the volume, not at the file.
 fn downward_file(at: &Field<'_>, file: &Value) -> Errors {
     let shown = Field::new(*at.path(), file);
     let mut errors: Errors = shown.at("path").must_be_set().into_iter().collect();

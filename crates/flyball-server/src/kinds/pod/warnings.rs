@@ -2,15 +2,15 @@
 
 use super::super::field::Field;
 use super::super::rules::{address, affinity, resource};
-use serde_json::Value;
 
 /// Warns of what is unwise in a spec of a pod, or of a template.
-pub(crate) fn spec(spec: &Field<'_>, is_pod: bool) -> Vec<String> {
+pub(crate) fn spec(spec: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let selector = spec.at("nodeSelector");
     for (key, entry) in selector.entries() {
         warnings.extend(affinity::old_label(key).map(|why| format!("{}: {why}", entry.path())));
     }
+    warnings.extend(affinity_warnings(&spec.at("affinity").at("nodeAffinity")));
     for constraint in spec.at("topologySpreadConstraints").items() {
         let key = constraint.at("topologyKey");
         warnings.extend(affinity::old_label(key.text()).map(|why| format!("{}: {} is {why}", key.path(), key.text())));
@@ -20,6 +20,9 @@ pub(crate) fn spec(spec: &Field<'_>, is_pod: bool) -> Vec<String> {
                 constraint.at("labelSelector").path()
             ));
         }
+    }
+    for volume in spec.at("volumes").items() {
+        warnings.extend(volume_warning(&volume));
     }
     let mut aliases: Vec<&str> = Vec::new();
     for alias in spec.at("hostAliases").items() {
@@ -40,22 +43,11 @@ pub(crate) fn spec(spec: &Field<'_>, is_pod: bool) -> Vec<String> {
         }
         secrets.push(name);
     }
-    for volume in spec.at("volumes").items() {
-        warnings.extend(volume_warning(&volume));
-    }
     for list in ["initContainers", "containers"] {
         for container in spec.at(list).items() {
             warnings.extend(container_warnings(&container));
         }
     }
-    if spec.at("terminationGracePeriodSeconds").int() < 0 {
-        warnings.push(format!(
-            "{}: must be >= 0; negative values are invalid and will be treated as 1",
-            spec.at("terminationGracePeriodSeconds").path()
-        ));
-    }
-    let _ = is_pod;
-    warnings.extend(affinity_warnings(&spec.at("affinity").at("nodeAffinity")));
     warnings
 }
 
@@ -94,35 +86,25 @@ fn volume_warning(volume: &Field<'_>) -> Vec<String> {
 
 fn container_warnings(container: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut names: Vec<(&str, &Value)> = Vec::new();
-    for variable in container.at("env").items() {
-        let name = variable.value()["name"].as_str().unwrap_or_default();
-        let value = variable.value();
-        if let Some((_, earlier)) = names.iter().find(|(known, _)| *known == name) {
-            // What takes up the earlier value is meant so.
-            let refers = value["value"].as_str().is_some_and(|text| text.contains(&format!("$({name})")));
-            if !refers {
-                let path = variable.path();
-                warnings.push(
-                    if value.get("value") == earlier.get("value") && value.get("valueFrom") == earlier.get("valueFrom")
-                    {
-                        format!("{path}: hides previous definition of {name:?}, which may be dropped when using apply")
-                    } else {
-                        format!("{path}: hides previous definition of {name:?}, which may be dropped when using apply")
-                    },
-                );
-            }
-        } else {
-            names.push((name, value));
+    let resources = container.at("resources");
+    for name in ["memory", "ephemeral-storage"] {
+        for kind in ["limits", "requests"] {
+            let amounts = resources.at(kind);
+            warnings.extend(resource::warn_of_fraction(&amounts.key(name)));
         }
     }
-    for kind in ["limits", "requests"] {
-        let resources = container.at("resources");
-        for (name, amount) in resources.at(kind).entries() {
-            if matches!(name, "memory" | "ephemeral-storage") {
-                warnings.extend(resource::warn_of_fraction(&amount));
-            }
+    let mut names: Vec<&str> = Vec::new();
+    for variable in container.at("env").items() {
+        let name = variable.value()["name"].as_str().unwrap_or_default();
+        // What takes up the earlier value is meant so.
+        let refers = variable.at("value").text().contains(&format!("$({name})"));
+        if names.contains(&name) && !refers {
+            warnings.push(format!(
+                "{}: hides previous definition of {name:?}, which may be dropped when using apply",
+                variable.path()
+            ));
         }
+        names.push(name);
     }
     let mut ports: Vec<(i64, &str)> = Vec::new();
     for port in container.at("ports").items() {

@@ -50,7 +50,7 @@ pub(crate) fn role_binding(view: &View<'_>) -> Row {
     let of = |kind: &str| {
         let subjects = view.list("subjects").iter().filter(|subject| text(subject, "kind") == kind);
         let name = |subject: &Value| match text(subject, "namespace") {
-            namespace if kind == "ServiceAccount" && !namespace.is_empty() => {
+            namespace if kind == "ServiceAccount" => {
                 format!("{namespace}/{}", text(subject, "name"))
             }
             _ => text(subject, "name").to_owned(),

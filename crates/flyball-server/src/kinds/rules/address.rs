@@ -138,17 +138,6 @@ pub(crate) fn check_new_block(field: &Field<'_>, old: &[&str]) -> Vec<FieldError
     if old.contains(&field.text()) { Vec::new() } else { check_block(field) }
 }
 
-/// The field must hold a CIDR block, written as everybody writes it.
-pub(crate) fn check_canonical_block(field: &Field<'_>) -> Vec<FieldError> {
-    let errors = check_block(field);
-    match parse_block(field.text()).map(Block::canonical) {
-        Some(canonical) if errors.is_empty() && canonical != field.text() => {
-            vec![field.invalid(format!("must be in canonical form ({canonical:?})"))]
-        }
-        _ => errors,
-    }
-}
-
 /// The field must hold an address that traffic can be sent to.
 pub(crate) fn check_endpoint(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();

@@ -5,9 +5,6 @@ use flyball_core::field::FieldError;
 use flyball_core::names;
 use serde_json::Value;
 
-/// The most that a 32-bit number holds.
-pub(crate) const MAX_INT: i64 = i32::MAX as i64;
-
 /// The field must hold a number that is not negative, or a percentage.
 pub(crate) fn count_or_percent(field: &Field<'_>) -> Vec<FieldError> {
     match field.value() {
@@ -62,7 +59,7 @@ pub(crate) fn not_decremented(field: &Field<'_>, old: &Field<'_>) -> Option<Fiel
     let shrunk = match (field.given_int(), old.given_int()) {
         (Some(new), Some(old)) => new < old,
         (None, old) => old.is_some(),
-        (Some(_), None) => false,
+        (Some(new), None) => new < 0,
     };
     shrunk.then(|| field.invalid_as(field.int(), "cannot be decremented"))
 }

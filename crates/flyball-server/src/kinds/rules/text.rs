@@ -60,8 +60,8 @@ pub(crate) fn wildcard_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The field must hold a DNS name of three parts or more.
-pub(crate) fn fully_qualified(field: &Field<'_>) -> Option<FieldError> {
+/// The field must hold a DNS name of a few parts or more.
+pub(crate) fn fully_qualified(field: &Field<'_>, parts: usize) -> Option<FieldError> {
     let text = field.text();
     if text.is_empty() {
         return Some(field.required(""));
@@ -70,8 +70,9 @@ pub(crate) fn fully_qualified(field: &Field<'_>) -> Option<FieldError> {
     if !wrong.is_empty() {
         return Some(field.invalid(wrong.join(",")));
     }
-    (text.split('.').count() < 3)
-        .then(|| field.invalid("should be a domain with at least three segments separated by dots"))
+    let few = if parts == 2 { "two" } else { "three" };
+    let why = format!("should be a domain with at least {few} segments separated by dots");
+    (text.split('.').count() < parts).then(|| field.invalid(why))
 }
 
 /// The field must hold a path after a domain: `example.com/path`.
@@ -109,7 +110,25 @@ pub(crate) fn quoted(texts: &[&str]) -> String {
     format!("[{}]", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" "))
 }
 
-/// Tells whether a text obeys a rule.
-pub(crate) fn obeys(text: &str, rule: Rule) -> bool {
-    rule(text).is_empty()
+/// The field must hold the name of a signer: `example.com/name.of.it`.
+pub(crate) fn signer_name(field: &Field<'_>) -> Vec<FieldError> {
+    let text = field.text();
+    if text.is_empty() {
+        return vec![field.required("")];
+    }
+    let Some((domain, path)) = text.split_once('/').filter(|(_, path)| !path.contains('/')) else {
+        return vec![field.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'")];
+    };
+    let labels = |text: &str, rule: Rule| -> Vec<FieldError> {
+        let bad = text.split('.').find(|label| !rule(label).is_empty());
+        let wrong =
+            bad.into_iter().flat_map(|label| rule(label).into_iter().map(move |wrong| (label.to_owned(), wrong)));
+        wrong.map(|(label, wrong)| field.invalid_as(text, format!("validating label {label:?}: {wrong}"))).collect()
+    };
+    let mut errors = labels(domain, names::dns_label);
+    if domain.split('.').count() < 2 {
+        errors.push(field.invalid_as(domain, "should be a domain with at least two segments separated by dots"));
+    }
+    errors.extend(labels(path, names::dns_subdomain));
+    errors
 }

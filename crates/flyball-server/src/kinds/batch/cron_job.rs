@@ -1,0 +1,79 @@
+//! What makes jobs at set times.
+
+use super::super::field::Field;
+use super::super::shown::selector;
+use super::super::{Part, cron};
+use super::{Errors, job_spec};
+use flyball_core::Object;
+use flyball_core::field::FieldError;
+use serde_json::Value;
+
+pub(crate) fn cron_job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
+    if part == Part::Status {
+        return Errors::new();
+    }
+    let root = Field::root(job);
+    let spec = root.at("spec");
+    let mut errors = Errors::new();
+    let (schedule, zone) = (spec.at("schedule"), spec.at("timeZone"));
+    if schedule.is_empty() {
+        errors.push(schedule.required(""));
+    } else {
+        errors.extend(cron::check(schedule.text()).err().map(|why| schedule.invalid(why)));
+        let before = old.and_then(|old| old.at(&["spec", "schedule"])).and_then(Value::as_str).unwrap_or_default();
+        if schedule.text().contains("TZ") {
+            if !before.contains("TZ") {
+                errors.push(schedule.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
+            } else if zone.is_set() {
+                errors.push(schedule.invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule"));
+            }
+        }
+    }
+    errors.extend(spec.at("startingDeadlineSeconds").not_negative());
+    if zone.is_set() && old.is_none_or(|old| old.at(&["spec", "timeZone"]) != Some(zone.value())) {
+        errors.extend(time_zone(&zone));
+    }
+    errors.extend(spec.at("concurrencyPolicy").must_be_one_of(&["Allow", "Forbid", "Replace"]));
+    let outer = spec.at("jobTemplate");
+    let inner = outer.at("spec");
+    errors.extend(job_spec(&inner));
+    let wanted = inner.at("selector");
+    if wanted.is_set() {
+        errors.push(wanted.invalid_as(selector(wanted.value()), "`selector` will be auto-generated"));
+    }
+    if inner.at("manualSelector").flag() {
+        errors.push(inner.at("manualSelector").not_supported(&["nil", "false"]));
+    }
+    for limit in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        errors.extend(spec.at(limit).not_negative());
+    }
+    if old.is_none() && job.name().len() > 52 {
+        errors.push(FieldError::invalid("metadata.name", job.name(), "must be no more than 52 characters"));
+    }
+    errors
+}
+
+/// Time zones are known by a city, or by few other names.
+fn time_zone(zone: &Field<'_>) -> Errors {
+    let name = zone.text();
+    if name.is_empty() {
+        return vec![zone.invalid("timeZone must be nil or non-empty string")];
+    }
+    let good = |part: &str| {
+        let plain =
+            (1..=14).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b));
+        plain && !matches!(part, "." | "..") && !part.starts_with('-')
+    };
+    if !name.split('/').all(good) {
+        return vec![zone.invalid(format!("unknown time zone {name}"))];
+    }
+    let mut errors = Errors::new();
+    if name.eq_ignore_ascii_case("local") {
+        errors
+            .push(zone.invalid("timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"));
+    }
+    if name != "Local" && !flyball_core::time::is_time_zone(name) {
+        errors.push(zone.invalid(format!("unknown time zone {name}")));
+    }
+    errors
+}
