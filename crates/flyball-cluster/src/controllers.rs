@@ -6,6 +6,7 @@ mod cluster_role;
 mod discovery;
 mod garbage_collector;
 mod namespace;
+mod protection;
 mod service_account;
 
 use crate::Cluster;
@@ -28,6 +29,10 @@ pub enum Controller {
     GarbageCollector,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Keeps claims that pods use.
+    PersistentVolumeClaimProtection,
+    /// Keeps volumes that claims use.
+    PersistentVolumeProtection,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
@@ -35,10 +40,12 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::ClusterRoleAggregation,
         Self::GarbageCollector,
         Self::Namespace,
+        Self::PersistentVolumeClaimProtection,
+        Self::PersistentVolumeProtection,
         Self::RootCaPublisher,
         Self::ServiceAccount,
     ];
@@ -48,6 +55,8 @@ impl Controller {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
             Self::GarbageCollector => "garbage-collector-controller",
             Self::Namespace => "namespace-controller",
+            Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
+            Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
         }
@@ -123,6 +132,8 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
             Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
+            Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
