@@ -107,7 +107,10 @@ impl Reader<'_> {
         match (&node.get().shape, value) {
             (Shape::Any, value) => Ok(value),
             (Shape::Open(open), value @ Value::Object(_)) => self.read(node.at(open.object), value),
-            (Shape::Open(open), Value::Array(items)) => self.list(Some(open.object), node, items),
+            (Shape::Open(open), Value::Array(items)) => {
+                let of = open.numbered.iter().find_map(|(_, sort)| node.at(*sort).items()).map(Node::id);
+                self.list(of, node, items)
+            }
             (Shape::Open(_), value) => Ok(value),
             (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
             (Shape::Integer(bits), Value::Number(n)) => self.integer(node, *bits, n),

@@ -70,7 +70,7 @@ pub struct Bound {
 /// Reads the schema of one version of a CRD; without one, anything goes.
 pub fn read(schema: Option<&Value>) -> Root {
     let mut reader = Reader::default();
-    let open = Value::from(serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let open = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let id = reader.read(schema.unwrap_or(&open));
     reader.make_object(id);
     Root::new(Arc::new(reader.schemas), id)

@@ -6,7 +6,7 @@ use crate::storage::Facts;
 use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
-use flyball_core::{Clock, GroupResource, GroupVersionKind, GroupVersionResource, Object};
+use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
 use flyball_schema::schema::Root;
 use std::sync::Arc;
 
@@ -71,14 +71,6 @@ impl Resource {
     /// The name of the resource without version, as messages and rules have it.
     pub(crate) fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.kind.group.clone(), resource: self.plural.clone() }
-    }
-
-    pub(crate) fn group_version_resource(&self) -> GroupVersionResource {
-        GroupVersionResource {
-            group: self.kind.group.clone(),
-            version: self.kind.version.clone(),
-            resource: self.plural.clone(),
-        }
     }
 
     pub(crate) fn custom(&self) -> Option<&Arc<CustomKind>> {

@@ -1,6 +1,7 @@
 //! Integration tests of the embedded API server, in process: no socket, no other program, no real time.
 
 mod conformance;
+mod robustness;
 
 use flyball_core::Clock;
 use flyball_server::{Options, Server};
