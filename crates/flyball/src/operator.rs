@@ -110,7 +110,7 @@ pub enum RunError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// It cannot listen where it was told to.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}; --metrics-addr and --health-addr choose others, 0 chooses none")]
     Listen {
         /// The address.
         address: SocketAddr,
