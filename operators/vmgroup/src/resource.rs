@@ -106,6 +106,12 @@ mod tests {
     }
 
     #[test]
+    fn the_sample_is_this_crd() {
+        let sample: Value = serde_json::from_str(include_str!("../../../samples/vmgroup/definition.json")).unwrap();
+        assert_eq!(sample, serde_json::to_value(VmGroup::crd()).unwrap());
+    }
+
+    #[test]
     fn the_crd_is_the_one_that_users_know() {
         let int = json!({"type": "integer", "format": "int32"});
         let range = |max: f64| json!({"type": "integer", "format": "int32", "minimum": 1.0, "maximum": max});
