@@ -25,6 +25,7 @@ impl Inner {
         meta::place(&mut object, target.namespace.as_deref())?;
         resource.default(&mut object);
         meta::clear(&mut object);
+        writer.warnings.add(meta::dedup_owners(&mut object, false));
         let now = self.clock.now_rfc3339();
         let by = managed::By { name: &writer.manager, part: Part::Whole, now: &now };
         managed::update(&self.catalog(), resource, None, &mut object, &by);
