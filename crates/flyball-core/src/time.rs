@@ -50,6 +50,11 @@ pub fn rfc3339_micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
 
+/// Tells whether a name is one of the time zones that there are.
+pub fn is_time_zone(name: &str) -> bool {
+    jiff::tz::db().get(name).is_ok()
+}
+
 /// Reads an RFC 3339 time with any offset; `None` where Go's `time.RFC3339` layout would refuse it.
 pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();

@@ -4,7 +4,7 @@
 //! and the section on defaulting there.
 
 use crate::decode;
-use crate::schema::{Map as MapShape, Node, Shape};
+use crate::schema::{Map as MapShape, Node, Presence, Shape};
 use flyball_core::field::FieldError;
 use serde_json::{Map, Value};
 
@@ -205,7 +205,13 @@ pub fn default(node: Node<'_>, value: &mut Value) {
             if let Some(named) = node.as_struct() {
                 for (name, field) in &named.fields {
                     let inner = node.at(field.schema).get();
-                    if let (Some(default), None) = (&inner.default, fields.get(&**name)) {
+                    // What would not be written when it is empty is not filled in with that.
+                    let empty =
+                        |default: &Value| matches!(default.as_str(), Some("")) || *default == 0 || *default == false;
+                    let silent = |default: &Value| field.presence == Presence::NotEmpty && empty(default);
+                    if let (Some(default), None) =
+                        (inner.default.as_ref().filter(|default| !silent(default)), fields.get(&**name))
+                    {
                         fields.insert(name.to_string(), default.clone());
                     }
                 }

@@ -7,6 +7,7 @@
 mod escalation;
 mod namespace;
 mod pods;
+mod services;
 
 use crate::auth::User;
 use crate::kinds::Part;
@@ -68,7 +69,9 @@ impl Admission {
         if attributes.is("", "pods") && attributes.operation == Operation::Create && attributes.part == Part::Whole {
             pods::admit(inner, attributes, object)?;
         }
-        let _ = old;
+        if attributes.is("", "services") {
+            services::allocate(inner, attributes, object, old)?;
+        }
         Ok(())
     }
 

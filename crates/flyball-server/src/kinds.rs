@@ -3,15 +3,36 @@
 //! A [`Kind`] is data; what needs code (defaults, rules of validation, what an update may not touch) hangs on it as
 //! functions. The types of their fields stand in `kinds/types`, in the notation of `flyball_schema::notation`.
 
+mod access;
 mod all;
+mod apps;
+mod batch;
+mod config;
+mod cron;
+mod defaults;
 mod deletion;
 mod event;
+mod field;
+mod fill;
 mod job;
 mod kind;
 mod namespace;
+mod network;
 mod node;
+mod pod;
+mod policy;
+mod printers;
+mod quota;
+mod rules;
 mod scaling;
+mod service;
+mod shown;
+mod storage;
+mod webhook;
+mod workload;
 
 pub(crate) use all::{ACTIONS, KINDS, library};
 pub(crate) use deletion::{grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
 pub(crate) use kind::{Answer, Kind, Part, ScalePaths, Subresource, Verbs};
+pub(crate) use printers::{Row, View, columns};
+pub(crate) use service::Service;

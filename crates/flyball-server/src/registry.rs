@@ -22,7 +22,7 @@ mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
 pub(crate) use delete::Deleted;
-pub(crate) use meta::validate_labels;
+pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{Listed, Selection, parse_version};
 pub(crate) use resource::{Behaviour, Resource, head};

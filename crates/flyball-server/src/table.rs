@@ -3,6 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
 use crate::custom::{Column, cell};
+use crate::kinds::{self, Row, View};
 use crate::registry::{Behaviour, Resource};
 use flyball_core::{Clock, Object, Status};
 use serde_json::{Map, Value, json};
@@ -22,7 +23,10 @@ impl Include {
             "None" => Ok(Self::Nothing),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Status::bad_request(format!("unrecognized includeObject value: {}", flyball_core::field::go_quote(other)))),
+            other => Err(Status::bad_request(format!(
+                "unrecognized includeObject value: {}",
+                flyball_core::field::go_quote(other)
+            ))),
         }
     }
 }
@@ -35,48 +39,14 @@ pub(crate) struct Heading {
     pub(crate) format: &'static str,
     /// 0 is always shown, others only when more is asked for.
     pub(crate) priority: i64,
+    pub(crate) description: &'static str,
 }
 
 impl Heading {
-    pub(crate) const NAME: Self = Self { format: "name", ..Self::text("Name") };
-    pub(crate) const AGE: Self = Self::text("Age");
-    pub(crate) const CREATED: Self = Self { ty: "date", ..Self::text("Created At") };
-
-    pub(crate) const fn text(name: &'static str) -> Self {
-        Self { name, ty: "string", format: "", priority: 0 }
-    }
-
-    pub(crate) const fn integer(name: &'static str) -> Self {
-        Self { ty: "integer", ..Self::text(name) }
-    }
-
-    /// Shows the column only when more is asked for.
-    pub(crate) const fn wide(self) -> Self {
-        Self { priority: 1, ..self }
-    }
-}
-
-/// A row of a built-in kind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
-    pub(crate) cells: Vec<Value>,
-    /// What to say of the row as a whole.
-    pub(crate) conditions: Option<Value>,
-}
-
-/// How a built-in kind is shown in a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Printer {
-    pub(crate) headings: &'static [Heading],
-    pub(crate) row: fn(&Object, &Clock) -> Row,
-}
-
-impl Printer {
+    const NAME: Self = Self { name: "Name", ty: "string", format: "name", priority: 0, description: "" };
+    const CREATED: Self = Self { name: "Created At", ty: "date", format: "", ..Self::NAME };
     /// How kinds are shown of which nothing else is known.
-    pub(crate) const PLAIN: Self = Self {
-        headings: &[Heading::NAME, Heading::CREATED],
-        row: |object, _| Row { cells: vec![object.name().into(), created(object).into()], conditions: None },
-    };
+    pub(crate) const PLAIN: [Self; 2] = [Self::NAME, Self::CREATED];
 }
 
 /// Returns when an object was made.
@@ -99,18 +69,20 @@ pub(crate) fn since(time: &str, clock: &Clock) -> String {
 
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
-    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| {
-        json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority})
-    };
+    let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
     match &resource.behaviour {
         Behaviour::BuiltIn(kind) => {
-            let headings = kind.printer.headings.iter();
+            let headings = kinds::columns(kind).iter();
             headings.map(|h| heading(h.name, h.ty, h.format, describe(h), h.priority)).collect()
         }
         Behaviour::Custom(custom) => {
             let name = heading("Name", "string", "name", describe(&Heading::NAME), 0);
             let own = custom.columns.iter().map(|c: &Column| {
-                let description = if c.description.is_empty() { format!("Custom resource definition column (in JSONPath format): {}", c.path) } else { c.description.clone() };
+                let description = if c.description.is_empty() {
+                    format!("Custom resource definition column (in JSONPath format): {}", c.path)
+                } else {
+                    c.description.clone()
+                };
                 heading(&c.name, &c.ty, &c.format, &description, c.priority)
             });
             std::iter::once(name).chain(own).collect()
@@ -123,20 +95,27 @@ const NAME: &str = "Name must be unique within a namespace. Is required when cre
                     the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration \
                     definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 
+/// How clients know the column of ages to be described.
+const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in \
+                       happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in \
+                       UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/\
+                       sig-architecture/api-conventions.md#metadata";
+
 fn describe(heading: &Heading) -> &'static str {
     match heading.name {
         "Name" => NAME,
-        "Age" | "Created At" => "When the object was made, in the time of the server.",
-        _ => "",
+        "Age" | "Created At" => CREATED,
+        _ => heading.description,
     }
 }
 
 /// Writes the row of an object; `kind` and `apiVersion` stand in the object.
 pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock: &Clock) -> Value {
     let Row { cells, conditions } = match &resource.behaviour {
-        Behaviour::BuiltIn(kind) => (kind.printer.row)(object, clock),
+        Behaviour::BuiltIn(kind) => (kind.printer)(&View { object, clock }),
         Behaviour::Custom(custom) => {
-            let cells = std::iter::once(object.name().into()).chain(custom.columns.iter().map(|column| cell(column, object, clock)));
+            let cells = std::iter::once(object.name().into())
+                .chain(custom.columns.iter().map(|column| cell(column, object, clock)));
             Row { cells: cells.collect(), conditions: None }
         }
     };

@@ -56,11 +56,14 @@ impl<K: Resource> Context<K> {
             .map_err(kube::Error::HttpError)?;
         let answer = self.write(store, key, request).await;
         let before = known.map_or(0, |known| known.resource_version());
-        self.env.metrics.applied(store.kind().name(), match &answer {
-            Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
-            Ok(_) => Applied::Changed,
-            Err(_) => Applied::Failed,
-        });
+        self.env.metrics.applied(
+            store.kind().name(),
+            match &answer {
+                Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
+                Ok(_) => Applied::Changed,
+                Err(_) => Applied::Failed,
+            },
+        );
         let entry = answer?;
         if !self.would_not_change(store, key, subresource, fields, &entry)? {
             self.env.rephrased().learn(store.id(), key, subresource, fields, &entry.decode()?);

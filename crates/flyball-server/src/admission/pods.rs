@@ -37,19 +37,28 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     let rng = &inner.rng;
     let name = {
         let spec = spec(pod);
-        let name = spec.get("serviceAccountName").and_then(Value::as_str).filter(|name| !name.is_empty()).unwrap_or("default").to_owned();
+        let name = spec
+            .get("serviceAccountName")
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+            .unwrap_or("default")
+            .to_owned();
         spec.insert("serviceAccountName".into(), name.as_str().into());
         spec.insert("serviceAccount".into(), name.as_str().into());
         name
     };
     let key = ObjectKey::new(attributes.namespace, &name);
-    let Some(account) = inner.store.get(&GroupResource::new("", "serviceaccounts"), &key).map(|entry| entry.object()) else {
+    let Some(account) = inner.store.get(&GroupResource::new("", "serviceaccounts"), &key).map(|entry| entry.object())
+    else {
         let namespace = attributes.namespace.unwrap_or_default();
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
     };
     let spec = spec(pod);
-    let wanted = spec.get("automountServiceAccountToken").or_else(|| account.get("automountServiceAccountToken")).and_then(Value::as_bool);
+    let wanted = spec
+        .get("automountServiceAccountToken")
+        .or_else(|| account.get("automountServiceAccountToken"))
+        .and_then(Value::as_bool);
     if !spec.contains_key("imagePullSecrets")
         && let Some(secrets) = account.get("imagePullSecrets")
     {
@@ -61,7 +70,9 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     let volume = format!("kube-api-access-{}", rng.suffix(5));
     let mut mounted = false;
     for field in ["initContainers", "containers"] {
-        for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut) {
+        for container in
+            spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+        {
             let mounts = list(container, "volumeMounts");
             if mounts.iter().any(|mount| mount["mountPath"] == TOKEN_PATH) {
                 continue;
@@ -71,7 +82,8 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
         }
     }
     if mounted {
-        let namespace = json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
+        let namespace =
+            json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
         let sources = json!([
             {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
             {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -92,7 +104,8 @@ fn tolerations(pod: &mut Object) {
             matches!(effect, "" | "NoExecute") && (tolerated == key || tolerated.is_empty())
         };
         if !tolerations.iter().any(tolerates) {
-            tolerations.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
+            tolerations
+                .push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}));
         }
     }
 }
@@ -101,10 +114,12 @@ fn tolerations(pod: &mut Object) {
 fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let spec = spec(pod);
     let classes = GroupResource::new("scheduling.k8s.io", "priorityclasses");
-    let named = spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
+    let named =
+        spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
     let (value, policy) = match named {
         Some(name) => {
-            let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, &name)).map(|entry| entry.object()) else {
+            let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, &name)).map(|entry| entry.object())
+            else {
                 let why = format!("no PriorityClass with name {name} was found");
                 return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
             };
@@ -112,7 +127,10 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         }
         None => {
             let all = inner.store.list(&classes, None).entries;
-            let default = all.iter().map(|entry| entry.object()).find(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
+            let default = all
+                .iter()
+                .map(|entry| entry.object())
+                .find(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
             match default {
                 Some(class) => {
                     spec.insert("priorityClassName".into(), class.name().into());
@@ -123,7 +141,9 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         }
     };
     if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
-        let why = format!("the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name");
+        let why = format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+        );
         return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
     }
     spec.insert("priority".into(), value.into());

@@ -1,7 +1,10 @@
 //! The list of all built-in kinds, by group in the order in which discovery names them.
 
 use super::kind::{Kind, Subresource as Sub, Verbs};
-use super::{event, job, namespace, node, scaling};
+use super::{
+    access, apps, batch, config, defaults, event, job, namespace, network, node, pod, policy, printers, quota, scaling,
+    service, storage, webhook, workload,
+};
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
 use std::sync::LazyLock;
@@ -23,41 +26,41 @@ const EXTENSIONS: &str = "api-extensions";
 #[rustfmt::skip]
 pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "Binding", "bindings").verbs(Verbs::CreateOnly),
-    kind(CORE, "v1", "ComponentStatus", "componentstatuses").short(&["cs"]).cluster().verbs(Verbs::ReadOnly),
-    kind(CORE, "v1", "ConfigMap", "configmaps").short(&["cm"]),
-    kind(CORE, "v1", "Endpoints", "endpoints").short(&["ep"]).create_on_update(),
-    kind(CORE, "v1", "Event", "events").short(&["ev"]).create_on_update().fields(event::CORE_FIELDS, event::field),
-    kind(CORE, "v1", "LimitRange", "limitranges").short(&["limits"]).create_on_update(),
-    kind(CORE, "v1", "Namespace", "namespaces").short(&["ns"]).cluster().verbs(Verbs::NoCollection)
+    kind(CORE, "v1", "ComponentStatus", "componentstatuses").printed(printers::cluster::component).short(&["cs"]).cluster().verbs(Verbs::ReadOnly),
+    kind(CORE, "v1", "ConfigMap", "configmaps").printed(printers::configuration::config_map).validate(config::config_map).short(&["cm"]),
+    kind(CORE, "v1", "Endpoints", "endpoints").printed(printers::network::endpoints).default(defaults::endpoints).validate(network::endpoints).short(&["ep"]).create_on_update(),
+    kind(CORE, "v1", "Event", "events").printed(printers::event::core).validate(event::validate_core).short(&["ev"]).create_on_update().fields(event::CORE_FIELDS, event::field),
+    kind(CORE, "v1", "LimitRange", "limitranges").default(defaults::limit_range).validate(quota::limit_range).short(&["limits"]).create_on_update(),
+    kind(CORE, "v1", "Namespace", "namespaces").printed(printers::cluster::namespace).short(&["ns"]).cluster().verbs(Verbs::NoCollection)
         .subresources(&[Sub::FINALIZE, Sub::STATUS]).name_rule(dns_label).deleted_as_object()
         .paths(&["status.phase"]).default(namespace::default).prepare(namespace::prepare),
-    kind(CORE, "v1", "Node", "nodes").short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
+    kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).prepare(policy::prepare_node).validate(policy::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
         .fields(&["spec.unschedulable"], node::unschedulable),
-    kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "Pod", "pods").short(&["po"]).category("all").generation().deleted_as_object()
+    kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").printed(printers::storage::claim).default(defaults::claim).prepare(storage::prepare_claim).validate(storage::validate_claim).short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).prepare(storage::prepare_volume).validate(storage::validate_volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "Pod", "pods").printed(printers::pod::pod).default(pod::default).warn(pod::warn).prepare(pod::prepare).validate(pod::validate).short(&["po"]).category("all").generation().deleted_as_object()
         .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
         .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
                  "status.phase", "status.podIP", "status.nominatedNodeName"]),
-    kind(CORE, "v1", "PodTemplate", "podtemplates").generation().deleted_as_object(),
-    kind(CORE, "v1", "ReplicationController", "replicationcontrollers").short(&["rc"]).category("all").generation()
+    kind(CORE, "v1", "PodTemplate", "podtemplates").printed(printers::workload::pod_template).default(workload::pod_template).validate(apps::pod_template).generation().deleted_as_object(),
+    kind(CORE, "v1", "ReplicationController", "replicationcontrollers").printed(printers::workload::replication_controller).default(workload::replication_controller).warn(apps::warn).validate(apps::replication_controller).short(&["rc"]).category("all").generation()
         .subresources(&[Sub::SCALE, Sub::STATUS]).paths(&["status.replicas"]),
-    kind(CORE, "v1", "ResourceQuota", "resourcequotas").short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "Secret", "secrets").paths(&["type"]),
-    kind(CORE, "v1", "ServiceAccount", "serviceaccounts").short(&["sa"]).subresources(&[Sub::TOKEN]).deleted_as_object(),
-    kind(CORE, "v1", "Service", "services").short(&["svc"]).category("all").create_on_update().deleted_as_object()
+    kind(CORE, "v1", "ResourceQuota", "resourcequotas").printed(printers::configuration::resource_quota).validate(quota::resource_quota).short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "Secret", "secrets").printed(printers::configuration::secret).default(defaults::secret).validate(config::secret).paths(&["type"]),
+    kind(CORE, "v1", "ServiceAccount", "serviceaccounts").printed(printers::configuration::named).warn(config::warn_of_account).short(&["sa"]).subresources(&[Sub::TOKEN]).deleted_as_object(),
+    kind(CORE, "v1", "Service", "services").printed(printers::network::service).default(service::default).name_rule(dns_label).warn(service::warn).prepare(service::prepare).validate(service::validate).short(&["svc"]).category("all").create_on_update().deleted_as_object()
         .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS]).paths(&["spec.clusterIP", "spec.type"]),
 
-    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
+    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").printed(printers::cluster::api_service).category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
 
-    kind("apps", "v1", "ControllerRevision", "controllerrevisions"),
-    kind("apps", "v1", "DaemonSet", "daemonsets").short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
-    kind("apps", "v1", "Deployment", "deployments").short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
-    kind("apps", "v1", "ReplicaSet", "replicasets").short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
+    kind("apps", "v1", "ControllerRevision", "controllerrevisions").printed(printers::workload::controller_revision).validate(apps::controller_revision),
+    kind("apps", "v1", "DaemonSet", "daemonsets").printed(printers::workload::daemon_set).default(workload::daemon_set).warn(apps::warn).prepare(apps::prepare_daemon_set).validate(apps::daemon_set).short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("apps", "v1", "Deployment", "deployments").printed(printers::workload::deployment).default(workload::deployment).warn(apps::warn).validate(apps::deployment).short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "ReplicaSet", "replicasets").printed(printers::workload::replica_set).default(workload::replica_set).warn(apps::warn).validate(apps::replica_set).short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
         .paths(&["status.replicas"]),
-    kind("apps", "v1", "StatefulSet", "statefulsets").short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "StatefulSet", "statefulsets").printed(printers::workload::stateful_set).default(workload::stateful_set).warn(apps::warn).validate(apps::stateful_set).short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
 
-    kind("events.k8s.io", "v1", "Event", "events").short(&["ev"]).create_on_update().fields(event::NEW_FIELDS, event::field)
+    kind("events.k8s.io", "v1", "Event", "events").printed(printers::event::new).validate(event::validate_new).short(&["ev"]).create_on_update().fields(event::NEW_FIELDS, event::field)
         .stored_as(CORE, event::to_core, event::from_core),
 
     kind(AUTHENTICATION, "v1", "SelfSubjectReview", "selfsubjectreviews").cluster().verbs(Verbs::CreateOnly),
@@ -68,56 +71,56 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(AUTHORIZATION, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews").cluster().verbs(Verbs::CreateOnly),
     kind(AUTHORIZATION, "v1", "SubjectAccessReview", "subjectaccessreviews").cluster().verbs(Verbs::CreateOnly),
 
-    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers").short(&["hpa"]).category("all").subresources(&[Sub::STATUS]),
-    kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers").short(&["hpa"]).category("all").subresources(&[Sub::STATUS])
+    kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers").printed(printers::scaling::autoscaler).default(defaults::autoscaler).validate(scaling::validate).short(&["hpa"]).category("all").subresources(&[Sub::STATUS]),
+    kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers").printed(printers::scaling::first_version).default(defaults::first_autoscaler).validate(scaling::validate_v1).short(&["hpa"]).category("all").subresources(&[Sub::STATUS])
         .stored_as("autoscaling", scaling::to_v2, scaling::from_v2),
 
-    kind("batch", "v1", "CronJob", "cronjobs").short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
-    kind("batch", "v1", "Job", "jobs").category("all").generation().subresources(&[Sub::STATUS])
+    kind("batch", "v1", "CronJob", "cronjobs").printed(printers::workload::cron_job).default(workload::cron_job).warn(batch::warn_of_cron_job).validate(batch::cron_job).short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
+    kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).warn(batch::warn_of_job).prepare(batch::prepare_job).validate(batch::job).category("all").generation().subresources(&[Sub::STATUS])
         .fields(&["status.successful"], job::successful),
 
-    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").short(&["csr"]).cluster()
+    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).short(&["csr"]).cluster()
         .subresources(&[Sub::APPROVAL, Sub::STATUS]).paths(&["spec.signerName"]),
 
-    kind(NETWORKING, "v1", "IngressClass", "ingressclasses").cluster().generation(),
-    kind(NETWORKING, "v1", "Ingress", "ingresses").short(&["ing"]).generation().subresources(&[Sub::STATUS]),
-    kind(NETWORKING, "v1", "IPAddress", "ipaddresses").short(&["ip"]).cluster(),
-    kind(NETWORKING, "v1", "NetworkPolicy", "networkpolicies").short(&["netpol"]).generation(),
-    kind(NETWORKING, "v1", "ServiceCIDR", "servicecidrs").cluster().subresources(&[Sub::STATUS]),
+    kind(NETWORKING, "v1", "IngressClass", "ingressclasses").printed(printers::network::ingress_class).default(defaults::ingress_class).validate(network::ingress_class).cluster().generation(),
+    kind(NETWORKING, "v1", "Ingress", "ingresses").printed(printers::network::ingress).warn(network::warn_of_ingress).validate(network::ingress).short(&["ing"]).generation().subresources(&[Sub::STATUS]),
+    kind(NETWORKING, "v1", "IPAddress", "ipaddresses").printed(printers::network::ip_address).short(&["ip"]).cluster(),
+    kind(NETWORKING, "v1", "NetworkPolicy", "networkpolicies").printed(printers::network::network_policy).default(defaults::network_policy).warn(network::warn_of_policy).validate(network::network_policy).short(&["netpol"]).generation(),
+    kind(NETWORKING, "v1", "ServiceCIDR", "servicecidrs").printed(printers::network::service_cidr).cluster().subresources(&[Sub::STATUS]),
 
-    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").short(&["pdb"]).generation().versioned_updates().subresources(&[Sub::STATUS]),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets").printed(printers::workload::disruption_budget).validate(policy::disruption_budget).short(&["pdb"]).generation().versioned_updates().subresources(&[Sub::STATUS]),
 
-    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings").cluster().create_on_update().name_rule(path_segment),
-    kind(RBAC, "v1", "ClusterRole", "clusterroles").cluster().create_on_update().name_rule(path_segment),
-    kind(RBAC, "v1", "RoleBinding", "rolebindings").create_on_update().name_rule(path_segment),
-    kind(RBAC, "v1", "Role", "roles").create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings").printed(printers::configuration::role_binding).default(defaults::role_binding).validate(access::cluster_role_binding).cluster().create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "ClusterRole", "clusterroles").validate(access::cluster_role).cluster().create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "RoleBinding", "rolebindings").printed(printers::configuration::role_binding).default(defaults::role_binding).validate(access::role_binding).create_on_update().name_rule(path_segment),
+    kind(RBAC, "v1", "Role", "roles").validate(access::role).create_on_update().name_rule(path_segment),
 
-    kind(STORAGE, "v1", "CSIDriver", "csidrivers").cluster().versioned_updates().deleted_as_object(),
-    kind(STORAGE, "v1", "CSINode", "csinodes").cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSIDriver", "csidrivers").printed(printers::storage::csi_driver).default(defaults::csi_driver).cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSINode", "csinodes").printed(printers::storage::csi_node).cluster().versioned_updates().deleted_as_object(),
     kind(STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates(),
-    kind(STORAGE, "v1", "StorageClass", "storageclasses").short(&["sc"]).cluster().deleted_as_object(),
-    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
-    kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]).cluster().deleted_as_object(),
+    kind(STORAGE, "v1", "StorageClass", "storageclasses").printed(printers::storage::storage_class).default(defaults::storage_class).validate(storage::validate_class).short(&["sc"]).cluster().deleted_as_object(),
+    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").printed(printers::storage::attachment).cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
+    kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").printed(printers::storage::attributes_class).short(&["vac"]).cluster().deleted_as_object(),
 
-    kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations").category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies").category(EXTENSIONS).cluster().generation().versioned_updates()
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").printed(printers::configuration::mutating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations").printed(printers::configuration::webhooks).default(defaults::mutating_webhooks).validate(webhook::mutating).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies").printed(printers::configuration::validating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates()
         .subresources(&[Sub::STATUS]),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations").category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations").printed(printers::configuration::webhooks).default(defaults::validating_webhooks).validate(webhook::validating).category(EXTENSIONS).cluster().generation().versioned_updates(),
 
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions").short(&["crd", "crds"]).category(EXTENSIONS).cluster()
         .generation().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS])
         .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate),
 
-    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").short(&["pc"]).cluster().generation(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).validate(policy::priority_class).short(&["pc"]).cluster().generation(),
 
-    kind("coordination.k8s.io", "v1", "Lease", "leases").create_on_update().versioned_updates(),
+    kind("coordination.k8s.io", "v1", "Lease", "leases").printed(printers::configuration::lease).validate(policy::lease).create_on_update().versioned_updates(),
 
-    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").cluster().create_on_update().versioned_updates(),
+    kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").printed(printers::configuration::runtime_class).cluster().create_on_update().versioned_updates(),
 
-    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").generation(),
+    kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").printed(printers::network::endpoint_slice).default(defaults::endpoint_slice).warn(network::warn_of_slice).validate(network::endpoint_slice).generation(),
 ];
 
 /// Kinds of what is sent to subresources and of what they show.

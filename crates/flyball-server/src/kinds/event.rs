@@ -1,6 +1,10 @@
 //! Events, which two groups serve in different words and store as one.
 
+use super::Part;
+use super::field::Field;
 use flyball_core::Object;
+use flyball_core::field::FieldError;
+use flyball_core::names::{dns_subdomain, qualified_name};
 use serde_json::{Value, json};
 
 /// What core events can be selected by.
@@ -85,4 +89,99 @@ pub(super) fn from_core(event: &mut Object) {
             event.remove(field);
         }
     }
+}
+
+type Errors = Vec<FieldError>;
+
+/// The greatest lengths of texts, by the names of the core group.
+const LENGTHS: [(&str, usize); 4] = [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)];
+
+/// Rules that old and new events obey; only the name of the controller differs.
+fn common(event: &Object, controller: &str) -> Errors {
+    let root = Field::root(event);
+    let mut errors = Errors::new();
+    let own = event.namespace().unwrap_or_default();
+    let about = root.at("involvedObject");
+    let about = about.at("namespace");
+    if root.at("eventTime").is_empty() {
+        let agrees = if about.is_empty() { matches!(own, "" | "default") } else { about.text() == own };
+        if !agrees {
+            errors.push(about.invalid_as(about.text(), "does not match event.namespace"));
+        }
+    } else {
+        if about.is_empty() && !matches!(own, "default" | "kube-system") {
+            errors.push(about.invalid_as("", "does not match event.namespace"));
+        }
+        let reporter = root.at_as("reportingComponent", controller);
+        errors.extend(reporter.must_be_set());
+        errors.extend(reporter.obeys(qualified_name));
+        for (field, most) in LENGTHS {
+            let field = root.at(field);
+            if field.is_empty() && most == 128 {
+                errors.push(field.required(""));
+            }
+            if field.text().len() > most {
+                errors.push(field.invalid_as("", format!("can have at most {most} characters")));
+            }
+        }
+    }
+    errors.extend(dns_subdomain(own).into_iter().map(|wrong| FieldError::invalid("namespace", own, wrong)));
+    errors
+}
+
+pub(super) fn validate_core(event: &Object, _: Option<&Object>, _: Part) -> Errors {
+    common(event, "reportingComponent")
+}
+
+/// Fields that an event of the newer group keeps.
+const FIXED: [&str; 9] =
+    ["involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason", "type"];
+const FIXED_LATER: [&str; 5] = ["eventTime", "action", "related", "reportingComponent", "reportingInstance"];
+
+pub(super) fn validate_new(event: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let core = |event: &Object| {
+        let mut event = event.clone();
+        to_core(&mut event);
+        event
+    };
+    let event = core(event);
+    let root = Field::root(&event);
+    let mut errors = common(&event, "reportingController");
+    let series = root.at("series");
+    let count = |errors: &mut Errors| {
+        if series.is_set() {
+            if series.at("count").int() < 2 {
+                errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+            }
+            if series.at("lastObservedTime").is_empty() {
+                errors.push(FieldError::required("series.lastObservedTime", ""));
+            }
+        }
+    };
+    let Some(old) = old.map(core) else {
+        count(&mut errors);
+        if root.at("eventTime").is_empty() {
+            errors.push(root.at("eventTime").required(""));
+        }
+        let ty = root.at("type");
+        if !matches!(ty.text(), "Normal" | "Warning") {
+            errors.push(ty.invalid_as("", format!("has invalid value: {}", ty.text())));
+        }
+        let unset = |field: &str| {
+            matches!(root.at(field).value(), Value::Null) || root.at(field).is_empty() || root.at(field).value() == 0
+        };
+        for field in ["firstTimestamp", "lastTimestamp", "count", "source"].into_iter().filter(|field| !unset(field)) {
+            errors.push(root.at(field).invalid_as("", "needs to be unset"));
+        }
+        return errors;
+    };
+    let before = Field::root(&old);
+    if series.value() != before.at("series").value() {
+        count(&mut errors);
+    }
+    for field in FIXED.into_iter().chain(FIXED_LATER) {
+        let label = if field == "reportingComponent" { "reportingController" } else { field };
+        errors.extend(root.at_as(field, label).unchanged_from(&before.at(field)));
+    }
+    errors
 }

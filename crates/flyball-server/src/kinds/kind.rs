@@ -1,6 +1,6 @@
 //! What a built-in kind is made of.
 
-use crate::table::Printer;
+use super::printers::{self, Printer};
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, Object};
@@ -180,7 +180,12 @@ pub(crate) struct ScalePaths<'p> {
 
 impl Kind {
     /// A kind whose objects stand in namespaces, with the behaviour that most have.
-    pub(super) const fn new(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+    pub(super) const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
         Self {
             group,
             version,
@@ -203,7 +208,7 @@ impl Kind {
             default: |_| {},
             prepare: |_, _, _, _| {},
             validate: |_, _, _| Vec::new(),
-            printer: Printer::PLAIN,
+            printer: printers::plain,
             warn: |_, _| Vec::new(),
         }
     }
@@ -238,6 +243,10 @@ impl Kind {
 
     pub(super) const fn warn(self, warn: fn(&Object, Option<&Object>) -> Vec<String>) -> Self {
         Self { warn, ..self }
+    }
+
+    pub(super) const fn printed(self, printer: Printer) -> Self {
+        Self { printer, ..self }
     }
 
     pub(super) const fn fields(self, fields: &'static [&'static str], field: fn(&Object, &str) -> String) -> Self {

@@ -1,6 +1,11 @@
 //! Horizontal pod autoscalers, whose first version knows one metric.
 
+use super::Part;
+use super::field::Field;
+use super::rules::{number, resource};
 use flyball_core::Object;
+use flyball_core::field::FieldError;
+use flyball_core::names::{dns_label, path_segment};
 use serde_json::{Map, Value, json};
 
 /// Turns the first version into the second, as which autoscalers are stored.
@@ -39,4 +44,234 @@ pub(super) fn from_v2(scaler: &mut Object) {
         status.entry("currentReplicas").or_insert_with(|| 0.into());
         take(status, "currentMetrics", "current", "currentCPUUtilizationPercentage");
     }
+}
+
+type Errors = Vec<FieldError>;
+
+/// What an autoscaler may look at, and how the source is checked.
+const SOURCES: &[(&str, &str, fn(&Field<'_>) -> Errors)] = &[
+    ("Object", "object", object_source),
+    ("External", "external", external_source),
+    ("Pods", "pods", pods_source),
+    ("Resource", "resource", resource_source),
+    ("ContainerResource", "containerResource", container_source),
+];
+const TYPES: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
+
+/// Rules of the first version, whose objects are the second's in other words.
+pub(super) fn validate_v1(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let second = |object: &Object| {
+        let mut object = object.clone();
+        to_v2(&mut object);
+        object
+    };
+    validate(&second(object), old.map(second).as_ref(), part)
+}
+
+pub(super) fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(object);
+    if part == Part::Status {
+        return number::counts(&root.at("status"), &["currentReplicas", "desiredReplicas"]);
+    }
+    let spec = root.at("spec");
+    let mut errors = Errors::new();
+    let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
+    if least.given_int().is_some_and(|least| least < 1) {
+        errors.push(least.invalid("must be greater than or equal to 1"));
+    }
+    if most.int() == 0 {
+        errors.push(most.required("must be set and greater than 0"));
+    } else if most.int() < 0 {
+        errors.push(most.invalid("must be greater than or equal to 1"));
+    }
+    if least.given_int().is_some_and(|least| most.int() < least) {
+        errors.push(most.invalid_as(most.int(), "must be greater than or equal to `minReplicas`"));
+    }
+    errors.extend(reference(&spec.at("scaleTargetRef")));
+    let metrics = spec.at("metrics");
+    errors.extend(metrics.items().flat_map(|each| metric(&each)));
+    if least.given_int() == Some(0)
+        && !metrics.list().iter().any(|metric| metric["type"] == "Object" || metric["type"] == "External")
+    {
+        errors.push(
+            metrics
+                .forbidden("must specify at least one Object or External metric to support scaling to zero replicas"),
+        );
+    }
+    let behavior = spec.at("behavior");
+    for direction in ["scaleUp", "scaleDown"] {
+        let rules = behavior.at(direction);
+        if rules.is_set() {
+            errors.extend(scaling_rules(&rules));
+        }
+    }
+    errors
+}
+
+fn reference(reference: &Field<'_>) -> Errors {
+    let mut errors = reference.at("kind").must_obey(path_segment);
+    errors.extend(reference.at("name").must_obey(path_segment));
+    let version = reference.at("apiVersion");
+    if version.text().matches('/').count() > 1 {
+        errors.push(version.invalid(format!("unexpected GroupVersion string: {}", version.text())));
+    }
+    errors
+}
+
+fn metric(metric: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let ty = metric.at("type");
+    if ty.is_empty() {
+        errors.push(ty.required("must specify a metric source type"));
+    }
+    errors.extend(ty.must_be_in(TYPES));
+    let given: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.at(field).is_set()).collect();
+    if let Some((_, field, rule)) = given.first() {
+        errors.extend(rule(&metric.at(field)));
+    }
+    let expected = SOURCES.iter().find(|(known, _, _)| *known == ty.text()).map(|(_, field, _)| *field);
+    match expected {
+        Some(field) if !metric.at(field).is_set() => {
+            errors.push(metric.at(field).required("must populate information for the given metric source"));
+        }
+        Some(_) => {}
+        None => errors.extend(ty.must_be_in(TYPES)),
+    }
+    if given.len() != 1 {
+        let others = given.iter().filter(|(_, field, _)| Some(*field) != expected);
+        errors.extend(
+            others.map(|(_, field, _)| metric.at(field).forbidden("must populate the given metric source only")),
+        );
+    }
+    errors
+}
+
+fn identified(source: &Field<'_>) -> Errors {
+    let metric = source.at("metric");
+    let name = metric.at("name");
+    if name.is_empty() { vec![name.required("must specify a metric name")] } else { name.obeys(path_segment) }
+}
+
+fn target(target: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let ty = target.at("type");
+    if ty.is_empty() {
+        errors.push(ty.required("must specify a metric target type"));
+    }
+    if !matches!(ty.text(), "Utilization" | "Value" | "AverageValue") {
+        errors.push(ty.invalid_as(ty.text(), "must be either Utilization, Value, or AverageValue"));
+    }
+    for value in ["value", "averageValue"].map(|value| target.at(value)).iter().filter(|value| value.is_set()) {
+        if resource::amount(value) <= flyball_core::Quantity::ZERO {
+            errors.push(value.invalid("must be positive"));
+        }
+    }
+    let percent = target.at("averageUtilization");
+    if percent.given_int().is_some_and(|percent| percent < 1) {
+        errors.push(percent.invalid("must be greater than 0"));
+    }
+    errors
+}
+
+fn object_source(source: &Field<'_>) -> Errors {
+    let mut errors = reference(&source.at("describedObject"));
+    errors.extend(identified(source));
+    let wanted = source.at("target");
+    errors.extend(target(&wanted));
+    if !wanted.at("value").is_set() && !wanted.at("averageValue").is_set() {
+        errors.push(wanted.at("averageValue").required("must set either a target value or averageValue"));
+    }
+    errors
+}
+
+fn external_source(source: &Field<'_>) -> Errors {
+    let mut errors = identified(source);
+    let wanted = source.at("target");
+    errors.extend(target(&wanted));
+    match (wanted.at("value").is_set(), wanted.at("averageValue").is_set()) {
+        (false, false) => errors
+            .push(wanted.at("averageValue").required("must set either a target value for metric or a per-pod target")),
+        (true, true) => {
+            errors.push(wanted.at("value").forbidden("may not set both a target value for metric and a per-pod target"))
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn pods_source(source: &Field<'_>) -> Errors {
+    let mut errors = identified(source);
+    let wanted = source.at("target");
+    errors.extend(target(&wanted));
+    if !wanted.at("averageValue").is_set() {
+        errors.push(wanted.at("averageValue").required("must specify a positive target averageValue"));
+    }
+    errors
+}
+
+fn resource_source(source: &Field<'_>) -> Errors {
+    let name = source.at("name");
+    let mut errors: Errors =
+        name.is_empty().then(|| name.required("must specify a resource name")).into_iter().collect();
+    errors.extend(used(source));
+    errors
+}
+
+fn container_source(source: &Field<'_>) -> Errors {
+    let (name, container) = (source.at("name"), source.at("container"));
+    let mut errors = if name.is_empty() {
+        vec![name.required("must specify a resource name")]
+    } else {
+        resource::container_name(&name, name.text())
+    };
+    if container.is_empty() {
+        errors.push(container.required("must specify a container"));
+    } else {
+        errors.extend(container.obeys(dns_label));
+    }
+    errors.extend(used(source));
+    errors
+}
+
+/// How much of a resource is used is told as a share or as an amount.
+fn used(source: &Field<'_>) -> Errors {
+    let wanted = source.at("target");
+    let mut errors = target(&wanted);
+    match (wanted.at("averageUtilization").is_set(), wanted.at("averageValue").is_set()) {
+        (false, false) => {
+            errors.push(
+                wanted.at("averageUtilization").required("must set either a target raw value or a target utilization"),
+            );
+        }
+        (true, true) => errors
+            .push(wanted.at("averageValue").forbidden("may not set both a target raw value and a target utilization")),
+        _ => {}
+    }
+    errors
+}
+
+fn scaling_rules(rules: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let window = rules.at("stabilizationWindowSeconds");
+    if window.int() < 0 {
+        errors.push(window.invalid("must be greater than or equal to zero"));
+    }
+    if window.int() > 3600 {
+        errors.push(window.invalid("must be less than or equal to 3600"));
+    }
+    errors.extend(rules.at("selectPolicy").may_be_one_of(&["Disabled", "Max", "Min"]));
+    let policies = rules.at("policies");
+    if policies.is_empty() {
+        errors.push(policies.required("must specify at least one Policy"));
+    }
+    for policy in policies.items() {
+        errors.extend(policy.at("type").must_be_in(&["Percent", "Pods"]));
+        let seconds = policy.at("periodSeconds");
+        errors.extend(policy.at("value").positive());
+        errors.extend(seconds.positive());
+        if seconds.int() > 1800 {
+            errors.push(seconds.invalid("must be less than or equal to 1800"));
+        }
+    }
+    errors
 }

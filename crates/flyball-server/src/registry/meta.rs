@@ -203,7 +203,10 @@ fn validate_common(object: &Object) -> Vec<FieldError> {
         ));
     }
     errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
-    errors.extend(validate_annotations(object));
+    errors.extend(validate_annotations(
+        object.at(&["metadata", "annotations"]).and_then(Value::as_object),
+        &METADATA.field("annotations"),
+    ));
     errors.extend(validate_owners(object));
     errors
 }
@@ -219,9 +222,7 @@ pub(crate) fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'
     errors
 }
 
-fn validate_annotations(object: &Object) -> Vec<FieldError> {
-    let path = METADATA.field("annotations");
-    let annotations = object.metadata().and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object);
+pub(crate) fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
         // Keys may be written in capitals here, though nowhere else.
@@ -322,7 +323,10 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
         errors.extend(immutable(object, old, field));
     }
     errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
-    errors.extend(validate_annotations(object));
+    errors.extend(validate_annotations(
+        object.at(&["metadata", "annotations"]).and_then(Value::as_object),
+        &METADATA.field("annotations"),
+    ));
     errors.extend(validate_owners(object));
     errors
 }

@@ -184,7 +184,10 @@ impl Resource {
     /// Fills in what the client left out.
     pub(crate) fn default(&self, object: &mut Object) {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => (kind.default)(object),
+            Behaviour::BuiltIn(kind) => {
+                object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
+                (kind.default)(object);
+            }
             Behaviour::Custom(_) => object.change(|value| flyball_schema::prune::default(self.schema.node(), value)),
         }
     }

@@ -104,11 +104,11 @@ impl<K: Resource> Context<K> {
             match (answer, existing) {
                 (Ok(body), _) => {
                     let entry = self.env.parse(&body)?;
-                    self.settle_at(number, &entry);
+                    self.settle_at(number, store, &key, &entry);
                     return Ok(entry.decode()?);
                 }
                 (Err(_), Some(entry)) => {
-                    self.settle_at(number, &entry);
+                    self.settle_at(number, store, &key, &entry);
                     return Ok(entry.decode()?);
                 }
                 (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
@@ -145,11 +145,8 @@ impl<K: Resource> Context<K> {
         let number = self.note(store, &key);
         match client::exchange(&self.env.client, request).await {
             Ok(_) => {
-                let shown = store.get(&key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting());
-                match shown && !self.has_written(store, &key) {
-                    true => self.cancel(number),
-                    false => self.settle(number, Effect::Deleted(uid), None),
-                }
+                tracing::debug!(resource = %kind, object = %key, uid, "deleted");
+                self.settle(number, Effect::Deleted(uid), None);
                 Ok(())
             }
             Err(error) if client::is_ambiguous(&error) => Err(error.into()),
@@ -182,7 +179,9 @@ impl<K: Resource> Context<K> {
         fields.insert("kind".into(), kind.name().into());
         fields.remove("status");
         let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        let Some(metadata) = metadata.as_object_mut() else { return refuse(format!("metadata of {kind} is no object")) };
+        let Some(metadata) = metadata.as_object_mut() else {
+            return refuse(format!("metadata of {kind} is no object"));
+        };
         for field in SET_BY_SERVER {
             metadata.remove(field);
         }
@@ -213,7 +212,9 @@ impl<K: Resource> Context<K> {
             "blockOwnerDeletion": true,
         });
         let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
-        let Some(owners) = owners.as_array_mut() else { return refuse(format!("ownerReferences of {kind} is no list")) };
+        let Some(owners) = owners.as_array_mut() else {
+            return refuse(format!("ownerReferences of {kind} is no list"));
+        };
         owners.retain(|owner| owner["uid"] != *uid);
         if owners.iter().any(|owner| owner["controller"] == true) {
             return refuse(format!("{kind} is given another controller than {} {}", owner.kind, owner.key));

@@ -156,9 +156,9 @@ impl Recorder {
         let namespace = key.0.key.namespace().unwrap_or("default");
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let request = match &post {
-            Post::Create(event) => Request::post(path)
-                .header(CONTENT_TYPE, "application/json")
-                .body(event.to_string().into_bytes()),
+            Post::Create(event) => {
+                Request::post(path).header(CONTENT_TYPE, "application/json").body(event.to_string().into_bytes())
+            }
             Post::Patch(patch) => Request::patch(format!("{path}/{name}"))
                 .header(CONTENT_TYPE, "application/merge-patch+json")
                 .body(patch.to_string().into_bytes()),

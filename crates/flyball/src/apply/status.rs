@@ -26,7 +26,9 @@ impl<K: Resource> Context<K> {
         let mut status = serde_json::to_value(status)?;
         without_nulls(&mut status);
         if !status.is_object() {
-            return Err(Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal());
+            return Err(
+                Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal()
+            );
         }
         let known = self.latest(store, &primary.key).await?;
         let known: Option<Value> = known.map(|known| known.decode()).transpose()?;

@@ -32,8 +32,9 @@ pub(super) fn is_unchanged(owned: &Value, desired: &Value, live: &Value) -> bool
         Value::Array(desired) => {
             let same = |desired: &Value| {
                 fields.iter().any(|(element, owned)| match element.split_at(2.min(element.len())) {
-                    ("k:", key) => element_by_key(key, desired, live)
-                        .is_some_and(|live| is_unchanged(owned, desired, live)),
+                    ("k:", key) => {
+                        element_by_key(key, desired, live).is_some_and(|live| is_unchanged(owned, desired, live))
+                    }
                     ("v:", value) => {
                         serde_json::from_str::<Value>(value).is_ok_and(|value| equal(&value, desired))
                             && live.as_array().is_some_and(|live| live.iter().any(|live| equal(live, desired)))
@@ -61,9 +62,9 @@ fn element_by_key<'a>(key: &str, desired: &Value, live: &'a Value) -> Option<&'a
 /// Tells whether `live` has all that `desired` has.
 fn contains(live: &Value, desired: &Value) -> bool {
     match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => desired
-            .iter()
-            .all(|(name, desired)| contains(live.get(name).unwrap_or(&Value::Null), desired)),
+        (Value::Object(desired), Value::Object(live)) => {
+            desired.iter().all(|(name, desired)| contains(live.get(name).unwrap_or(&Value::Null), desired))
+        }
         (Value::Array(desired), Value::Array(live)) => {
             desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| contains(live, desired))
         }
@@ -137,9 +138,7 @@ impl Rephrased {
 fn stored(desired: &Value, live: &Value) -> Value {
     match (desired, live) {
         (Value::Object(desired), Value::Object(live)) => {
-            let stored = |(name, desired): (&String, &Value)| {
-                Some((name.clone(), stored(desired, live.get(name)?)))
-            };
+            let stored = |(name, desired): (&String, &Value)| Some((name.clone(), stored(desired, live.get(name)?)));
             Value::Object(desired.iter().filter_map(stored).collect())
         }
         _ => live.clone(),
@@ -227,10 +226,13 @@ mod tests {
 
     #[test]
     fn a_field_applied_for_the_first_time_is_a_change() {
-        check(|_, desired, live| {
-            desired["spec"]["paused"] = json!(true);
-            live["spec"]["paused"] = json!(true);
-        }, false);
+        check(
+            |_, desired, live| {
+                desired["spec"]["paused"] = json!(true);
+                live["spec"]["paused"] = json!(true);
+            },
+            false,
+        );
         check(|_, desired, _| desired["metadata"]["finalizers"] = json!(["a", "b", "x"]), false);
         let containers = |value: &mut Value| value["spec"]["template"]["spec"]["containers"].take();
         check(|_, desired, live| desired["spec"]["template"]["spec"]["containers"] = containers(live), false);
@@ -240,15 +242,21 @@ mod tests {
     fn a_field_no_longer_applied_is_a_change() {
         check(|_, desired, _| drop(desired["spec"].as_object_mut().unwrap().remove("replicas")), false);
         check(|_, desired, _| desired["metadata"]["finalizers"] = json!(["a"]), false);
-        check(|_, desired, _| drop(desired["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap().pop()), false);
+        check(
+            |_, desired, _| drop(desired["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap().pop()),
+            false,
+        );
     }
 
     #[test]
     fn what_is_empty_may_be_absent() {
-        check(|owned, desired, _| {
-            desired["metadata"]["annotations"] = json!({});
-            owned["f:metadata"]["f:annotations"] = json!({});
-        }, true);
+        check(
+            |owned, desired, _| {
+                desired["metadata"]["annotations"] = json!({});
+                owned["f:metadata"]["f:annotations"] = json!({});
+            },
+            true,
+        );
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Entry {
                 b"annotations" => annotations = member.value.clone(),
                 b"ownerReferences" => owner_references = member.value.clone(),
                 b"finalizers" => finalizers = member.value.clone(),
-                b"managedFields" => managed = Some((previous.clone(), member.clone())),
+                b"managedFields" => managed = Some((previous, member.clone())),
                 _ => {}
             }
             previous = Some(member.value.end);
@@ -294,7 +294,8 @@ mod tests {
             format!("\"name\":\"a\",\"uid\":\"u\" , {theirs}"),
         ] {
             let (_, entry) = entry(&metadata);
-            let expected = json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
+            let expected =
+                json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
             assert_eq!(entry.decode::<Value>().unwrap(), expected, "{metadata}");
             assert_eq!((entry.uid().as_ref(), entry.applied_fields("")), ("u", None), "{metadata}");
         }

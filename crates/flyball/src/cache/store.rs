@@ -139,6 +139,11 @@ impl Store {
         self.read().by_key.get(key).cloned()
     }
 
+    /// Tells whether the object with this UID is gone, or going.
+    pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
+    }
+
     /// Returns the objects of one namespace, or all, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
         let objects = self.read();
@@ -300,7 +305,8 @@ mod tests {
 
     impl Listener for Heard {
         fn changed(&self, change: &Change<'_>) {
-            let version = |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
+            let version =
+                |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
             let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
             self.0.lock().unwrap().push(text);
         }
@@ -353,7 +359,10 @@ mod tests {
 
     #[test]
     fn events_are_told_in_order_with_their_predecessor() {
-        check(vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)], &["a:5>7", "@7", "a:7>-", "@9", "@12"]);
+        check(
+            vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)],
+            &["a:5>7", "@7", "a:7>-", "@9", "@12"],
+        );
     }
 
     #[test]

@@ -26,11 +26,7 @@ impl Grant {
 
     /// Grants what it takes to publish events.
     pub(crate) fn events() -> Self {
-        Self {
-            resource: GroupResource::new("events.k8s.io", "events"),
-            namespaced: true,
-            verbs: &["create", "patch"],
-        }
+        Self { resource: GroupResource::new("events.k8s.io", "events"), namespaced: true, verbs: &["create", "patch"] }
     }
 }
 
@@ -50,12 +46,7 @@ pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<Poli
 }
 
 /// Makes the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
-pub(crate) fn roles(
-    name: &str,
-    grants: &[Grant],
-    extra: &[PolicyRule],
-    namespaces: &BTreeSet<String>,
-) -> Vec<Value> {
+pub(crate) fn roles(name: &str, grants: &[Grant], extra: &[PolicyRule], namespaces: &BTreeSet<String>) -> Vec<Value> {
     let role = |kind: &str, namespace: Option<&str>, rules: Vec<PolicyRule>| {
         let mut role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -104,7 +95,12 @@ mod tests {
         let texts: Vec<String> = rules(&grants)
             .iter()
             .map(|rule| {
-                format!("{:?} {:?} {}", rule.api_groups.as_ref().unwrap(), rule.resources.as_ref().unwrap(), rule.verbs.join(","))
+                format!(
+                    "{:?} {:?} {}",
+                    rule.api_groups.as_ref().unwrap(),
+                    rule.resources.as_ref().unwrap(),
+                    rule.verbs.join(",")
+                )
             })
             .collect();
         assert_eq!(
@@ -119,10 +115,13 @@ mod tests {
 
     #[test]
     fn an_operator_limited_to_namespaces_gets_roles_there() {
-        let grants = [Grant::new(&Kind::of::<ConfigMap>(), "", &["get"]), Grant::new(&Kind::of::<Node>(), "", &["get"])];
+        let grants =
+            [Grant::new(&Kind::of::<ConfigMap>(), "", &["get"]), Grant::new(&Kind::of::<Node>(), "", &["get"])];
         let names = |namespaces: &[&str]| {
             let namespaces = namespaces.iter().map(|n| n.to_string()).collect();
-            let name = |role: &Value| format!("{} {} {}", role["kind"], role["metadata"], role["rules"].as_array().unwrap().len());
+            let name = |role: &Value| {
+                format!("{} {} {}", role["kind"], role["metadata"], role["rules"].as_array().unwrap().len())
+            };
             roles("op", &grants, &[], &namespaces).iter().map(name).collect::<Vec<_>>()
         };
         assert_eq!(names(&[]), [r#""ClusterRole" {"name":"op"} 2"#]);

@@ -171,7 +171,11 @@ impl Session {
                 (Answer::Events, uri, LONGEST_SILENCE_OF_LIST)
             }
             (State::Listing(page), Means::Pages) => {
-                let from = if page.next.is_empty() { String::new() } else { format!("&continue={}", percent_encoded(&page.next)) };
+                let from = if page.next.is_empty() {
+                    String::new()
+                } else {
+                    format!("&continue={}", percent_encoded(&page.next))
+                };
                 (Answer::List, format!("{path}?limit={PAGE}{from}"), LONGEST_SILENCE_OF_LIST)
             }
             (State::Watching { revision }, _) => {

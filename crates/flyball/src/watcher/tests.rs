@@ -83,7 +83,9 @@ impl Server {
             }
             let since = self.history.iter().filter(|(revision, ..)| *revision > from);
             return Ok(since
-                .map(|(revision, name, put)| event(if *put { "MODIFIED" } else { "DELETED" }, &object(*name, *revision)))
+                .map(|(revision, name, put)| {
+                    event(if *put { "MODIFIED" } else { "DELETED" }, &object(*name, *revision))
+                })
                 .collect());
         }
         let (from, revision) = match param("continue").and_then(|token| token.split_once('.')) {
@@ -167,7 +169,7 @@ fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: 
     }
     let mut list = List::default();
     for part in &parts {
-        if list.push(part.as_bytes(), |item| drop(take(session.item(item), writer))).is_err() {
+        if list.push(part.as_bytes(), |item| _ = take(session.item(item), writer)).is_err() {
             return session.ended(End::Broken("unreadable".into()), Duration::ZERO);
         }
     }

@@ -98,7 +98,7 @@ impl Api {
         let api = self.clone();
         let service = tower::service_fn(move |request| {
             let api = api.clone();
-            async move { Ok::<_, std::io::Error>(api.answer(request).await?) }
+            async move { api.answer(request).await }
         });
         kube::Client::new(service, "default")
     }
@@ -153,16 +153,22 @@ impl Api {
     /// Serves a resource, or stops serving it.
     pub fn serve(&self, resource: &str, served: bool) {
         let mut world = self.world();
-        if served { world.absent.remove(resource) } else { world.absent.insert(resource.into()) };
+        if served {
+            world.absent.remove(resource)
+        } else {
+            world.absent.insert(resource.into())
+        };
     }
 
     /// Changes an object behind the operator's back, or makes or deletes it.
     pub fn edit(&self, resource: &str, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
         let mut world = self.world();
         let key = (resource.to_owned(), namespace.to_owned(), name.to_owned());
-        let mut object = world.objects.get(&key).cloned().unwrap_or_else(|| {
-            json!({"metadata": {"name": name, "namespace": namespace}})
-        });
+        let mut object = world
+            .objects
+            .get(&key)
+            .cloned()
+            .unwrap_or_else(|| json!({"metadata": {"name": name, "namespace": namespace}}));
         edit(&mut object);
         world.store(key, object);
     }
@@ -223,7 +229,10 @@ impl Api {
             }
             Some(Fault::Terminating) => {
                 let details = json!({"causes": [{"reason": "NamespaceTerminating"}]});
-                document(403, &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no", "details": details}))
+                document(
+                    403,
+                    &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no", "details": details}),
+                )
             }
             Some(Fault::Answer(text)) => whole(200, Bytes::from_static(text.as_bytes())),
             Some(Fault::LoseAnswer) | None => {
@@ -268,7 +277,9 @@ impl World {
         match *method {
             Method::GET if query.contains_key("watch") => self.watch(resource, namespace, &query),
             Method::GET if name.is_empty() => self.list(resource, namespace, &query),
-            Method::GET => self.objects.get(&key).map_or_else(|| refusal(404, "not found"), |object| document(200, object)),
+            Method::GET => {
+                self.objects.get(&key).map_or_else(|| refusal(404, "not found"), |object| document(200, object))
+            }
             Method::POST => {
                 let object = value();
                 let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
@@ -357,7 +368,8 @@ impl World {
         let held = &self.held;
         for watch in self.watches.iter_mut().filter(|watch| !held.contains(&watch.resource)) {
             for change in self.history.iter().filter(|change| change.revision > watch.sent) {
-                if change.resource == watch.resource && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace) {
+                if change.resource == watch.resource && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace)
+                {
                     let _ = watch.lines.send(change.event.clone());
                 }
             }
@@ -368,12 +380,7 @@ impl World {
 
     fn tell(&mut self, kind: &str, key: &(String, String, String), object: &Value) {
         let event = line(kind, object);
-        self.history.push(Change {
-            revision: self.revision,
-            resource: key.0.clone(),
-            namespace: key.1.clone(),
-            event,
-        });
+        self.history.push(Change { revision: self.revision, resource: key.0.clone(), namespace: key.1.clone(), event });
         self.deliver();
     }
 
@@ -390,7 +397,8 @@ impl World {
         match &old {
             Some(old) if *old == object => return object,
             Some(old) => {
-                let generation = old["metadata"]["generation"].as_i64().unwrap() + i64::from(old["spec"] != object["spec"]);
+                let generation =
+                    old["metadata"]["generation"].as_i64().unwrap() + i64::from(old["spec"] != object["spec"]);
                 object["metadata"]["generation"] = generation.into();
             }
             None => {
@@ -442,7 +450,8 @@ impl World {
             applied.as_object_mut().unwrap().remove("metadata");
         }
         let mut managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-        let ours = |entry: &Value| entry["manager"] == manager && entry["subresource"].as_str().unwrap_or("") == subresource;
+        let ours =
+            |entry: &Value| entry["manager"] == manager && entry["subresource"].as_str().unwrap_or("") == subresource;
         let owned = fields_of(&applied);
         if let Some(before) = managers.iter().find(|entry| ours(entry)) {
             remove_fields(&mut object, &before["fieldsV1"], &owned);
@@ -490,7 +499,8 @@ fn remove_fields(object: &mut Value, before: &Value, now: &Value) {
             Some(now) => {
                 if let Some(list) = object[name].as_array_mut() {
                     list.retain(|element| {
-                        element_key(name, element).is_none_or(|key| inner.get(&key).is_none() || now.get(&key).is_some())
+                        element_key(name, element)
+                            .is_none_or(|key| inner.get(&key).is_none() || now.get(&key).is_some())
                     });
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
-use flyball::{Action, Condition, Event};
+use flyball::{Action, Condition, Event, Rng, retry_on_conflict};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
@@ -26,22 +26,24 @@ async fn a_child_belongs_to_its_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn children_that_cannot_be_are_refused_without_a_request() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let named = |namespace: Option<&str>, name: &str| ObjectMeta {
-            namespace: namespace.map(str::to_owned),
-            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
-            ..ObjectMeta::default()
-        };
-        match widget.spec.size {
-            1 => drop(cx.apply(&ConfigMap { metadata: named(Some("other"), "x"), ..ConfigMap::default() }).await?),
-            2 => drop(cx.apply(&Namespace { metadata: named(None, "x"), ..Namespace::default() }).await?),
-            3 => drop(cx.apply(&Secret { metadata: named(None, "x"), ..Secret::default() }).await?),
-            4 => drop(cx.apply(&ConfigMap::default()).await?),
-            5 => drop(cx.get::<Secret>(&cx.sibling("x")).await?),
-            _ => cx.delete(&ConfigMap { metadata: named(Some("ns"), "x"), ..ConfigMap::default() }).await?,
-        }
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let named = |namespace: Option<&str>, name: &str| ObjectMeta {
+                namespace: namespace.map(str::to_owned),
+                name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+                ..ObjectMeta::default()
+            };
+            match widget.spec.size {
+                1 => drop(cx.apply(&ConfigMap { metadata: named(Some("other"), "x"), ..ConfigMap::default() }).await?),
+                2 => drop(cx.apply(&Namespace { metadata: named(None, "x"), ..Namespace::default() }).await?),
+                3 => drop(cx.apply(&Secret { metadata: named(None, "x"), ..Secret::default() }).await?),
+                4 => drop(cx.apply(&ConfigMap::default()).await?),
+                5 => drop(cx.get::<Secret>(&cx.sibling("x")).await?),
+                _ => cx.delete(&ConfigMap { metadata: named(Some("ns"), "x"), ..ConfigMap::default() }).await?,
+            }
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     for size in 1..=6 {
         widget(&api, &format!("w{size}"), size);
@@ -87,14 +89,16 @@ async fn objects_of_others_are_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn fields_no_longer_wanted_go() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let mut child = config_map("x", 1);
-        if widget.spec.size > 1 {
-            child.data.get_or_insert_default().insert("more".into(), "1".into());
-        }
-        cx.apply(&child).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let mut child = config_map("x", 1);
+            if widget.spec.size > 1 {
+                child.data.get_or_insert_default().insert("more".into(), "1".into());
+            }
+            cx.apply(&child).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 2);
     let stage = Stage::start(&api, &widgets).await;
@@ -110,12 +114,14 @@ async fn fields_no_longer_wanted_go() {
 
 #[tokio::test(start_paused = true)]
 async fn values_stored_in_other_words_are_applied_once() {
-    let widgets = Widgets::new(|_, cx| Box::pin(async {
-        let mut child = config_map("x", 1);
-        child.data.get_or_insert_default().insert("cpu".into(), "1000m".into());
-        cx.apply(&child).await?;
-        Ok(Action::requeue_after(Duration::from_secs(10)))
-    }));
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            let mut child = config_map("x", 1);
+            child.data.get_or_insert_default().insert("cpu".into(), "1000m".into());
+            cx.apply(&child).await?;
+            Ok(Action::requeue_after(Duration::from_secs(10)))
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let stage = Stage::start(&api, &widgets).await;
@@ -141,7 +147,8 @@ async fn a_child_that_is_going_is_waited_for() {
     let _stage = Stage::start(&api, &widgets).await;
     api.edit("configmaps", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/y"]));
     settle().await;
-    (api.writes(), widgets.calls());
+    api.writes();
+    widgets.calls();
     api.delete("configmaps", "ns", "a");
     sleep(Duration::from_secs(60)).await;
     assert_eq!((api.writes().len(), widgets.calls().len()), (0, 1));
@@ -162,12 +169,14 @@ async fn a_namespace_that_is_going_is_not_fought() {
 
 #[tokio::test(start_paused = true)]
 async fn conditions_keep_the_time_of_their_transition() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async {
-        let size = widget.spec.size;
-        let ready = Condition::new("Ready", size < 10, "Counted").message(format!("size is {size}"));
-        cx.set_status(&json!({"conditions": [ready]})).await?;
-        Ok(Action::requeue_after(Duration::from_secs(10)))
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async {
+            let size = widget.spec.size;
+            let ready = Condition::new("Ready", size < 10, "Counted").message(format!("size is {size}"));
+            cx.set_status(&json!({"conditions": [ready]})).await?;
+            Ok(Action::requeue_after(Duration::from_secs(10)))
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -188,11 +197,13 @@ async fn conditions_keep_the_time_of_their_transition() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_spares_an_object_made_anew() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async move {
-        sleep(Duration::from_secs(1)).await;
-        cx.set_status(&WidgetStatus { observed: widget.spec.size }).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            sleep(Duration::from_secs(1)).await;
+            cx.set_status(&WidgetStatus { observed: widget.spec.size }).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -208,13 +219,15 @@ async fn a_status_spares_an_object_made_anew() {
 
 /// Publishes as many events as the widget is large: equal ones, or all different.
 fn telling(different: bool) -> Widgets {
-    Widgets::new(move |widget, cx| Box::pin(async move {
-        for n in 0..widget.spec.size {
-            let note = if different { format!("event {n}") } else { "as always".into() };
-            cx.event(Event::normal("Counted", note).action("Count"));
-        }
-        Ok(Action::done())
-    }))
+    Widgets::new(move |widget, cx| {
+        Box::pin(async move {
+            for n in 0..widget.spec.size {
+                let note = if different { format!("event {n}") } else { "as always".into() };
+                cx.event(Event::normal("Counted", note).action("Count"));
+            }
+            Ok(Action::done())
+        })
+    })
 }
 
 fn events(api: &Api) -> Vec<Value> {
@@ -234,7 +247,8 @@ async fn equal_events_become_one_with_a_count() {
     assert_eq!(event["series"]["count"], 1000);
     assert_eq!(event["eventTime"], "2026-01-01T00:00:00.001000Z");
     let uid = &api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"];
-    let regarding = json!({"apiVersion": "example.com/v1", "kind": "Widget", "namespace": "ns", "name": "a", "uid": uid});
+    let regarding =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "namespace": "ns", "name": "a", "uid": uid});
     assert_eq!(event["regarding"], regarding);
     let texts = ["type", "reason", "action", "note", "reportingController"].map(|field| event[field].as_str().unwrap());
     assert_eq!(texts, ["Normal", "Counted", "Count", "as always", "widget-operator"]);
@@ -275,4 +289,34 @@ async fn events_are_sent_before_a_shutdown_ends() {
     settle().await;
     stage.stop().await;
     assert_eq!(events(&api)[0]["series"]["count"], 5);
+}
+
+/// Counts up in config map `n`, as somebody who read it before may.
+async fn count_up(api: &kube::Api<ConfigMap>) -> kube::Result<ConfigMap> {
+    let mut object = api.get("n").await?;
+    // The other one reads before this one writes.
+    sleep(Duration::from_millis(5)).await;
+    let count = object.data.get_or_insert_default().entry("count".into()).or_default();
+    *count = (count.parse().unwrap_or(0) + 1).to_string();
+    api.patch("n", &Default::default(), &kube::api::Patch::Merge(&object)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_of_two_writers_conflicts_and_tries_again() {
+    let server = Api::default();
+    server.edit("configmaps", "ns", "n", |_| {});
+    let api = kube::Api::<ConfigMap>::namespaced(server.client(), "ns");
+    let (first, second) = tokio::join!(count_up(&api), count_up(&api));
+    let refused = [first, second].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    assert!(matches!(&refused[..], [kube::Error::Api(status)] if status.code == 409), "{refused:?}");
+
+    let rngs = [1, 2, 3].map(Rng::from_seed);
+    let writers = rngs.iter().map(|rng| retry_on_conflict(rng, || count_up(&api)));
+    for result in futures_util::future::join_all(writers).await {
+        result.unwrap();
+    }
+    assert_eq!(server.get("configmaps", "ns", "n").unwrap()["data"]["count"], "4");
+    // Whoever never stops conflicting is given up on.
+    server.fail("PATCH", 100, Fault::Refuse(409));
+    assert!(retry_on_conflict(&rngs[0], || count_up(&api)).await.is_err());
 }

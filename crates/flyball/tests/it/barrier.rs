@@ -146,18 +146,20 @@ async fn a_change_hidden_behind_a_list_is_no_echo() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_reads_what_it_wrote() {
-    let widgets = Widgets::new(|_, cx| Box::pin(async {
-        cx.apply(&config_map("x", 1)).await?;
-        let key = cx.sibling("x");
-        let read = cx.get::<ConfigMap>(&key).await?.ok_or("not there")?;
-        let listed = cx.list::<ConfigMap>(Some("ns")).await?;
-        let children = cx.children::<ConfigMap>().await?;
-        assert_eq!((vec![read.clone()], listed), (children, vec![read]));
-        // Back to what the cache holds, which is not what there is.
-        cx.apply(&config_map("x", 2)).await?;
-        cx.apply(&config_map("x", 1)).await?;
-        Ok(Action::done())
-    }));
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            cx.apply(&config_map("x", 1)).await?;
+            let key = cx.sibling("x");
+            let read = cx.get::<ConfigMap>(&key).await?.ok_or("not there")?;
+            let listed = cx.list::<ConfigMap>(Some("ns")).await?;
+            let children = cx.children::<ConfigMap>().await?;
+            assert_eq!((vec![read.clone()], listed), (children, vec![read]));
+            // Back to what the cache holds, which is not what there is.
+            cx.apply(&config_map("x", 2)).await?;
+            cx.apply(&config_map("x", 1)).await?;
+            Ok(Action::done())
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -195,4 +197,27 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
     api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
     settle().await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_seen_while_the_reconcile_goes_on_holds_nothing_up() {
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            keep_count(widget, cx).await?;
+            sleep(Duration::from_secs(1)).await;
+            Ok(Action::done())
+        })
+    });
+    let api = Api::default();
+    widget(&api, "a", 2);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(2)).await;
+    widget(&api, "a", 1);
+    sleep(Duration::from_secs(3)).await;
+    widgets.calls();
+    api.seen();
+    wake(&api, 1);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    assert!(api.seen().is_empty(), "the caches show everything");
 }

@@ -31,10 +31,15 @@ async fn an_object_costs_two_writes_and_no_echo() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_object_costs_no_write() {
-    let (api, widgets) = (Api::default(), Widgets::new(|widget, cx| Box::pin(async move {
-        usual(widget, cx).await?;
-        Ok(Action::requeue_after(Duration::from_secs(60)))
-    })));
+    let (api, widgets) = (
+        Api::default(),
+        Widgets::new(|widget, cx| {
+            Box::pin(async move {
+                usual(widget, cx).await?;
+                Ok(Action::requeue_after(Duration::from_secs(60)))
+            })
+        }),
+    );
     widget(&api, "a", 3);
     let stage = Stage::start(&api, &widgets).await;
     assert_eq!((api.writes().len(), widgets.calls().len()), (2, 1));
@@ -68,10 +73,12 @@ async fn drift_is_repaired_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_of_edits_becomes_few_reconciles() {
-    let slow = Widgets::new(|widget, cx| Box::pin(async move {
-        sleep(Duration::from_millis(10)).await;
-        usual(widget, cx).await
-    }));
+    let slow = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            sleep(Duration::from_millis(10)).await;
+            usual(widget, cx).await
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 0);
     let _stage = Stage::start(&api, &slow).await;
@@ -118,13 +125,15 @@ async fn changes_do_not_grow_the_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_and_terminal_errors_are_not_retried() {
-    let widgets = Widgets::new(|widget, _| Box::pin(async {
-        match widget.spec.size {
-            1 => Err(Error::from("not yet").wait()),
-            2 => Err(Error::from("never").terminal()),
-            _ => Ok(Action::done()),
-        }
-    }));
+    let widgets = Widgets::new(|widget, _| {
+        Box::pin(async {
+            match widget.spec.size {
+                1 => Err(Error::from("not yet").wait()),
+                2 => Err(Error::from("never").terminal()),
+                _ => Ok(Action::done()),
+            }
+        })
+    });
     let api = Api::default();
     widget(&api, "a", 1);
     widget(&api, "b", 2);
@@ -139,13 +148,15 @@ async fn waiting_and_terminal_errors_are_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_and_a_hang_harm_one_object_only() {
-    let widgets = Widgets::new(|widget, cx| Box::pin(async move {
-        match widget.metadata.name.as_deref() {
-            Some("bad") => panic!("bad"),
-            Some("slow") => std::future::pending().await,
-            _ => usual(widget, cx).await,
-        }
-    }));
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            match widget.metadata.name.as_deref() {
+                Some("bad") => panic!("bad"),
+                Some("slow") => std::future::pending().await,
+                _ => usual(widget, cx).await,
+            }
+        })
+    });
     let api = Api::default();
     for name in ["bad", "slow", "a", "b"] {
         widget(&api, name, 1);
@@ -179,7 +190,8 @@ async fn an_object_that_does_not_decode_harms_itself_only() {
 
 #[tokio::test(start_paused = true)]
 async fn no_object_is_in_two_calls_at_once_and_workers_are_limited() {
-    let (now, most, same) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, most, same) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counter, maximum, a) = (now.clone(), most.clone(), same.clone());
     let widgets = Widgets::new(move |widget, _| {
         let (counter, maximum, a) = (counter.clone(), maximum.clone(), a.clone());
@@ -291,4 +303,37 @@ async fn an_outage_ends_without_a_storm() {
     let (requests, writes) = (api.seen(), api.names("configmaps"));
     assert!(requests.len() <= 2010, "{}", requests.len());
     assert!(writes.iter().all(|name| size_of(&api, name.split_once('/').unwrap().1).unwrap() == "2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_reconcile_is_what_it_said() {
+    let widgets = Widgets::new(|widget, _| {
+        Box::pin(async {
+            match widget.spec.size {
+                1 => Ok(Action::done()),
+                2 => Ok(Action::requeue()),
+                3 => Ok(Action::requeue_after(Duration::from_secs(7))),
+                4 => Err("no".into()),
+                _ => Err(Error::from("never").terminal()),
+            }
+        })
+    });
+    let check = async |size: i64, expected: &[u64]| {
+        let api = Api::default();
+        widget(&api, "a", size);
+        let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+        let stage = Stage::with(&api, &widgets, |controller| controller.backoff(backoff)).await;
+        let mut times = Vec::new();
+        for second in 0..20 {
+            times.extend(widgets.calls().iter().map(|_| second));
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(times, expected, "{size}");
+        stage.stop().await;
+    };
+    check(1, &[0]).await;
+    check(2, &[0, 1, 3, 7, 15]).await;
+    check(3, &[0, 7, 14]).await;
+    check(4, &[0, 1, 3, 7, 15]).await;
+    check(5, &[0]).await;
 }

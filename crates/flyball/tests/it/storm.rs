@@ -70,7 +70,13 @@ impl Storm {
             }
             5 => api.send(resource, "{\"type\":"),
             6 => {
-                let faults = [Fault::Refuse(500), Fault::Refuse(409), Fault::Refuse(403), Fault::LoseAnswer, Fault::RefuseFor(429, 1)];
+                let faults = [
+                    Fault::Refuse(500),
+                    Fault::Refuse(409),
+                    Fault::Refuse(403),
+                    Fault::LoseAnswer,
+                    Fault::RefuseFor(429, 1),
+                ];
                 let part = ["PATCH", "POST", "DELETE", "GET", "watch=true"][self.rng.below(5) as usize];
                 api.fail(part, self.rng.below(4) as usize, faults[self.rng.below(5) as usize].clone());
             }
@@ -99,7 +105,8 @@ impl Storm {
         let living: Vec<Value> = self.api.names("widgets").iter().filter_map(uid_of).collect();
         for key in self.api.names("configmaps") {
             let name = key.split_once('/').unwrap().1;
-            let owner = self.api.get("configmaps", "ns", name).unwrap()["metadata"]["ownerReferences"][0]["uid"].clone();
+            let owner =
+                self.api.get("configmaps", "ns", name).unwrap()["metadata"]["ownerReferences"][0]["uid"].clone();
             if !living.contains(&owner) {
                 self.api.delete("configmaps", "ns", name);
             }
@@ -119,7 +126,8 @@ impl Storm {
                 }
                 Work::Counting => {
                     let names = self.api.names("configmaps");
-                    let children = names.iter().filter_map(|key| self.api.get("configmaps", "ns", key.split_once('/')?.1));
+                    let children =
+                        names.iter().filter_map(|key| self.api.get("configmaps", "ns", key.split_once('/')?.1));
                     let own = children.filter(|child| child["metadata"]["ownerReferences"][0]["uid"] == *uid);
                     assert_eq!(own.count() as i64, size, "seed {seed}, {name}");
                 }

@@ -11,7 +11,8 @@ const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reas
 fn requests(api: &Api) -> Vec<String> {
     let seen = api.seen().into_iter().filter(|seen| seen.what.ends_with("/widgets"));
     seen.map(|seen| {
-        let kept = seen.query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds") && !pair.starts_with("allow"));
+        let kept =
+            seen.query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds") && !pair.starts_with("allow"));
         format!("{} {}", kept.collect::<Vec<_>>().join("&"), seen.code)
     })
     .collect()

@@ -1,0 +1,97 @@
+//! Fields of an object that are filled in, taken over or taken out: what defaults and writes do.
+
+use serde_json::{Map, Value};
+
+/// The fields of a JSON object, as those who change them see them.
+pub(crate) trait Fields {
+    /// Gives a field a value, unless it has one.
+    fn fill(&mut self, name: &str, value: impl Into<Value>);
+    /// Puts a value in place of another, or of none.
+    fn set(&mut self, name: &str, value: impl Into<Value>);
+    /// Makes a field what it is in another object: absent, if it is absent there.
+    fn keep(&mut self, name: &str, from: &Map<String, Value>);
+    /// Returns the fields of an inner object, if there is one.
+    fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>>;
+    /// Returns the fields of an inner object, which is made if there is none.
+    fn inner_or_new(&mut self, name: &str) -> &mut Map<String, Value>;
+    /// Returns a list, which is made if there is none.
+    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value>;
+    /// Goes through the objects in a list.
+    fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
+    /// Reads a text, empty if there is none.
+    fn text(&self, name: &str) -> &str;
+    /// Tells whether a field has a value.
+    fn has(&self, name: &str) -> bool;
+}
+
+impl Fields for Map<String, Value> {
+    fn fill(&mut self, name: &str, value: impl Into<Value>) {
+        if !self.has(name) {
+            self.set(name, value);
+        }
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.insert(name.to_owned(), value.into());
+    }
+
+    fn keep(&mut self, name: &str, from: &Map<String, Value>) {
+        match from.get(name) {
+            Some(value) => self.insert(name.to_owned(), value.clone()),
+            None => self.remove(name),
+        };
+    }
+
+    fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>> {
+        self.get_mut(name)?.as_object_mut()
+    }
+
+    fn inner_or_new(&mut self, name: &str) -> &mut Map<String, Value> {
+        let inner = self.entry(name).or_insert(Value::Null);
+        if !inner.is_object() {
+            *inner = Value::Object(Map::new());
+        }
+        inner.as_object_mut().expect("just made one")
+    }
+
+    fn list_or_new(&mut self, name: &str) -> &mut Vec<Value> {
+        let list = self.entry(name).or_insert(Value::Null);
+        if !list.is_array() {
+            *list = Value::Array(Vec::new());
+        }
+        list.as_array_mut().expect("just made one")
+    }
+
+    fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>> {
+        self.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !value.is_null())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_given_stays() {
+        let Value::Object(mut fields) = json!({"a": 1, "n": null, "in": {"x": 1}, "l": [{"y": 1}, 5]}) else {
+            unreachable!()
+        };
+        fields.fill("a", 2);
+        fields.fill("n", 3);
+        fields.inner_or_new("in").fill("z", "t");
+        fields.inner_or_new("new").fill("z", true);
+        fields.each("l").for_each(|item| item.fill("w", 0));
+        fields.keep("a", &Map::new());
+        let expected = json!({"n": 3, "in": {"x": 1, "z": "t"}, "new": {"z": true}, "l": [{"y": 1, "w": 0}, 5]});
+        assert_eq!(Value::Object(fields), expected);
+    }
+}

@@ -1,0 +1,16 @@
+//! Pods, and the templates of them that other kinds hold.
+
+mod container;
+mod defaults;
+mod placement;
+mod probe;
+mod security;
+mod spec;
+mod update;
+pub(super) mod volume;
+mod warnings;
+
+pub(super) use defaults::{pod as default, template};
+pub(super) use spec::template as check_template;
+pub(super) use update::{prepare, validate, warn};
+pub(super) use warnings::spec as warn_of_spec;

@@ -1,0 +1,385 @@
+//! How a pod may change: hardly, once it is there.
+
+use super::super::Part;
+use super::super::field::Field;
+use super::super::fill::Fields;
+use super::super::rules::resource;
+use super::{container, placement, spec};
+use flyball_core::field::{FieldError, Path};
+use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
+use flyball_core::{Clock, Object};
+use serde_json::{Value, json};
+
+type Errors = Vec<FieldError>;
+
+/// Brings a pod into the state that a write through a part of it may leave it in.
+pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
+    if let Some(grace) =
+        pod.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).filter(|grace| *grace < 0)
+    {
+        let _ = grace;
+        pod.inner_or_new("spec").set("terminationGracePeriodSeconds", 1);
+    }
+    let Some(old) = old else {
+        let mut status = json!({"phase": "Pending", "qosClass": quality(pod)});
+        if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
+            status["conditions"] = json!([{
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": null, "lastTransitionTime": null,
+            }]);
+            let _ = clock;
+        }
+        pod.insert("status".into(), status);
+        return;
+    };
+    match part {
+        Part::Status => {
+            let metadata = old.metadata().cloned().unwrap_or_default();
+            pod.metadata_mut().keep("ownerReferences", &metadata);
+            let quality = old.at(&["status", "qosClass"]).cloned();
+            let status = pod.inner_or_new("status");
+            if let Some(quality) = quality {
+                status.fill("qosClass", quality);
+            }
+        }
+        Part::EphemeralContainers => {
+            let added = pod.at(&["spec", "ephemeralContainers"]).cloned();
+            restore(pod, old);
+            match added {
+                Some(added) => pod.inner_or_new("spec").set("ephemeralContainers", added),
+                None => drop(pod.inner_or_new("spec").remove("ephemeralContainers")),
+            }
+        }
+        Part::Resize => resize(pod, old),
+        _ => {}
+    }
+}
+
+/// Puts back all but the metadata that a write is known by.
+fn restore(pod: &mut Object, old: &Object) {
+    let own = ["managedFields", "resourceVersion"]
+        .map(|field| (field, pod.metadata().and_then(|metadata| metadata.get(field)).cloned()));
+    *pod = old.clone();
+    for (field, value) in own {
+        match value {
+            Some(value) => pod.metadata_mut().set(field, value),
+            None => drop(pod.metadata_mut().remove(field)),
+        }
+    }
+}
+
+/// Takes over what a pod's containers get, and nothing else.
+fn resize(pod: &mut Object, old: &Object) {
+    let wanted = pod.clone();
+    restore(pod, old);
+    let spec = pod.inner_or_new("spec");
+    for list in ["containers", "initContainers"] {
+        let given: Vec<&Value> = wanted.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().collect();
+        for container in spec.each(list) {
+            let name = container.text("name").to_owned();
+            let Some(wanted) =
+                given.iter().find(|given| given["name"] == name.as_str()).and_then(|given| given.as_object())
+            else {
+                continue;
+            };
+            container.keep("resources", wanted);
+            container.keep("resizePolicy", wanted);
+        }
+    }
+    if let Some(wanted) = wanted.at(&["spec", "resources"]) {
+        spec.set("resources", wanted.clone());
+    }
+}
+
+/// How sure a pod can be to get what it needs.
+fn quality(pod: &Object) -> &'static str {
+    let spec = pod.at(&["spec"]).cloned().unwrap_or_default();
+    let counted = |name: &str| matches!(name, "cpu" | "memory");
+    let amounts = |of: &Value, field: &str| -> Vec<(String, flyball_core::Quantity)> {
+        let amounts = of["resources"][field].as_object().into_iter().flatten();
+        let amounts = amounts
+            .filter(|(name, _)| counted(name))
+            .filter_map(|(name, amount)| Some((name.clone(), resource::amount_of(amount)?)));
+        amounts.filter(|(_, amount)| *amount > flyball_core::Quantity::ZERO).collect()
+    };
+    let whole = |field: &str| !amounts(&spec, field).is_empty();
+    let all: Vec<&Value> = if whole("limits") || whole("requests") {
+        vec![&spec]
+    } else {
+        ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten()).collect()
+    };
+    if all.iter().all(|of| amounts(of, "limits").is_empty() && amounts(of, "requests").is_empty()) {
+        return "BestEffort";
+    }
+    let sure = |of: &&Value| {
+        let (limits, requests) = (amounts(of, "limits"), amounts(of, "requests"));
+        limits.len() == 2
+            && limits
+                .iter()
+                .all(|(name, limit)| requests.iter().any(|(other, request)| other == name && request == limit))
+    };
+    if all.iter().all(sure) { "Guaranteed" } else { "Burstable" }
+}
+
+/// Finds what is wrong with a pod, or with its change.
+pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(pod);
+    let Some(old) = old else {
+        let mut errors = whole(&root, pod.name());
+        let spec = root.at("spec");
+        let ephemeral = spec.at("ephemeralContainers");
+        if !ephemeral.is_empty() {
+            errors.push(ephemeral.forbidden("cannot be set on create"));
+        }
+        if !spec.at("nodeName").is_empty() && !spec.at("schedulingGates").is_empty() {
+            errors.push(spec.at("nodeName").forbidden("cannot be set until all schedulingGates have been cleared"));
+        }
+        return errors;
+    };
+    let before = Field::root(old);
+    match part {
+        Part::Status => status(&root, &before),
+        Part::EphemeralContainers => {
+            let mut errors = whole(&root, pod.name());
+            let list = root.at("spec");
+            let list = list.at("ephemeralContainers");
+            for container in old.at(&["spec", "ephemeralContainers"]).and_then(Value::as_array).into_iter().flatten() {
+                let name = container["name"].as_str().unwrap_or_default();
+                match list.list().iter().find(|new| new["name"] == name) {
+                    None => errors
+                        .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))),
+                    Some(new) if new != container => errors
+                        .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be changed\n"))),
+                    Some(_) => {}
+                }
+            }
+            errors
+        }
+        Part::Resize => {
+            let mut errors = whole(&root, pod.name());
+            if quality(pod) != quality(old) {
+                let shown = pod.at(&["status", "qosClass"]).cloned().unwrap_or_default();
+                errors.push(root.at("spec").invalid_as(shown, "Pod QOS Class may not change as a result of resizing"));
+            }
+            errors
+        }
+        Part::Binding => Errors::new(),
+        _ => {
+            let mut errors = whole(&root, pod.name());
+            errors.extend(change(&root, &before));
+            errors
+        }
+    }
+}
+
+/// A pod as such, whatever it was before.
+fn whole(pod: &Field<'_>, name: &str) -> Errors {
+    let mut errors = annotations(pod);
+    let spec = pod.at("spec");
+    errors.extend(spec::check(&spec, name, true));
+    if spec.at("serviceAccountName").is_empty() {
+        for volume in spec.at("volumes").items() {
+            for source in
+                volume.at("projected").at("sources").items().filter(|source| source.at("serviceAccountToken").is_set())
+            {
+                errors.push(
+                    source
+                        .at("serviceAccountToken")
+                        .forbidden("must not be specified when serviceAccountName is not set"),
+                );
+            }
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        errors.extend(spec.at(list).items().filter_map(|container| container::trimmed_image(&container)));
+    }
+    errors
+}
+
+fn annotations(pod: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let metadata = pod.at("metadata");
+    let annotations = metadata.at("annotations");
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    let mirror = annotations.key(MIRROR);
+    if mirror.is_set() && pod.at("spec.nodeName").is_empty() {
+        errors.push(mirror.invalid("must set spec.nodeName if mirror pod annotation is set"));
+    }
+    let cost = annotations.key("controller.kubernetes.io/pod-deletion-cost");
+    let plain = |text: &str| text.parse::<i32>().is_ok_and(|number| number.to_string() == text);
+    if cost.is_set() && !plain(cost.text()) {
+        errors.push(cost.invalid("must be a 32bit integer"));
+    }
+    errors
+}
+
+/// What a change of a pod may touch.
+const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let (spec, before) = (pod.at("spec"), old.at("spec"));
+    for list in ["containers", "initContainers"] {
+        let containers = spec.at(list);
+        if containers.len() != before.at(list).len() {
+            errors.push(containers.forbidden("pod updates may not add or remove containers"));
+            return errors;
+        }
+        for container in containers.items() {
+            errors.extend(container.at("image").must_be_set());
+            errors.extend(container::trimmed_image(&container));
+        }
+    }
+    let (deadline, earlier) = (spec.at("activeDeadlineSeconds"), before.at("activeDeadlineSeconds"));
+    if deadline.is_set() {
+        if let Some(wrong) = deadline.within(0, i64::from(i32::MAX)) {
+            errors.push(wrong);
+            return errors;
+        }
+        if earlier.given_int().is_some_and(|earlier| earlier < deadline.int()) {
+            errors.push(deadline.invalid("must be less than or equal to previous value"));
+            return errors;
+        }
+    } else if earlier.is_set() {
+        errors.push(deadline.invalid("must not update from a positive integer to nil value"));
+    }
+    let tolerations = spec.at("tolerations");
+    let kept: Vec<Value> = tolerations.list().iter().map(placement::without_time).collect();
+    if before.at("tolerations").list().iter().all(|toleration| kept.contains(&placement::without_time(toleration))) {
+        errors.extend(placement::tolerations(&tolerations));
+    } else {
+        errors.push(tolerations.forbidden("existing toleration can not be modified except its tolerationSeconds"));
+    }
+    let gates = spec.at("schedulingGates");
+    let known = before.at("schedulingGates");
+    for gate in gates.items().filter(|gate| !known.list().contains(gate.value())) {
+        let name = gate.at("name");
+        errors
+            .push(name.forbidden(format!("only deletion is allowed, but found new scheduling gate '{}'", name.text())));
+    }
+    if munged(spec.value(), before.value()) != *before.value() {
+        errors.push(spec.forbidden(format!("pod updates may not change fields other than {UPDATABLE}\n")));
+    }
+    errors
+}
+
+/// A spec with all that may change put back.
+fn munged(spec: &Value, old: &Value) -> Value {
+    let mut spec = spec.clone();
+    let Some(fields) = spec.as_object_mut() else { return spec };
+    let none = serde_json::Map::new();
+    let before = old.as_object().unwrap_or(&none);
+    for list in ["containers", "initContainers"] {
+        for (i, container) in fields.each(list).enumerate() {
+            container.keep("image", old[list][i].as_object().unwrap_or(&none));
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        fields.keep(field, before);
+    }
+    if old["terminationGracePeriodSeconds"].as_i64().is_some_and(|grace| grace < 0)
+        && fields.get("terminationGracePeriodSeconds") == Some(&1.into())
+    {
+        fields.keep("terminationGracePeriodSeconds", before);
+    }
+    if old["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        let adds = |new: Option<&Value>, old: &Value| {
+            old.as_object().into_iter().flatten().all(|(key, value)| new.and_then(|new| new.get(key)) == Some(value))
+        };
+        if adds(fields.get("nodeSelector"), &old["nodeSelector"]) {
+            fields.keep("nodeSelector", before);
+        }
+    }
+    spec
+}
+
+fn status(pod: &Field<'_>, old: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let (status, before) = (pod.at("status"), old.at("status"));
+    for condition in status.at("conditions").items() {
+        let seen = condition.at("observedGeneration");
+        if seen.int() < 0 {
+            errors.push(seen.invalid("must be a non-negative integer"));
+        }
+        let ty = condition.at_as("type", "Type");
+        if !matches!(ty.text(), "PodScheduled" | "Ready" | "Initialized") {
+            errors.extend(ty.obeys(qualified_name));
+        }
+    }
+    let nominated = status.at("nominatedNodeName");
+    if nominated.text() != before.at("nominatedNodeName").text() && !nominated.is_empty() {
+        errors.extend(nominated.obeys(dns_subdomain));
+    }
+    let seen = status.at("observedGeneration");
+    if seen.int() < 0 {
+        errors.push(seen.invalid("must be a non-negative integer"));
+    }
+    errors.extend(status.at("qosClass").unchanged_from(&before.at("qosClass")));
+    let policy = pod.at("spec");
+    let policy = policy.at("restartPolicy");
+    if policy.text() != "Always" {
+        for list in ["containerStatuses", "initContainerStatuses"] {
+            let statuses = status.at(list);
+            for earlier in before.at(list).items().filter(|status| status.at("state.terminated").is_set()) {
+                let failed = earlier.at("state.terminated.exitCode").int() != 0;
+                if failed && policy.text() == "OnFailure" {
+                    continue;
+                }
+                let running = statuses.items().find(|status| {
+                    status.at("name").text() == earlier.at("name").text() && !status.at("state.terminated").is_set()
+                });
+                if let Some(running) = running {
+                    errors.push(running.at("state").forbidden("may not be transitioned to non-terminated state"));
+                }
+            }
+        }
+    }
+    for (field, known) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
+        errors.extend(addresses(&status.at(field), known));
+    }
+    errors
+}
+
+/// A pod has an address of each family at most.
+fn addresses(list: &Field<'_>, name: &str) -> Errors {
+    use super::super::rules::address;
+    let mut errors: Errors = list
+        .items()
+        .flat_map(|entry| {
+            entry.at("ip").is_set().then(|| {
+                let wrong = address::check(&Field::new(*entry.path(), entry.at("ip").value()));
+                wrong
+            })
+        })
+        .flatten()
+        .collect();
+    let ips: Vec<&str> = list.list().iter().filter_map(|entry| entry["ip"].as_str()).collect();
+    if ips.len() > 1 {
+        if ips.len() > 2 || !address::is_dual_stack(ips.iter().copied()) {
+            let what = if name == "podIPs" {
+                "may specify no more than one IP for each IP family"
+            } else {
+                "may specify no more than one IP for each IP family"
+            };
+            errors.push(list.invalid(what));
+        }
+    }
+    errors
+}
+
+/// Warns of what is allowed but unwise.
+pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let wrong = dns_label(pod.name());
+    if old.is_none() && !wrong.is_empty() {
+        let wrong = wrong.join(" ");
+        warnings.push(format!("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{wrong}]"));
+    }
+    if old.is_some_and(|old| old.get("spec") == pod.get("spec")) {
+        return warnings;
+    }
+    let spec = Path::new("spec");
+    let value = pod.get("spec").unwrap_or(&Value::Null);
+    warnings.extend(super::warnings::spec(&Field::new(spec, value), true));
+    warnings
+}

@@ -1,0 +1,183 @@
+//! Rules of the smaller kinds: budgets, leases, priorities, nodes.
+
+use super::Part;
+use super::field::Field;
+use super::rules::{address, label, number, resource};
+use super::shown::internal;
+use flyball_core::field::FieldError;
+use flyball_core::names::{label_value, qualified_name};
+use flyball_core::{Clock, Object};
+use serde_json::{Value, json};
+
+type Errors = Vec<FieldError>;
+
+pub(super) fn disruption_budget(object: &Object, _: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(object);
+    if part == Part::Status {
+        let status = root.at("status");
+        return number::counts(&status, &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"]);
+    }
+    let spec = root.at("spec");
+    let mut errors = Errors::new();
+    let bounds = ["minAvailable", "maxUnavailable"].map(|bound| spec.at(bound));
+    if bounds.iter().all(Field::is_set) {
+        errors.push(spec.invalid_as(
+            internal("PodDisruptionBudgetSpec", spec.value()),
+            "minAvailable and maxUnavailable cannot be both set",
+        ));
+    }
+    for bound in bounds.iter().filter(|bound| bound.is_set()) {
+        errors.extend(number::count_or_percent(bound));
+        errors.extend(number::at_most_all(bound));
+    }
+    errors.extend(label::selector(&spec.at("selector")));
+    errors.extend(spec.at("unhealthyPodEvictionPolicy").may_be_one_of(&["AlwaysAllow", "IfHealthyBudget"]));
+    errors
+}
+
+pub(super) fn lease(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let mut errors = Errors::new();
+    let (seconds, strategy, holder) =
+        (spec.at("leaseDurationSeconds"), spec.at("strategy"), spec.at("preferredHolder"));
+    if seconds.given_int().is_some_and(|seconds| seconds <= 0) {
+        errors.push(seconds.invalid("must be greater than 0"));
+    }
+    errors.extend(spec.at("leaseTransitions").not_negative());
+    if strategy.is_set() && strategy.text() != "OldestEmulationVersion" {
+        let parts: Vec<&str> = strategy.text().split('/').collect();
+        match parts.as_slice() {
+            [_] => errors.push(strategy.not_supported(&["OldestEmulationVersion"])),
+            [_, _] => errors.extend(strategy.obeys(qualified_name)),
+            _ => errors.push(strategy.not_supported(&["OldestEmulationVersion"])),
+        }
+    }
+    if !holder.is_empty() && strategy.is_empty() {
+        errors.push(holder.forbidden("may only be specified if `strategy` is defined"));
+    }
+    errors
+}
+
+/// The greatest priority that is not the system's own.
+const HIGHEST: i64 = 1_000_000_000;
+
+pub(super) fn priority_class(object: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let (value, policy) = (root.at("value"), root.at("preemptionPolicy"));
+    let mut errors = Errors::new();
+    if let Some(old) = old {
+        let before = Field::root(old);
+        if value.int() != before.at("value").int() {
+            errors.push(value.forbidden("may not be changed in an update."));
+        }
+        errors.extend(policy.unchanged_from(&before.at("preemptionPolicy")));
+        return errors;
+    }
+    if object.name().starts_with("system-") {
+        let why = match (object.name(), value.int()) {
+            ("system-node-critical", 2_000_001_000) | ("system-cluster-critical", 2_000_000_000) => None,
+            ("system-node-critical", _) => {
+                Some("value of system-node-critical PriorityClass must be 2000001000".to_owned())
+            }
+            ("system-cluster-critical", _) => {
+                Some("value of system-cluster-critical PriorityClass must be 2000000000".to_owned())
+            }
+            (name, _) => Some(format!("{name} is not a known system priority class")),
+        };
+        if let Some(why) = why {
+            let text =
+                format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
+            errors.push(FieldError::forbidden("metadata.name", text));
+        }
+    } else if value.int() > HIGHEST {
+        errors.push(value.forbidden(format!("maximum allowed value of a user defined priority is {HIGHEST}")));
+    }
+    errors.extend(policy.may_be_one_of(&["Never", "PreemptLowerPriority"]));
+    errors
+}
+
+pub(super) fn node(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(object);
+    let (spec, status) = (root.at("spec"), root.at("status"));
+    let mut errors = Errors::new();
+    let blocks = spec.at("podCIDRs");
+    if old.is_none() {
+        errors.extend(taints(&spec));
+    }
+    for amounts in ["capacity", "allocatable"] {
+        let amounts = status.at(amounts);
+        for (name, amount) in amounts.value().as_object().into_iter().flatten() {
+            let path = amounts.path().field(name);
+            errors.extend(resource::amount_for(&Field::new(path, amount), name));
+        }
+    }
+    let Some(old) = old else {
+        errors.extend(blocks.items().flat_map(|block| address::check_block(&block)));
+        return errors;
+    };
+    let addresses = status.at("addresses");
+    for (i, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
+        let _ = i;
+        errors.push(item.duplicate_of(internal("NodeAddress", item.value())));
+    }
+    let before = Field::root(old);
+    let earlier = before.at("spec.podCIDRs");
+    if part == Part::Whole && !earlier.is_empty() {
+        const FIXED: &str = "node updates may not change podCIDR except from \"\" to valid";
+        if earlier.len() != blocks.len() {
+            errors.push(blocks.forbidden(FIXED));
+        } else {
+            let changed = earlier.list().iter().zip(blocks.list()).filter(|(old, new)| old != new);
+            errors.extend(changed.map(|_| blocks.forbidden(FIXED)));
+        }
+    }
+    let provider = spec.at("providerID");
+    if !before.at("spec.providerID").is_empty() && provider.value() != before.at("spec.providerID").value() {
+        errors.push(provider.forbidden("node updates may not change providerID except from \"\" to valid"));
+    }
+    errors.extend(taints(&spec));
+    errors
+}
+
+/// Taints of a node; errors tell of them as of metadata.
+fn taints(spec: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let list = spec.at("taints");
+    let metadata = flyball_core::field::Path::new("metadata");
+    let path = metadata.field("taints");
+    let taints = Field::new(path, list.value());
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for taint in taints.items() {
+        let (value, effect) = (taint.at("value"), taint.at("effect"));
+        errors.extend(label::key(&taint.at("key")));
+        let wrong = label_value(value.text());
+        if !wrong.is_empty() {
+            errors.push(value.invalid_as(value.text(), wrong.join(";")));
+        }
+        errors.extend(effect.must_be_one_of(&["NoSchedule", "PreferNoSchedule", "NoExecute"]));
+        let key = (taint.at("key").text().to_owned(), effect.text().to_owned());
+        if seen.contains(&key) {
+            let error = taint.duplicate_of(internal("Taint", taint.value()));
+            errors.push(FieldError { detail: "taints must be unique by key and effect pair".into(), ..error });
+        }
+        seen.push(key);
+    }
+    errors
+}
+
+/// The old name of the block of addresses follows the new one.
+pub(super) fn prepare_node(node: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
+    let all = node.at(&["spec", "podCIDRs"]).and_then(Value::as_array).cloned().unwrap_or_default();
+    let single = node.at(&["spec", "podCIDR"]).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    match all.first() {
+        None if !single.is_empty() => {
+            spec.insert("podCIDRs".into(), json!([single]));
+        }
+        Some(first) if *first != single.as_str() && single.is_empty() => {
+            spec.insert("podCIDR".into(), first.clone());
+        }
+        _ => {}
+    }
+}

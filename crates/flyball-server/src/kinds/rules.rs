@@ -1,0 +1,12 @@
+//! Rules that fields of many kinds obey: addresses, labels and selectors, ports, quantities, paths in file systems.
+//!
+//! Each rule takes a [`Field`](super::field::Field) and gives what is wrong with it, in the words of the real server.
+
+pub(super) mod address;
+pub(super) mod affinity;
+pub(super) mod label;
+pub(super) mod number;
+pub(super) mod path;
+pub(super) mod port;
+pub(super) mod resource;
+pub(super) mod text;

@@ -1,0 +1,68 @@
+//! Numbers, and shares of a number.
+
+use super::super::field::Field;
+use flyball_core::field::FieldError;
+use flyball_core::names;
+use serde_json::Value;
+
+/// The most that a 32-bit number holds.
+pub(crate) const MAX_INT: i64 = i32::MAX as i64;
+
+/// The field must hold a number that is not negative, or a percentage.
+pub(crate) fn count_or_percent(field: &Field<'_>) -> Vec<FieldError> {
+    match field.value() {
+        Value::String(text) if percent(text).is_none() => {
+            let what = "a valid percent string must be a numeric string followed by an ending '%'";
+            vec![field.invalid(names::pattern_error(what, "[0-9]+%", &["1%", "93%"]))]
+        }
+        Value::String(_) => Vec::new(),
+        _ => field.not_negative().into_iter().collect(),
+    }
+}
+
+/// A percentage may not be more than the whole.
+pub(crate) fn at_most_all(field: &Field<'_>) -> Option<FieldError> {
+    percent(field.text()).filter(|percent| *percent > 100).map(|_| field.invalid("must not be greater than 100%"))
+}
+
+/// Reads a percentage.
+fn percent(text: &str) -> Option<i64> {
+    let digits = text.strip_suffix('%')?;
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| digits.parse().unwrap_or(i64::MAX))
+}
+
+/// Returns a number, or the number in a percentage.
+pub(crate) fn count(field: &Field<'_>) -> i64 {
+    match field.value() {
+        Value::String(text) => percent(text).or_else(|| text.parse().ok()).unwrap_or(0),
+        _ => field.int(),
+    }
+}
+
+/// Fields of a status count something, and count no less than nothing.
+pub(crate) fn counts(status: &Field<'_>, names: &[&str]) -> Vec<FieldError> {
+    names.iter().filter_map(|name| status.at(name).not_negative()).collect()
+}
+
+/// Fields of a status count no more than another does.
+pub(crate) fn counts_no_more(status: &Field<'_>, names: &[&str], than: &str, detail: &str) -> Vec<FieldError> {
+    let most = status.at(than).int();
+    names
+        .iter()
+        .map(|name| status.at(name).int())
+        .zip(names)
+        .filter(|(count, _)| *count > most)
+        .map(|(count, name)| status.at(name).invalid_as(count, detail))
+        .collect()
+}
+
+/// A number that only grows may not shrink.
+pub(crate) fn not_decremented(field: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
+    let shrunk = match (field.given_int(), old.given_int()) {
+        (Some(new), Some(old)) => new < old,
+        (None, old) => old.is_some(),
+        (Some(_), None) => false,
+    };
+    shrunk.then(|| field.invalid_as(field.int(), "cannot be decremented"))
+}

@@ -1,0 +1,333 @@
+//! Volumes, claims on them and their classes.
+
+use super::Part;
+use super::field::Field;
+use super::fill::Fields;
+use super::pod::volume as source;
+use super::rules::{affinity, label, resource, text};
+use super::shown::internal;
+use flyball_core::field::{FieldError, Path};
+use flyball_core::names::dns_subdomain;
+use flyball_core::{Clock, Object};
+use serde_json::{Value, json};
+
+type Errors = Vec<FieldError>;
+
+const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
+
+fn access_modes(modes: &Field<'_>, missing: &str) -> Errors {
+    let mut errors = Errors::new();
+    if modes.is_empty() {
+        errors.push(modes.required(missing));
+    }
+    for mode in modes.texts().filter(|mode| !MODES.contains(mode)) {
+        errors.push(FieldError::not_supported(modes.path(), mode, MODES));
+    }
+    let alone = |mode: &str| mode == "ReadWriteOncePod";
+    if modes.texts().any(alone) && modes.texts().any(|mode| !alone(mode) && MODES.contains(&mode)) {
+        errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
+    }
+    errors
+}
+
+/// The spec of a claim, wherever it stands.
+pub(super) fn claim_spec(spec: &Field<'_>) -> Errors {
+    let mut errors = access_modes(&spec.at("accessModes"), "at least 1 access mode is required");
+    errors.extend(label::selector(&spec.at("selector")));
+    let requests = spec.at("resources.requests");
+    let resources = spec.at("resources");
+    let asked = requests.key("storage");
+    let shown = resources.key("storage");
+    let shown = Field::new(*shown.path(), asked.value());
+    if asked.is_set() {
+        match resource::positive_amount(&shown) {
+            Some(wrong) => errors.push(wrong),
+            None => errors.extend(resource::amount_for(&shown, "storage")),
+        }
+    } else {
+        errors.push(shown.required(""));
+    }
+    errors.extend(spec.at("storageClassName").may_obey(dns_subdomain));
+    errors.extend(spec.at("volumeMode").may_be_one_of(VOLUME_MODES));
+    let (from, reference) = (spec.at("dataSource"), spec.at("dataSourceRef"));
+    for source in [&from, &reference].into_iter().filter(|source| source.is_set()) {
+        errors.extend(data_source(source));
+    }
+    if from.is_set() && reference.is_set() {
+        if !reference.at("namespace").is_empty() {
+            errors.push(
+                spec.invalid_as(
+                    from.path().to_string(),
+                    "may not be specified when dataSourceRef.namespace is specified",
+                ),
+            );
+        } else if ["apiGroup", "kind", "name"].iter().any(|part| from.at(part).value() != reference.at(part).value()) {
+            errors.push(spec.invalid_as(from.path().to_string(), "must match dataSourceRef"));
+        }
+    }
+    errors.extend(spec.at("volumeAttributesClassName").may_obey(dns_subdomain));
+    errors
+}
+
+fn data_source(source: &Field<'_>) -> Errors {
+    let mut errors: Errors = ["name", "kind"].iter().filter_map(|part| source.at(part).must_be_set()).collect();
+    let group = source.at("apiGroup").text();
+    if group.is_empty() && source.at("kind").text() != "PersistentVolumeClaim" {
+        errors.push(source.invalid_as(
+            source.at("kind").text(),
+            "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+        ));
+    }
+    if !group.is_empty() {
+        errors.extend(source.at("apiGroup").obeys(dns_subdomain));
+    }
+    errors
+}
+
+pub(super) fn prepare_claim(claim: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
+    if old.is_none() {
+        claim.insert("status".into(), json!({"phase": "Pending"}));
+    }
+}
+
+pub(super) fn prepare_volume(volume: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
+    if old.is_none() {
+        volume.insert("status".into(), json!({"phase": "Pending", "lastPhaseTransitionTime": clock.now_rfc3339()}));
+    } else if part == Part::Status {
+        let (phase, before) =
+            (volume.at(&["status", "phase"]).cloned(), old.and_then(|old| old.at(&["status", "phase"])));
+        if phase.as_ref() != before {
+            let now = clock.now_rfc3339();
+            volume.inner_or_new("status").set("lastPhaseTransitionTime", now);
+        }
+    }
+}
+
+pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(claim);
+    if part == Part::Status {
+        let capacity = root.at("status");
+        let capacity = capacity.at("capacity");
+        let amounts: Vec<_> = capacity.entries().filter_map(|(_, amount)| resource::basic_amount(&amount)).collect();
+        return amounts;
+    }
+    let spec = root.at("spec");
+    let mut errors = claim_spec(&spec);
+    let Some(old) = old else { return errors };
+    let before = Field::root(old);
+    let (now, then) = (spec.value(), before.at("spec"));
+    let mut munged = now.clone();
+    let bound = root.at("status.phase").text() == "Bound";
+    if let (Some(fields), Some(earlier)) = (munged.as_object_mut(), then.value().as_object()) {
+        if then.at("volumeName").is_empty() {
+            fields.keep("volumeName", earlier);
+        }
+        if then.at("storageClassName").value().is_null()
+            && old.annotation("volume.beta.kubernetes.io/storage-class").is_none()
+        {
+            fields.keep("storageClassName", earlier);
+        }
+        if bound {
+            fields.keep("volumeAttributesClassName", earlier);
+            if let Some(requests) = fields.inner("resources").and_then(|resources| resources.inner("requests")) {
+                let none = serde_json::Map::new();
+                requests.keep("storage", then.at("resources.requests").value().as_object().unwrap_or(&none));
+            }
+        }
+    }
+    if munged != *then.value() {
+        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
+        errors.push(spec.forbidden(why));
+    }
+    let size = |claim: &Field<'_>, path: &str| {
+        claim.at(path).value().get("storage").and_then(resource::amount_of).unwrap_or(flyball_core::Quantity::ZERO)
+    };
+    let path = "spec.resources.requests";
+    let (wanted, earlier, held) = (size(&root, path), size(&before, path), size(&before, "status.capacity"));
+    if wanted < earlier && wanted <= held {
+        errors.push(FieldError::forbidden(
+            "spec.resources.requests.storage",
+            "field can not be less than status.capacity",
+        ));
+    }
+    let mode = Path::new("volumeMode");
+    let (mode, earlier) = (Field::new(mode, &now["volumeMode"]), Field::new(mode, &then.value()["volumeMode"]));
+    errors.extend(mode.unchanged_from(&earlier));
+    errors
+}
+
+/// Where a volume may keep its files, with the rules of each.
+const SOURCES: &[(&str, fn(&Field<'_>) -> Errors)] = &[
+    ("hostPath", source::host_path),
+    ("gcePersistentDisk", |field| required(field, &["pdName"])),
+    ("awsElasticBlockStore", |field| required(field, &["volumeID"])),
+    ("glusterfs", |field| required(field, &["endpoints", "path"])),
+    ("flocker", |_| Errors::new()),
+    ("nfs", source::nfs),
+    ("rbd", |field| required(field, &["monitors", "image"])),
+    ("quobyte", |field| required(field, &["registry", "volume"])),
+    ("cephfs", |field| required(field, &["monitors"])),
+    ("iscsi", |field| required(field, &["targetPortal", "iqn"])),
+    ("cinder", |field| required(field, &["volumeID"])),
+    ("fc", |_| Errors::new()),
+    ("flexVolume", |field| required(field, &["driver"])),
+    ("azureFile", |field| required(field, &["secretName", "shareName"])),
+    ("vsphereVolume", |field| required(field, &["volumePath"])),
+    ("photonPersistentDisk", |field| required(field, &["pdID"])),
+    ("portworxVolume", |field| required(field, &["volumeID"])),
+    ("azureDisk", |field| required(field, &["diskName", "diskURI"])),
+    ("scaleIO", |field| required(field, &["gateway", "system", "volumeName"])),
+    ("local", |field| required(field, &["path"])),
+    ("storageos", |_| Errors::new()),
+    ("csi", csi),
+];
+
+fn required(source: &Field<'_>, names: &[&str]) -> Errors {
+    names.iter().filter_map(|name| source.at(name).must_be_set()).collect()
+}
+
+fn csi(source: &Field<'_>) -> Errors {
+    let mut errors = text::csi_driver(&source.at("driver"));
+    errors.extend(source.at("volumeHandle").must_be_set());
+    for secret in
+        ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"]
+    {
+        let secret = source.at(secret);
+        if secret.is_set() {
+            errors.extend(required(&secret, &["name", "namespace"]));
+        }
+    }
+    errors
+}
+
+pub(super) fn validate_volume(volume: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let root = Field::root(volume);
+    if part == Part::Status {
+        return Errors::new();
+    }
+    let spec = root.at("spec");
+    let mut errors = volume_spec(&spec);
+    let Some(old) = old else { return errors };
+    let before = Field::root(old);
+    let then = before.at("spec");
+    let sources =
+        |spec: &Value| -> Vec<Option<Value>> { SOURCES.iter().map(|(name, _)| spec.get(*name).cloned()).collect() };
+    if sources(spec.value()) != sources(then.value()) {
+        errors.push(
+            spec.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation\n"),
+        );
+    }
+    errors.extend(spec.at("volumeMode").unchanged_from(&then.at("volumeMode")));
+    let nodes = then.at("nodeAffinity");
+    if nodes.is_set() && spec.at("nodeAffinity").value() != nodes.value() {
+        let shown = internal("VolumeNodeAffinity", spec.at("nodeAffinity").value());
+        errors.push(spec.at("nodeAffinity").invalid_as(shown, super::field::IMMUTABLE));
+    }
+    errors
+}
+
+fn volume_spec(spec: &Field<'_>) -> Errors {
+    let mut errors = access_modes(&spec.at("accessModes"), "");
+    let capacity = spec.at("capacity");
+    if capacity.is_empty() {
+        errors.push(capacity.required(""));
+    }
+    if !capacity.key("storage").is_set() || capacity.len() > 1 {
+        errors.push(FieldError::not_supported(capacity.path(), capacity.value().clone(), ["storage"]));
+    }
+    for (_, amount) in capacity.entries() {
+        errors.extend(resource::basic_amount(&amount));
+        errors.extend(resource::positive_amount(&amount));
+    }
+    let policy = spec.at("persistentVolumeReclaimPolicy");
+    if !policy.is_empty() {
+        errors.extend(policy.must_be_in(&["Delete", "Recycle", "Retain"]));
+    }
+    let nodes = spec.at("nodeAffinity");
+    if nodes.is_set() {
+        let required = nodes.at("required");
+        if required.is_set() {
+            errors.extend(affinity::node_selector(&required, true));
+        } else {
+            errors.push(required.required("must specify required node constraints"));
+        }
+    }
+    let mut found = false;
+    for (name, rule) in SOURCES {
+        let source = spec.at(name);
+        if !source.is_set() {
+            continue;
+        }
+        if found {
+            errors.push(source.forbidden("may not specify more than 1 volume type"));
+            continue;
+        }
+        found = true;
+        errors.extend(rule(&source));
+        if *name == "local" && !nodes.at("required").is_set() {
+            errors.push(nodes.required("Local volume requires node affinity"));
+        }
+    }
+    if !found {
+        errors.push(spec.required("must specify a volume type"));
+    }
+    if spec.at("hostPath.path").text() == "/" && policy.text() == "Recycle" {
+        errors.push(policy.forbidden("may not be 'recycle' for a hostPath mount of '/'"));
+    }
+    errors.extend(spec.at("storageClassName").may_obey(dns_subdomain));
+    errors.extend(spec.at("volumeMode").may_be_one_of(VOLUME_MODES));
+    let attributes = spec.at("volumeAttributesClassName");
+    if attributes.is_set() {
+        if attributes.is_empty() {
+            errors.push(attributes.required("an empty string is disallowed"));
+        } else {
+            errors.extend(attributes.obeys(dns_subdomain));
+        }
+        if !spec.at("csi").is_set() {
+            errors.push(spec.at("csi").required("has to be specified when using volumeAttributesClassName"));
+        }
+    }
+    errors
+}
+
+pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(class);
+    let mut errors = Errors::new();
+    let provisioner = root.at("provisioner");
+    if provisioner.is_empty() {
+        errors.push(provisioner.required(""));
+    } else {
+        let lower = provisioner.text().to_lowercase();
+        let wrong = flyball_core::names::qualified_name(&lower);
+        errors.extend(wrong.into_iter().map(|wrong| provisioner.invalid(wrong)));
+    }
+    let parameters = root.at("parameters");
+    if parameters.len() > 512 {
+        errors.push(FieldError::too_long("provisioner.parameters", 512));
+    }
+    for (key, _) in parameters.entries().filter(|(key, _)| key.is_empty()) {
+        errors.push(parameters.invalid_as(key, "field can not be empty."));
+    }
+    let policy = root.at("reclaimPolicy");
+    if !policy.is_empty() {
+        errors.extend(policy.must_be_in(&["Delete", "Retain"]));
+    }
+    let mode = root.at("volumeBindingMode");
+    if mode.is_set() {
+        errors.extend(mode.must_be_in(&["Immediate", "WaitForFirstConsumer"]));
+    } else {
+        errors.push(mode.required(""));
+    }
+    let Some(old) = old else { return errors };
+    let before = Field::root(old);
+    if parameters.value() != before.at("parameters").value() {
+        errors.push(parameters.forbidden("updates to parameters are forbidden."));
+    }
+    if provisioner.value() != before.at("provisioner").value() {
+        errors.push(provisioner.forbidden("updates to provisioner are forbidden."));
+    }
+    errors.extend(policy.unchanged_from(&before.at("reclaimPolicy")));
+    errors.extend(mode.unchanged_from(&before.at("volumeBindingMode")));
+    errors
+}

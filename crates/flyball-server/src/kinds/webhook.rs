@@ -1,0 +1,234 @@
+//! Rules of webhook configurations.
+
+use super::Part;
+use super::field::Field;
+use super::rules::{label, text};
+use flyball_core::Object;
+use flyball_core::field::FieldError;
+use flyball_core::names::{dns_1035_label, dns_subdomain, qualified_name};
+
+type Errors = Vec<FieldError>;
+
+pub(super) fn validating(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    all(object, false)
+}
+
+pub(super) fn mutating(object: &Object, _: Option<&Object>, _: Part) -> Errors {
+    all(object, true)
+}
+
+fn all(object: &Object, mutates: bool) -> Errors {
+    let root = Field::root(object);
+    let mut errors = Errors::new();
+    let mut names: Vec<String> = Vec::new();
+    for hook in root.at("webhooks").items() {
+        errors.extend(webhook(&hook, mutates));
+        errors.extend(versions(&hook.at("admissionReviewVersions")));
+        let name = hook.at("name");
+        if !name.is_empty() && names.iter().any(|known| known == name.text()) {
+            errors.push(name.duplicate());
+        }
+        names.push(name.text().to_owned());
+    }
+    errors
+}
+
+fn webhook(hook: &Field<'_>, mutates: bool) -> Errors {
+    let mut errors: Errors = text::fully_qualified(&hook.at("name")).into_iter().collect();
+    errors.extend(hook.at("rules").items().flat_map(|each| rule(&each)));
+    errors.extend(hook.at("failurePolicy").may_be_one_of(&["Fail", "Ignore"]));
+    errors.extend(hook.at("matchPolicy").may_be_one_of(&["Equivalent", "Exact"]));
+    let effects = hook.at("sideEffects");
+    if effects.is_set() {
+        errors.extend(effects.must_be_in(&["None", "NoneOnDryRun"]));
+    } else {
+        errors.push(effects.required("must specify one of None, NoneOnDryRun"));
+    }
+    let seconds = hook.at("timeoutSeconds");
+    if seconds.is_set() && !(1..=30).contains(&seconds.int()) {
+        errors.push(seconds.invalid("the timeout value must be between 1 and 30 seconds"));
+    }
+    errors.extend(label::selector(&hook.at("namespaceSelector")));
+    errors.extend(label::selector(&hook.at("objectSelector")));
+    if mutates {
+        errors.extend(hook.at("reinvocationPolicy").may_be_one_of(&["IfNeeded", "Never"]));
+    }
+    let client = hook.at("clientConfig");
+    let (url, service) = (client.at("url"), client.at("service"));
+    match (url.is_set(), service.is_set()) {
+        (true, false) => errors.extend(check_url(&url)),
+        (false, true) => errors.extend(check_service(&service)),
+        _ => errors.push(client.required("exactly one of url or service is required")),
+    }
+    errors.extend(conditions(&hook.at("matchConditions")));
+    errors
+}
+
+fn conditions(conditions: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    if conditions.len() > 64 {
+        errors.push(conditions.too_many(64));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for condition in conditions.items() {
+        let (name, expression) = (condition.at("name"), condition.at("expression"));
+        if expression.text().trim().is_empty() {
+            errors.push(expression.required(""));
+        }
+        errors.extend(name.must_obey(qualified_name));
+        if !name.is_empty() && names.iter().any(|known| known == name.text()) {
+            errors.push(name.duplicate());
+        }
+        names.push(name.text().to_owned());
+    }
+    errors
+}
+
+const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+
+/// A wildcard stands alone.
+fn alone(field: &Field<'_>, what: &str) -> Option<FieldError> {
+    let wild = field.len() > 1 && field.texts().any(|text| text == "*");
+    wild.then(|| field.invalid(format!("if '*' is present, must not specify other {what}")))
+}
+
+fn rule(rule: &Field<'_>) -> Errors {
+    let (operations, groups, versions) = (rule.at("operations"), rule.at("apiGroups"), rule.at("apiVersions"));
+    let mut errors: Errors = operations.must_be_set().into_iter().collect();
+    errors.extend(alone(&operations, "operations"));
+    errors.extend(operations.items().filter_map(|operation| operation.must_be_in(OPERATIONS)));
+    errors.extend(groups.must_be_set());
+    errors.extend(alone(&groups, "API groups"));
+    errors.extend(versions.must_be_set());
+    errors.extend(alone(&versions, "API versions"));
+    errors.extend(versions.items().filter(Field::is_empty).map(|version| version.required("")));
+    errors.extend(resources(&rule.at("resources")));
+    errors.extend(rule.at("scope").may_be_one_of(&["*", "Cluster", "Namespaced"]));
+    errors
+}
+
+fn resources(resources: &Field<'_>) -> Errors {
+    let mut errors: Errors = resources.must_be_set().into_iter().collect();
+    let (mut whole, mut subs): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut plain = false;
+    for item in resources.items() {
+        let text = item.text();
+        if text.is_empty() {
+            errors.push(item.required(""));
+            continue;
+        }
+        let Some((resource, sub)) = text.split_once('/') else {
+            plain = text != "*";
+            continue;
+        };
+        if whole.iter().any(|known| known == resource) {
+            errors.push(item.invalid(format!("if '{resource}/*' is present, must not specify {text}")));
+        }
+        if subs.iter().any(|known| known == sub) {
+            errors.push(item.invalid(format!("if '*/{sub}' is present, must not specify {text}")));
+        }
+        if sub == "*" {
+            whole.push(resource.to_owned());
+        }
+        if resource == "*" {
+            subs.push(sub.to_owned());
+        }
+    }
+    if resources.len() > 1 && resources.texts().any(|text| text == "*/*") {
+        errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
+    }
+    if plain && resources.texts().any(|text| text == "*") {
+        errors.push(resources.invalid("if '*' is present, must not specify other resources without subresources"));
+    }
+    errors
+}
+
+fn versions(versions: &Field<'_>) -> Errors {
+    if versions.is_empty() {
+        return vec![versions.required("must specify one of v1, v1beta1")];
+    }
+    let mut errors = Errors::new();
+    let mut seen: Vec<String> = Vec::new();
+    for version in versions.items() {
+        if seen.iter().any(|seen| seen == version.text()) {
+            errors.push(version.invalid("duplicate version"));
+            continue;
+        }
+        seen.push(version.text().to_owned());
+        errors.extend(version.obeys(dns_1035_label));
+    }
+    if !seen.iter().any(|version| matches!(version.as_str(), "v1" | "v1beta1")) {
+        errors.push(versions.invalid("must include at least one of v1, v1beta1"));
+    }
+    errors
+}
+
+/// Webhooks are called by TLS, by nothing but a host and a path.
+fn check_url(url: &Field<'_>) -> Errors {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let text = url.text();
+    let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let is_scheme = |scheme: &&str| {
+        scheme.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    };
+    let (scheme, rest) = match rest.split_once(':') {
+        Some((scheme, rest)) if is_scheme(&scheme) => (scheme.to_lowercase(), rest),
+        _ => (String::new(), rest),
+    };
+    let authority = rest.strip_prefix("//").map_or("", |rest| rest.split('/').next().unwrap_or_default());
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let mut errors = Errors::new();
+    if scheme != "https" {
+        errors.push(url.invalid_as(scheme, format!("'https' is the only allowed URL scheme{FORM}")));
+    }
+    if host.is_empty() {
+        errors.push(url.invalid_as(host, format!("host must be specified{FORM}")));
+    }
+    for (given, what) in [
+        (user.unwrap_or_default(), "user information is"),
+        (fragment, "fragments are"),
+        (query, "query parameters are"),
+    ] {
+        if !given.is_empty() {
+            errors.push(url.invalid_as(given, format!("{what} not permitted in the URL")));
+        }
+    }
+    errors
+}
+
+fn check_service(service: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    // The real server takes each of these for the other.
+    for (given, told) in [("namespace", "name"), ("name", "namespace")] {
+        if service.at(given).is_empty() {
+            errors.push(service.at(told).required(""));
+        }
+    }
+    let port = service.at("port");
+    if !(1..=65_535).contains(&port.int()) {
+        errors.push(port.invalid("port is not valid: must be between 1 and 65535, inclusive"));
+    }
+    let path = service.at("path");
+    let text = path.text();
+    if text.is_empty() || text == "/" {
+        return errors;
+    }
+    if text == "//" {
+        errors.push(path.invalid("segment[0] may not be empty"));
+        return errors;
+    }
+    if !text.starts_with('/') {
+        errors.push(path.invalid("must start with a '/'"));
+    }
+    let inner = text.get(1..).unwrap_or_default();
+    for (i, step) in inner.strip_suffix('/').unwrap_or(inner).split('/').enumerate() {
+        if step.is_empty() {
+            errors.push(path.invalid(format!("segment[{i}] may not be empty")));
+            continue;
+        }
+        errors.extend(dns_subdomain(step).into_iter().map(|wrong| path.invalid(format!("segment[{i}]: {wrong}"))));
+    }
+    errors
+}
