@@ -45,7 +45,7 @@ pub fn compile(expression: &str) -> Result<Program, String> {
     let parse = std::panic::AssertUnwindSafe(|| Program::compile(expression));
     match std::panic::catch_unwind(parse) {
         Ok(Ok(program)) => Ok(program),
-        Ok(Err(errors)) => Err(errors.to_string()),
+        Ok(Err(errors)) => Err(errors.to_string().replace("\n| ", "\n | ")),
         Err(_) => Err("the expression cannot be parsed".into()),
     }
 }

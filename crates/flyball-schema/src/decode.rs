@@ -5,6 +5,7 @@
 //! answered. The texts of errors are those of Go's `encoding/json`, since the real server passes them on.
 
 use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
+use flyball_core::field::go_json;
 use flyball_core::{Quantity, time};
 use serde_json::{Map, Number, Value};
 
@@ -78,16 +79,16 @@ pub fn print(node: Node<'_>, value: &Value) -> String {
             let mut entries: Vec<(&String, &Value)> = fields.iter().collect();
             entries.sort_by_key(|(name, _)| of.and_then(|of| of.get(name.as_str())).map_or(0, |field| field.place));
             let entry = |(name, value): (&String, &Value)| {
-                let value = node.field(name).map_or_else(|| value.to_string(), |inner| print(inner, value));
-                format!("{}:{value}", Value::from(name.as_str()))
+                let value = node.field(name).map_or_else(|| go_json(value), |inner| print(inner, value));
+                format!("{}:{value}", go_json(&Value::from(name.as_str())))
             };
             format!("{{{}}}", entries.into_iter().map(entry).collect::<Vec<_>>().join(","))
         }
         Value::Array(items) => {
-            let item = |item| node.items().map_or_else(|| Value::to_string(item), |inner| print(inner, item));
+            let item = |item| node.items().map_or_else(|| go_json(item), |inner| print(inner, item));
             format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(","))
         }
-        other => other.to_string(),
+        other => go_json(other),
     }
 }
 

@@ -8,7 +8,7 @@
 //! it answers the same requests alike, byte for byte. [`serve`] puts it behind TLS.
 //!
 //! What is absent: controllers (they are clients, see `flyball-cluster`), anything that runs containers, aggregated API
-//! servers, binary encodings.
+//! servers, answers in protobuf (bodies may be).
 
 mod admission;
 mod registry;

@@ -30,6 +30,8 @@ pub enum Type<'s> {
         /// Whether it has apiVersion, kind and metadata.
         whole: bool,
     },
+    /// What rules see of an object's metadata: its name.
+    Metadata,
 }
 
 /// Checks what comes of an expression about values of a schema; `Err` says all that is wrong with it, as `cel-go` does.
@@ -108,12 +110,21 @@ impl<'s> Type<'s> {
     fn fits(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
-            (null, _) | (_, null) if null.is("null") => true,
+            (null, other) | (other, null) if null.is("null") => other.takes_null(),
             (Self::Plain(a), Self::Plain(b)) => a == b,
             (Self::List(a), Self::List(b)) => a.fits(b),
             (Self::Map(a, b), Self::Map(c, d)) => a.fits(c) && b.fits(d),
             (Self::Object { .. } | Self::Map(..), Self::Object { .. } | Self::Map(..)) => true,
             _ => false,
+        }
+    }
+
+    /// Tells whether null may stand for a value: never for one of a plain type.
+    fn takes_null(&self) -> bool {
+        match self {
+            Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),
+            Self::List(_) | Self::Map(..) => false,
+            Self::Object { .. } | Self::Metadata | Self::Dyn => true,
         }
     }
 
@@ -133,7 +144,7 @@ impl fmt::Display for Type<'_> {
             Self::Plain(name) => f.write_str(name),
             Self::List(items) => write!(f, "list({items})"),
             Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
-            Self::Object { .. } => f.write_str("object"),
+            Self::Object { .. } | Self::Metadata => f.write_str("object"),
         }
     }
 }
@@ -206,12 +217,17 @@ impl<'s> Checker<'s> {
             return Type::Dyn;
         }
         let operand = self.visit(&select.operand);
-        let place = self.places.next(&format!(".{}", select.field));
+        let mut place = self.places.next(&format!(".{}", select.field));
+        if select.test {
+            place = self.places.next("has(");
+        }
         let found = match &operand {
             Type::Object { schema, whole } => match field(schema, *whole, &select.field) {
                 Some(ty) => ty,
                 None => self.wrong(place, format!("undefined field '{}'", select.field)),
             },
+            Type::Metadata if matches!(select.field.as_str(), "name" | "generateName") => STRING,
+            Type::Metadata => self.wrong(place, format!("undefined field '{}'", select.field)),
             Type::Map(_, values) => (**values).clone(),
             Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
                 self.wrong(place, format!("type '{operand}' does not support field selection"))
@@ -226,7 +242,7 @@ impl<'s> Checker<'s> {
             Type::List(items) if of.iter_var2.is_some() => (INT, (*items).clone()),
             Type::List(items) => ((*items).clone(), Type::Dyn),
             Type::Map(keys, values) => ((*keys).clone(), (*values).clone()),
-            Type::Object { .. } => (STRING, Type::Dyn),
+            Type::Object { .. } | Type::Metadata => (STRING, Type::Dyn),
             Type::Dyn | Type::Plain(_) => (Type::Dyn, Type::Dyn),
         };
         let begin = self.visit(&of.accu_init);
@@ -273,7 +289,7 @@ impl<'s> Checker<'s> {
             _ if !is_function(name) => {
                 return self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
             }
-            Some(target) => method(name, target),
+            Some(target) => method(name, target, &arguments),
             None => function(name, &arguments),
         };
         found.unwrap_or_else(|| {
@@ -304,7 +320,7 @@ fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<Type<'s>> {
         return Some(STRING);
     }
     if whole && name == "metadata" {
-        return Some(Type::Dyn);
+        return Some(Type::Metadata);
     }
     let properties = schema.get("properties").and_then(Value::as_object)?;
     let reserved =
@@ -339,14 +355,14 @@ fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
         "@in" => match b {
             Type::List(items) => a.fits(items).then_some(BOOL),
             Type::Map(keys, _) => a.fits(keys).then_some(BOOL),
-            Type::Dyn | Type::Object { .. } => Some(BOOL),
+            Type::Dyn | Type::Object { .. } | Type::Metadata => Some(BOOL),
             Type::Plain(_) => None,
         },
         "_[_]" => match a {
             Type::List(items) => (b.is_dyn() || b.is("int")).then(|| (**items).clone()),
             Type::Map(keys, values) => b.fits(keys).then(|| (**values).clone()),
-            Type::Dyn | Type::Object { .. } => Some(Type::Dyn),
-            Type::Plain(_) => None,
+            Type::Dyn => Some(Type::Dyn),
+            Type::Object { .. } | Type::Metadata | Type::Plain(_) => None,
         },
         _ if unknown => Some(Type::Dyn),
         "_+_" if same(&["string", "bytes", "duration"]) => Some(a.clone()),
@@ -360,7 +376,7 @@ fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
 }
 
 /// What a function makes of a value that it is called on; `None` if it cannot be called on it.
-fn method<'s>(name: &str, target: &Type<'s>) -> Option<Type<'s>> {
+fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let text = matches!(
         name,
         "charAt"
@@ -378,6 +394,13 @@ fn method<'s>(name: &str, target: &Type<'s>) -> Option<Type<'s>> {
             | "upperAscii"
     );
     if text && !target.is_dyn() && !target.is("string") {
+        return None;
+    }
+    let of_text =
+        matches!(name, "contains" | "endsWith" | "find" | "findAll" | "matches" | "replace" | "split" | "startsWith");
+    if of_text && arguments.first().is_none_or(|first| !first.is_dyn() && !first.is("string"))
+        || name == "size" && !arguments.is_empty()
+    {
         return None;
     }
     let counted = matches!(name, "size" | "indexOf" | "lastIndexOf");
@@ -554,8 +577,10 @@ mod tests {
                 "quantity('1') < quantity('2')",
                 "1:15: found no matching overload for '_<_' applied to '(kubernetes.Quantity, kubernetes.Quantity)'",
             ),
-            ("has(self.x)", "1:9: undefined field 'x'"),
+            ("has(self.x)", "1:4: undefined field 'x'"),
             ("self.a ? 1 : 2", "1:8: found no matching overload for '_?_:_' applied to '(int, int, int)'"),
+            ("self.a == null", "1:8: found no matching overload for '_==_' applied to '(int, null)'"),
+            ("self.s.startsWith(1)", "1:18: found no matching overload for 'startsWith' applied to 'string.(int)'"),
             ("self.a in ['x']", "1:8: found no matching overload for '@in' applied to '(int, list(string))'"),
         ];
         for (expression, why) in cases {

@@ -477,6 +477,13 @@ fn check_rule(
     if message_expression.is_empty() {
         return;
     }
+    if message_expression.trim().is_empty() {
+        errors.push(FieldError::required(
+            path.field("messageExpression"),
+            "messageExpression must be non-empty if specified",
+        ));
+        return;
+    }
     let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));
     let detail = match checked {
         Err(why) => format!("messageExpression compilation failed: {why}"),

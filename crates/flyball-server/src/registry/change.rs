@@ -154,6 +154,7 @@ impl Inner {
         };
         resource.default(&mut object);
         meta::place(&mut object, target.namespace.as_deref())?;
+        writer.warnings.add(meta::dedup_owners(&mut object, matches!(change, Change::Patch(_))));
         managed::update(&catalog, resource, live, &mut object, &by);
         live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
         Ok(object)

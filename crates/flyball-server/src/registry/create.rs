@@ -9,6 +9,7 @@ use crate::server::Inner;
 use crate::storage::Entry;
 use flyball_core::field::FieldError;
 use flyball_core::{Object, ObjectKey, Status, names};
+use serde_json::Value;
 
 impl Inner {
     /// Makes a new object.
@@ -19,12 +20,10 @@ impl Inner {
         writer: &Writer<'_>,
     ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
-        if !object.resource_version().is_empty() {
-            return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
-        }
         meta::place(&mut object, target.namespace.as_deref())?;
         resource.default(&mut object);
         meta::clear(&mut object);
+        writer.warnings.add(meta::dedup_owners(&mut object, false));
         let now = self.clock.now_rfc3339();
         let by = managed::By { name: &writer.manager, part: Part::Whole, now: &now };
         managed::update(&self.catalog(), resource, None, &mut object, &by);
@@ -56,6 +55,10 @@ impl Inner {
         writer.warnings.add(resource.warnings(&object, None));
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
         self.admission.validate(self, &attributes, Some(&object), None).await?;
+        let given = object.metadata_mut().remove("resourceVersion");
+        if !writer.options.dry_run && given.as_ref().and_then(Value::as_str).is_some_and(is_version) {
+            return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
+        }
         let key = object.key();
         let generated =
             object.metadata().is_some_and(|metadata| metadata.get("generateName").is_some_and(|prefix| prefix != ""));
@@ -99,6 +102,11 @@ impl Inner {
         let put = self.store.put(&resource.table, &key, None, |revision| self.entry(&resource, &key, object, revision));
         put.expect("nothing else writes before the server is made");
     }
+}
+
+/// Tells the version of an object from what means nothing.
+fn is_version(text: &str) -> bool {
+    text.parse::<u64>().is_ok_and(|version| version != 0)
 }
 
 /// A new object has no status but the one that it begins with.

@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use super::resource::{Behaviour, Resource};
-use crate::request::body::{self, Document, Error};
+use crate::request::body::{self, Document, Error, Format};
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
@@ -78,9 +78,23 @@ pub(crate) fn body(
     };
     check_kind(resource, &mut object, raw)?;
     let (object, unknown) = read(resource, object)?;
-    let found = document.duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
+    let Document { mut duplicates, format, .. } = document;
+    match format {
+        // All that the parser found is one of several errors.
+        Format::Yaml if validation == FieldValidation::Strict && !duplicates.is_empty() => {
+            duplicates = vec![format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))];
+        }
+        // Nothing is looked at within what is not known.
+        Format::Json if resource.custom().is_none() => {
+            let within =
+                |found: &String| unknown.iter().any(|path| found.starts_with(&format!("duplicate field \"{path}.")));
+            duplicates.retain(|found| !within(found));
+        }
+        Format::Json | Format::Yaml => {}
+    }
+    let found = duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
     let mut found: Vec<String> = found.collect();
-    if found.len() > 1 && resource.custom().is_none() {
+    if found.len() > 1 && resource.custom().is_none() && format == Format::Json {
         let remarks = body::remarks(raw);
         found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
     }

@@ -31,6 +31,33 @@ pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), 
     }
 }
 
+/// Takes owners away that are named twice; `Some` warns of them.
+pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {
+    let owners = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
+    let mut twice: Vec<String> = Vec::new();
+    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            let uid = owner["uid"].as_str().unwrap_or_default();
+            if !twice.iter().any(|known| known == uid) {
+                twice.push(uid.to_owned());
+            }
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    let uids = twice.join(", ");
+    // Of a patch the real server only looks at what admission leaves.
+    let late = if patched { " after mutating admission happens" } else { "" };
+    (!twice.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{late}; API server dedups owner references in 1.20+, and may reject such \
+             requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+        )
+    })
+}
+
 /// Takes from a new object what only the server may give it.
 pub(crate) fn clear(object: &mut Object) {
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -222,11 +249,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
     for (i, owner) in object.owner_references().enumerate() {
         let group_version = GroupVersion::parse(owner.api_version);
         if group_version.is_none() {
-            let detail = if owner.api_version.is_empty() {
-                "version must not be empty"
-            } else {
-                "must be <group>/<version> or <version>"
-            };
+            let detail = "version must not be empty";
             errors.push(FieldError::invalid(path.field("apiVersion"), owner.api_version, detail));
         }
         for (field, value) in [("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)] {

@@ -3,11 +3,12 @@
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
 use crate::request::options::FieldValidation;
-use flyball_core::field::FieldError;
+use flyball_core::field::{FieldError, go_json, go_quote};
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
 use flyball_schema::patch as schema_patch;
-use serde_json::Value;
+use flyball_schema::schema::Node;
+use serde_json::{Map, Value};
 
 /// A patch that was read.
 #[derive(Clone, Debug)]
@@ -73,6 +74,25 @@ impl Patch {
         self.read(resource, live, patched, validation)
     }
 
+    /// The objects and lists that the patch goes into, as a tree.
+    fn touched(&self) -> Value {
+        let Value::Array(operations) = &self.value else { return self.value.clone() };
+        let mut tree = Value::Object(Map::new());
+        for operation in operations {
+            for pointer in ["path", "from"].iter().filter_map(|field| operation.get(*field)?.as_str()) {
+                let steps: Vec<&str> = pointer.split('/').skip(1).collect();
+                let mut at = &mut tree;
+                for step in steps.iter().take(steps.len().saturating_sub(1)) {
+                    at = &mut at[step.replace("~1", "/").replace("~0", "~")];
+                    if at.is_null() {
+                        *at = Value::Object(Map::new());
+                    }
+                }
+            }
+        }
+        tree
+    }
+
     /// Refuses a patch that is no patch.
     pub(crate) fn malformed(wanted: &str, value: &Value) -> Status {
         let kind = decode::sort(value);
@@ -88,14 +108,10 @@ impl Patch {
         patched: Value,
         validation: FieldValidation,
     ) -> Result<Decoded, Status> {
-        let shown = patched.clone();
+        let shown = show(resource.schema.node(), &patched, &self.touched());
         let refuse = |why: &str| {
             // The real server names neither kind nor object here.
-            let error = FieldError::invalid(
-                "patch",
-                flyball_core::field::Shown::Raw(format!("{:?}", shown.to_string())),
-                why.to_owned(),
-            );
+            let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(go_quote(&shown)), why.to_owned());
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
@@ -126,6 +142,31 @@ impl Patch {
             FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
             FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
         }
+    }
+}
+
+/// Shows what a patch made: what it went into by name, all else as Go had written it.
+fn show(node: Node<'_>, value: &Value, touched: &Value) -> String {
+    let inner = |value: &Value, at: Option<&Value>, sub: Option<Node<'_>>| match sub {
+        Some(sub) => show(sub, value, at.unwrap_or(&Value::Null)),
+        None => go_json(value),
+    };
+    match (value, touched) {
+        (Value::Object(fields), Value::Object(touched)) => {
+            let field = |(name, value): (&String, &Value)| {
+                format!(
+                    "{}:{}",
+                    go_json(&Value::from(name.as_str())),
+                    inner(value, touched.get(name), node.field(name))
+                )
+            };
+            format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
+        }
+        (Value::Array(items), Value::Object(touched)) => {
+            let item = |(i, value): (usize, &Value)| inner(value, touched.get(&i.to_string()), node.items());
+            format!("[{}]", items.iter().enumerate().map(item).collect::<Vec<_>>().join(","))
+        }
+        _ => flyball_schema::decode::print(node, value),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::decode::{unhandled, unrecognized};
 use super::resource::Resource;
-use crate::request::body::Document;
+use crate::request::body::{Document, Format};
 use flyball_core::{GroupVersion, Status};
 use flyball_schema::protobuf::{self, Error, fields};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub(crate) fn document(resource: &Resource, body: &[u8]) -> Result<Document, Sta
         Ok(_) => return Err(unrecognized(resource, "not an object", body)),
         Err(error) => return Err(unhandled(expected, resource, &error.to_string())),
     };
-    Ok(Document { value, duplicates: Vec::new() })
+    Ok(Document { value, duplicates: Vec::new(), format: Format::Json })
 }
 
 /// Reads a body as the options of a deletion, whatever version it says they are of.

@@ -73,6 +73,11 @@ impl Resource {
         GroupResource { group: self.kind.group.clone(), resource: self.plural.clone() }
     }
 
+    /// The name of the group in Kubernetes' own code, where messages come from.
+    pub(crate) fn internal_group(&self) -> &str {
+        if self.kind.group.is_empty() { "core" } else { self.kind.group.split('.').next().unwrap_or_default() }
+    }
+
     pub(crate) fn custom(&self) -> Option<&Arc<CustomKind>> {
         match &self.behaviour {
             Behaviour::Custom(custom) => Some(custom),

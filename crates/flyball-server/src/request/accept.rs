@@ -123,7 +123,7 @@ pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Sta
         return Ok(Form { encoding, view, beta: view != View::Whole && parameter("v") == Some("v1beta1") });
     }
     if known_media {
-        let message = format!("only the following media types are accepted: {offered}");
+        let message = format!("only the following media types are accepted: {BUILT_IN}");
         return Err(Status::new(406, Reason::NotAcceptable, message));
     }
     Err(not_acceptable(offered))

@@ -29,6 +29,7 @@ pub(crate) struct Document {
     pub(crate) value: Value,
     /// A warning for each key that stood twice: its path in JSON, its line in YAML.
     pub(crate) duplicates: Vec<String>,
+    pub(crate) format: Format,
 }
 
 /// Why a body is none.
@@ -67,7 +68,7 @@ fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
-        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner() }),
+        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Json }),
         Err(error) if error.is_syntax() || error.is_eof() => Err(Error::Json(json_error(bytes))),
         Err(error) => Err(Error::Json(error.to_string())),
     }
@@ -77,8 +78,9 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     // Most YAML that clients send is JSON, which is read faster and deeper as what it is.
     if bytes.trim_ascii_start().starts_with(b"{")
         && let Ok(document) = read_json(bytes)
+        && document.duplicates.is_empty()
     {
-        return Ok(document);
+        return Ok(Document { format: Format::Yaml, ..document });
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Error::Yaml("invalid UTF-8".into()))?;
     let duplicates = RefCell::default();
@@ -93,7 +95,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
         })
     };
     match value {
-        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner() }),
+        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Yaml }),
         Err(error) => Err(Error::Yaml(yaml_error(&error.to_string()))),
     }
 }

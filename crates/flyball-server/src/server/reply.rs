@@ -49,7 +49,16 @@ impl Presenter {
                 let row = table::row(&self.resource, object, self.include, &self.inner.clock);
                 table::table(version, table::headings(&self.resource), vec![row])
             }
-            View::MetadataList => return Err(Status::new(500, None, "content is not a list")),
+            View::MetadataList if self.resource.custom().is_some() => {
+                return Err(Status::new(500, None, "content is not a list"));
+            }
+            View::MetadataList => {
+                let (group, kind) = (self.resource.internal_group(), &self.resource.kind.kind);
+                let message = format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{group}.{kind})"
+                );
+                return Err(Status::new(406, Reason::NotAcceptable, message));
+            }
         };
         Ok(response::value(code, self.form, &self.form.versioned(value)))
     }
@@ -86,7 +95,7 @@ impl Presenter {
             (View::Metadata, _) => {
                 let list = match self.resource.custom() {
                     Some(_) => "unstructured.UnstructuredList".to_owned(),
-                    None => format!("{}.{}", self.resource.kind.version, self.resource.list_kind),
+                    None => format!("{}.{}", self.resource.internal_group(), self.resource.list_kind),
                 };
                 let message =
                     format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
