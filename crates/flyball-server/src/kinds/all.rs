@@ -114,7 +114,7 @@ pub(crate) static KINDS: &[Kind] = &[
         .generation().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS])
         .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate),
 
-    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).validate(policy::priority_class).short(&["pc"]).cluster().generation(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).prepare(policy::prepare_priority_class).validate(policy::priority_class).short(&["pc"]).cluster(),
 
     kind("coordination.k8s.io", "v1", "Lease", "leases").printed(printers::configuration::lease).prepare(policy::prepare_lease).validate(policy::lease).create_on_update().versioned_updates(),
 

@@ -350,9 +350,7 @@ pub(super) fn stateful_set(object: &Object, old: Option<&Object>, part: Part) ->
         let filled = with_claims(template.value(), spec.at("volumeClaimTemplates").list());
         let template = Field::new(*template.path(), &filled);
         errors.extend(pod::check_template(&template));
-        let metadata = template.at("metadata");
-        let labels = template.at("labels");
-        errors.extend(label::labels(&Field::new(*labels.path(), metadata.at("labels").value())));
+        errors.extend(pod::check_template_metadata(&template));
     }
     errors.extend(endless(&spec.at("template"), "StatefulSet"));
     if let Some(old) = old {

@@ -173,6 +173,7 @@ impl Inner {
         errors.extend(resource.validate(object, Some(live), target.part));
         if resource.checks() == Checks::Whole && target.part == Part::Whole {
             errors.extend(meta::validate(resource, object, resource.name_rule()));
+            errors.extend(resource.validate_finalizers(object));
         }
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));

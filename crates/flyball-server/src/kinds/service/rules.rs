@@ -102,7 +102,13 @@ fn kept_addresses(service: &Object, old: &Object) -> Errors {
 pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(service);
     if part == Part::Status {
-        return status(&root.at("status").at("loadBalancer"));
+        let status_field = root.at("status");
+        let balancer = status_field.at("loadBalancer");
+        let ingress = balancer.at("ingress");
+        if text(service, "type") != "LoadBalancer" && !ingress.is_empty() {
+            return vec![ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'")];
+        }
+        return status(&balancer);
     }
     let mut errors = Errors::new();
     if let Some(old) = old {
