@@ -161,9 +161,6 @@ impl Inner {
         meta::carry_generation(object, live);
         resource.prepare(object, Some(live), target.part, &self.clock);
         meta::carry(object, live);
-        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
-            object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
-        }
         let mut errors = meta::validate(resource, object, names::path_segment);
         errors.extend(meta::validate_update(object, live));
         // The rules of a kind look at metadata again, and clients are told what they find.
@@ -177,6 +174,10 @@ impl Inner {
         }
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));
+        }
+        resource.settle(object);
+        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
+            object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
         managed::keep_times(object, live);
         Ok(())

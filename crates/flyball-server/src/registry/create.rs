@@ -53,6 +53,7 @@ impl Inner {
         self.admission.admit(self, &attributes, &mut object, None).await?;
         resource.prepare(&mut object, None, Part::Whole, &self.clock);
         validate(resource, &object)?;
+        resource.settle(&mut object);
         writer.warnings.add(resource.warnings(&object, None));
         self.admission.validate(self, &attributes, Some(&object), None).await?;
         let key = object.key();

@@ -72,6 +72,14 @@ fn forget_empty(node: Node<'_>, value: &mut Value) {
     }
 }
 
+/// Warns of new finalizers that any other writer could choose too.
+fn odd_finalizers(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let known = |name: &str| old.is_some_and(|old| old.finalizers().any(|finalizer| finalizer == name));
+    let odd = |name: &&str| !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion") && !known(name);
+    let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
+    object.finalizers().filter(odd).map(|name| format!("metadata.finalizers: {name:?}: {why}")).collect()
+}
+
 impl Resource {
     /// The resource that a built-in kind is served as.
     pub(super) fn built_in(kind: &'static Kind) -> Self {
@@ -225,10 +233,7 @@ impl Resource {
     /// Brings a written object into the state that a write through a part of it may leave it in.
     pub(crate) fn prepare(&self, object: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
         match &self.behaviour {
-            Behaviour::BuiltIn(kind) => {
-                (kind.prepare)(object, old, part, clock);
-                object.change(|value| forget_empty(self.schema.node(), value));
-            }
+            Behaviour::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
             Behaviour::Custom(custom) => custom.prepare(object, old, part),
         }
     }
@@ -245,6 +250,13 @@ impl Resource {
         }
     }
 
+    /// Brings an object that is good into the form that it is stored in.
+    pub(crate) fn settle(&self, object: &mut Object) {
+        if self.custom().is_none() {
+            object.change(|value| forget_empty(self.schema.node(), value));
+        }
+    }
+
     /// Finds finalizers that are neither Kubernetes' own nor have a domain, where they must.
     pub(crate) fn validate_finalizers(&self, object: &Object) -> Vec<FieldError> {
         let strict = self.as_built_in().is_some_and(Kind::strict_finalizers);
@@ -255,7 +267,7 @@ impl Resource {
     pub(crate) fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => (kind.warn)(object, old),
-            Behaviour::Custom(_) => Vec::new(),
+            Behaviour::Custom(_) => odd_finalizers(object, old),
         }
     }
 
