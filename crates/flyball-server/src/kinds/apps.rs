@@ -443,3 +443,37 @@ pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let template = spec.at("template");
     pod::warn_of_spec(&template.at("spec"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: Value, expected: &[&str]) {
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let mut spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        for (field, value) in change.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        let mut object = Object::try_from(json!({"metadata": {"name": "d"}, "spec": spec})).unwrap();
+        super::super::workload::deployment(&mut object);
+        let errors: Vec<String> = deployment(&object, None, Part::Whole).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{change}");
+    }
+
+    #[test]
+    fn templates_have_what_is_selected() {
+        check(json!({}), &[]);
+        check(
+            json!({"selector": {"matchLabels": {"a": "c"}}}),
+            &[
+                "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
+            ],
+        );
+        check(json!({"selector": {}}), &["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]);
+        check(
+            json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}}),
+            &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not be 0 when `maxSurge` is 0"],
+        );
+    }
+}

@@ -367,3 +367,50 @@ pub(crate) fn warn(service: &Object, old: Option<&Object>) -> Vec<String> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(spec: Value) -> Object {
+        let mut object = Object::try_from(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap();
+        super::super::default(&mut object);
+        object
+    }
+
+    fn check(new: Value, old: Option<Value>, expected: &[&str]) {
+        let (new, old) = (service(new), old.map(service));
+        let errors: Vec<String> = validate(&new, old.as_ref(), Part::Whole).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{new:?}");
+    }
+
+    #[test]
+    fn types_have_what_they_need() {
+        check(json!({"ports": [{"port": 80}]}), None, &[]);
+        check(json!({}), None, &["spec.ports: Required value"]);
+        check(json!({"type": "ExternalName"}), None, &["spec.externalName: Required value"]);
+        check(
+            json!({"ports": [{"port": 80, "nodePort": 30080}]}),
+            None,
+            &["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"],
+        );
+        check(
+            json!({"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]}),
+            None,
+            &[
+                "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,\"TargetPort\":0,\"NodePort\":0}",
+            ],
+        );
+    }
+
+    #[test]
+    fn addresses_stay() {
+        let at = |ip: &str| json!({"ports": [{"port": 80}], "clusterIP": ip, "clusterIPs": [ip]});
+        check(at("10.0.0.1"), Some(at("10.0.0.1")), &[]);
+        check(
+            at("10.0.0.2"),
+            Some(at("10.0.0.1")),
+            &["spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set"],
+        );
+    }
+}
