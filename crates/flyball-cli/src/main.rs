@@ -1,1 +1,65 @@
-fn main() {}
+//! The `flyball` program.
+//!
+//! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
+//! 0 done, 1 failed, 2 not understood.
+
+mod commands;
+mod error;
+mod kubeconfig;
+mod terminal;
+
+use clap::{ArgAction, Parser, Subcommand};
+use commands::{cluster, demo};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The operator framework for Kubernetes in Rust.
+#[derive(Debug, Parser)]
+#[command(name = "flyball", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Say what happens inside, on standard error: -v warnings and steps, -vv more, -vvv everything
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::DemoArgs),
+    Cluster(cluster::ClusterArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log(cli.verbose);
+    let done = match cli.command {
+        Command::Demo(args) => demo::cmd_demo(args),
+        Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error.print();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs to standard error, so that standard output holds the answer alone.
+fn log(verbose: u8) {
+    let ours = [LevelFilter::ERROR, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
+    let others = [LevelFilter::OFF, LevelFilter::WARN, LevelFilter::WARN, LevelFilter::DEBUG];
+    let at = usize::from(verbose).min(3);
+    let said = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = said.unwrap_or_else(|| {
+        let crates = ["flyball", "flyball_server", "flyball_cluster", "vmgroup"];
+        Targets::new().with_default(others[at]).with_targets(crates.map(|name| (name, ours[at])))
+    });
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(lines).with(filter).init();
+}

@@ -20,4 +20,4 @@ pub use managed::{ManagedFields, Manager, Operation};
 pub use path::{PathElement, Scalar};
 pub use set::{Branch, FieldSet};
 pub use types::Misfit;
-pub use update::{Applied, Conflict, Error, Objects, Versions};
+pub use update::{Applied, Conflict, Error, LAST_APPLIED, Objects, Versions};

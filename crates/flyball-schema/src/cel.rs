@@ -4,7 +4,11 @@
 //! runs, and how its failure reads. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
+mod check;
+mod places;
 mod types;
+
+pub use check::{Type, check};
 
 use crate::schema::{ListKind, Node, Shape};
 use crate::validate::correlated;

@@ -35,6 +35,30 @@ pub fn zero(node: Node<'_>) -> Value {
     }
 }
 
+/// Turns lists and maps of nothing into null: storage cannot tell them from none.
+pub fn forget_empty(node: Node<'_>, value: &mut Value) {
+    let nothing = |node: Node<'_>, value: &Value| {
+        matches!(node.get().shape, Shape::List(_) | Shape::Map(_)) && is_zero(node, value)
+    };
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let Some(inner) = node.field(name) else { continue };
+                if nothing(inner, value) {
+                    *value = Value::Null;
+                }
+                forget_empty(inner, value);
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = node.items() {
+                items.iter_mut().for_each(|item| forget_empty(inner, item));
+            }
+        }
+        _ => {}
+    }
+}
+
 fn is_zero(node: Node<'_>, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -43,6 +67,27 @@ fn is_zero(node: Node<'_>, value: &Value) -> bool {
         Value::String(s) => s.is_empty(),
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty() && matches!(node.get().shape, Shape::Map(_)),
+    }
+}
+
+/// Writes a value as Go writes that of a built-in type: fields in the order in which the type declares them.
+pub fn print(node: Node<'_>, value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let of = node.as_struct().map(|of| &of.fields);
+            let mut entries: Vec<(&String, &Value)> = fields.iter().collect();
+            entries.sort_by_key(|(name, _)| of.and_then(|of| of.get(name.as_str())).map_or(0, |field| field.place));
+            let entry = |(name, value): (&String, &Value)| {
+                let value = node.field(name).map_or_else(|| value.to_string(), |inner| print(inner, value));
+                format!("{}:{value}", Value::from(name.as_str()))
+            };
+            format!("{{{}}}", entries.into_iter().map(entry).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(items) => {
+            let item = |item| node.items().map_or_else(|| Value::to_string(item), |inner| print(inner, item));
+            format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -61,8 +106,11 @@ impl Reader<'_> {
         }
         match (&node.get().shape, value) {
             (Shape::Any, value) => Ok(value),
-            (Shape::Open(inner), value @ Value::Object(_)) => self.read(node.at(*inner), value),
-            (Shape::Open(inner), Value::Array(items)) => self.list(Some(*inner), node, items),
+            (Shape::Open(open), value @ Value::Object(_)) => self.read(node.at(open.object), value),
+            (Shape::Open(open), Value::Array(items)) => {
+                let of = open.numbered.iter().find_map(|(_, sort)| node.at(*sort).items()).map(Node::id);
+                self.list(of, node, items)
+            }
             (Shape::Open(_), value) => Ok(value),
             (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
             (Shape::Integer(bits), Value::Number(n)) => self.integer(node, *bits, n),
@@ -368,6 +416,15 @@ mod tests {
         let spec = json!({"replicas": 0, "items": [{"name": ""}, {"name": ""}], "at": null, "ref": null});
         assert_eq!(thing.unwrap(), json!({"metadata": {"name": "a"}, "spec": spec, "rules": null}));
         assert_eq!(unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn fields_are_printed_in_gos_order() {
+        let library = Library::read(&[TYPES]);
+        let thing = json!({"spec": {"at": null, "items": [{"size": 1, "name": "a"}], "paused": true}, "metadata": {"name": "a"}, "rules": [], "kind": "Thing"});
+        let printed = print(library.get("core/v1", "Thing").unwrap().node(), &thing);
+        let expected = r#"{"kind":"Thing","metadata":{"name":"a"},"spec":{"items":[{"name":"a","size":1}],"paused":true,"at":null},"rules":[]}"#;
+        assert_eq!(printed, expected);
     }
 
     #[test]

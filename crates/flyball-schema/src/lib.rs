@@ -10,6 +10,7 @@ pub mod formats;
 pub mod notation;
 pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 pub mod prune;
 pub mod schema;
 pub mod validate;

@@ -14,22 +14,23 @@
 //!   tty bool                         written when it is neither zero nor empty
 //!   priority *int32                  written when it is given
 //!   ports []ContainerPort map(containerPort,protocol) merge(containerPort)
-//!   ...VolumeSource                  the fields of another struct
+//!   ...VolumeSource @2               the fields of another struct
 //! struct LocalObjectReference atomic
 //! alias Protocol string              a type that Go names in errors
-//! open JSONSchemaPropsOrBool JSONSchemaProps    any JSON; an object is read as that type
+//! open JSONSchemaPropsOrBool JSONSchemaProps @2 bool @1    any JSON; an object is read as the first type
 //! ```
 //!
 //! Flags of a field: `map(keys)`, `set` and `atomic` say how server-side apply merges it, `merge(key)` and `retain` how
-//! strategic merge patch does, `=value` gives its default as JSON. The types `Quantity`, `IntOrString`, `Time`,
+//! strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types `Quantity`, `IntOrString`, `Time`,
 //! `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's scalars.
 //!
 //! The files are part of the program: a mistake in one is a broken invariant and panics, which a test that reads all
 //! of them rules out.
 
 use crate::schema::{
-    Field, Id, List, ListKind, Map, Node, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
+    Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
 };
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -72,6 +73,9 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
     reader.names["meta/v1.ObjectMeta"]
 }
 
+/// How many fields an embedded struct may have: so many places lie between two fields.
+const PLACES: u32 = 1 << 10;
+
 /// One declaration and the lines of its fields.
 struct Declaration {
     package: &'static str,
@@ -94,6 +98,15 @@ struct Reader {
     scalars: BTreeMap<&'static str, Id>,
     /// Which of the named types are structs: known before their fields are.
     structs: BTreeSet<Id>,
+    /// Schemas that differ in something from another one, which may not have been read yet.
+    derived: Vec<(Id, Id, Difference)>,
+}
+
+/// In what a field's schema differs from that of its type.
+enum Difference {
+    Default(Value),
+    /// The flag and its arguments.
+    Merging(&'static str, &'static str),
 }
 
 impl Reader {
@@ -112,6 +125,21 @@ impl Reader {
         for declaration in &declarations {
             self.embed(declaration);
         }
+        for (id, from, difference) in std::mem::take(&mut self.derived) {
+            let mut schema = self.schemas.node(from).get().clone();
+            match difference {
+                Difference::Default(default) => schema.default = Some(default),
+                Difference::Merging(flag, arguments) => merge_by(&mut schema, flag, arguments),
+            }
+            *self.schemas.change(id) = schema;
+        }
+    }
+
+    /// Returns a schema that will differ in something from another.
+    fn derive(&mut self, from: Id, difference: Difference) -> Id {
+        let id = self.schemas.add(Schema::default());
+        self.derived.push((id, from, difference));
+        id
     }
 
     fn declare(&mut self, declaration: &Declaration) {
@@ -123,20 +151,33 @@ impl Reader {
                 let aliased = self.ty(declaration.package, ty);
                 Schema { go, ..self.schemas.node(aliased).get().clone() }
             }
-            ["open", _, ty] => Schema { go, shape: Shape::Open(self.ty(declaration.package, ty)), ..Schema::default() },
+            ["open", _, ref types @ ..] => {
+                let sort = |pair: &[&'static str]| (number(pair[1]), self.ty(declaration.package, pair[0]));
+                let numbered: Vec<(u32, Id)> = types.chunks_exact(2).map(sort).collect();
+                Schema { go, shape: Shape::Open(Open { object: numbered[0].1, numbered }), ..Schema::default() }
+            }
             ["struct" | "kind", _, ref flags @ ..] => {
                 let mut fields = BTreeMap::new();
                 if declaration.head[0] == "kind" {
                     let text = self.scalar("string");
-                    let field = || Field { schema: text, presence: Presence::NotEmpty, patch: Patch::default() };
+                    let field = || Field {
+                        schema: text,
+                        presence: Presence::NotEmpty,
+                        patch: Patch::default(),
+                        number: 0,
+                        place: 0,
+                    };
                     fields.insert("apiVersion".into(), field());
                     fields.insert("kind".into(), field());
                 }
-                for line in declaration.fields.iter().filter(|line| !line.starts_with("...")) {
-                    let (name, field) = self.field(declaration.package, line);
-                    fields.insert(name.into(), field);
+                for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+                    if !line.starts_with("...") {
+                        let (name, field) = self.field(declaration.package, line);
+                        fields.insert(name.into(), Field { place, ..field });
+                    }
                 }
-                let shape = Shape::Struct(Struct { name: name.into(), fields, atomic: flags.contains(&"atomic") });
+                let atomic = flags.contains(&"atomic");
+                let shape = Shape::Struct(Struct { name: name.into(), fields, atomic, embedded: Vec::new() });
                 Schema { go, shape, ..Schema::default() }
             }
             _ => panic!("{}: {:?} declares nothing", declaration.package, declaration.head),
@@ -147,11 +188,15 @@ impl Reader {
     /// Copies the fields of embedded structs, which embed none themselves.
     fn embed(&mut self, declaration: &Declaration) {
         let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
-        for line in declaration.fields.iter().filter_map(|line| line.strip_prefix("...")) {
-            let embedded = self.named(declaration.package, line);
-            let fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
+        for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+            let Some(line) = line.strip_prefix("...") else { continue };
+            let (name, at) = line.split_once(' ').unwrap_or((line, "@0"));
+            let embedded = self.named(declaration.package, name);
+            let mut fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
+            fields.values_mut().for_each(|field| (field.number, field.place) = (0, place + field.place / PLACES));
             let Shape::Struct(target) = &mut self.schemas.change(id).shape else { panic!("only structs embed") };
             target.fields.extend(fields);
+            target.embedded.push((number(at), embedded));
         }
     }
 
@@ -166,7 +211,7 @@ impl Reader {
         let mut schema = self.ty(package, ty.trim_start_matches('*'));
         let text = matches!(self.schemas.node(schema).get().shape, Shape::Text(Text::Time | Text::MicroTime));
         let go_struct = text || self.structs.contains(&schema);
-        let mut patch = Patch::default();
+        let (mut patch, mut at) = (Patch::default(), 0);
         for flag in words {
             let (flag, arguments) = match flag.split_once('(') {
                 Some((flag, arguments)) => (flag, arguments.trim_end_matches(')')),
@@ -177,12 +222,12 @@ impl Reader {
                     patch = Patch { merge: true, key: (!arguments.is_empty()).then(|| arguments.into()), ..patch }
                 }
                 "retain" => patch.retain_keys = true,
-                "map" | "set" | "atomic" => schema = self.merging(schema, flag, arguments),
+                flag if flag.starts_with('@') => at = number(flag),
+                "map" | "set" | "atomic" => schema = self.derive(schema, Difference::Merging(flag, arguments)),
                 flag => {
                     let default = flag.strip_prefix('=').unwrap_or_else(|| panic!("{package}: unknown flag {flag}"));
                     let default = serde_json::from_str(default).unwrap_or_else(|e| panic!("{package}: {flag}: {e}"));
-                    let changed = Schema { default: Some(default), ..self.schemas.node(schema).get().clone() };
-                    schema = self.schemas.add(changed);
+                    schema = self.derive(schema, Difference::Default(default));
                 }
             }
         }
@@ -194,25 +239,7 @@ impl Reader {
             _ if go_struct => Presence::Always, // Go leaves no struct out
             _ => Presence::NotEmpty,
         };
-        (name, Field { schema, presence, patch })
-    }
-
-    /// Returns a schema that differs from another in how it merges.
-    fn merging(&mut self, schema: Id, flag: &str, arguments: &str) -> Id {
-        let mut changed = self.schemas.node(schema).get().clone();
-        match &mut changed.shape {
-            Shape::List(list) => {
-                list.kind = match flag {
-                    "map" => ListKind::Map(arguments.split(',').map(Into::into).collect()),
-                    "set" => ListKind::Set,
-                    _ => ListKind::Atomic,
-                }
-            }
-            Shape::Map(map) => map.atomic = flag == "atomic",
-            Shape::Struct(fields) => fields.atomic = flag == "atomic",
-            _ => {}
-        }
-        self.schemas.add(changed)
+        (name, Field { schema, presence, patch, number: at, place: 0 })
     }
 
     fn ty(&mut self, package: &str, ty: &'static str) -> Id {
@@ -268,6 +295,29 @@ impl Reader {
     }
 }
 
+/// Says of a schema how its values merge.
+fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
+    match &mut schema.shape {
+        Shape::List(list) => {
+            list.kind = match flag {
+                "map" => ListKind::Map(arguments.split(',').map(Into::into).collect()),
+                "set" => ListKind::Set,
+                _ => ListKind::Atomic,
+            }
+        }
+        Shape::Map(map) => map.atomic = flag == "atomic",
+        Shape::Struct(fields) => fields.atomic = flag == "atomic",
+        _ => {}
+    }
+}
+
+/// Reads the number of a field in protobuf.
+fn number(flag: &str) -> u32 {
+    flag.strip_prefix('@')
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{flag} is no number of a field"))
+}
+
 fn is_scalar(ty: &str) -> bool {
     let go = ["bool", "int32", "int64", "float64", "string", "bytes"];
     let ours = ["Quantity", "Time", "MicroTime", "Duration", "IntOrString", "UID", "Any"];
@@ -294,7 +344,7 @@ mod tests {
     use super::*;
 
     const SAMPLE: &str = "package apps/v1\n\nkind Deployment\n  metadata meta.ObjectMeta\n  spec DeploymentSpec\nstruct DeploymentSpec\n  replicas *int32\n  \
-                          paused bool\n  ports []Port map(port,protocol) merge(port)\n  ...Source\nstruct Source\n  limits {}Quantity\nstruct Port\n  \
+                          paused bool\n  ports []Port map(port,protocol) merge(port)\n  ...Source @9\nstruct Source\n  limits {}Quantity\nstruct Port\n  \
                           port! int32\n  protocol Protocol =\"TCP\"\nalias Protocol string\n";
 
     #[test]

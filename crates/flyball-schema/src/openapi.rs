@@ -70,7 +70,7 @@ pub struct Bound {
 /// Reads the schema of one version of a CRD; without one, anything goes.
 pub fn read(schema: Option<&Value>) -> Root {
     let mut reader = Reader::default();
-    let open = Value::from(serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}));
+    let open = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let id = reader.read(schema.unwrap_or(&open));
     reader.make_object(id);
     Root::new(Arc::new(reader.schemas), id)
@@ -142,7 +142,7 @@ impl Reader {
                     .into_iter()
                     .flatten()
                     .map(|(name, schema)| (name.as_str().into(), field(self.read(schema))));
-                Shape::Struct(Struct { name: "".into(), fields: fields.collect(), atomic })
+                Shape::Struct(Struct { fields: fields.collect(), atomic, ..Struct::default() })
             }
         }
     }
@@ -207,7 +207,7 @@ impl Reader {
 }
 
 fn field(schema: Id) -> Field {
-    Field { schema, presence: Presence::Given, patch: Patch::default() }
+    Field { schema, presence: Presence::Given, patch: Patch::default(), number: 0, place: 0 }
 }
 
 fn texts(list: Option<&Value>) -> Vec<Box<str>> {

@@ -192,10 +192,11 @@ fn check_embedded(
 /// Fills in the defaults of what is absent, or null where null is not allowed.
 pub fn default(node: Node<'_>, value: &mut Value) {
     let refill = |node: Node<'_>, value: &mut Value| {
-        if value.is_null() && !node.nullable {
-            if let Some(default) = &node.get().default {
-                *value = default.clone();
-            }
+        if value.is_null()
+            && !node.nullable
+            && let Some(default) = &node.get().default
+        {
+            *value = default.clone();
         }
         default(node, value);
     };

@@ -58,7 +58,7 @@ pub enum Shape {
     #[default]
     Any,
     /// Any JSON; an object is read by another schema.
-    Open(Id),
+    Open(Open),
     /// True or false.
     Boolean,
     /// A whole number that fits into so many bits.
@@ -88,6 +88,15 @@ pub enum Text {
     Duration,
     /// Bytes in base64.
     Bytes,
+}
+
+/// Any JSON of which an object is read by a schema of its own.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// Schema of an object, and of each item of a list.
+    pub object: Id,
+    /// What protobuf has in place of the one value: a field for each sort of value.
+    pub numbered: Vec<(u32, Id)>,
 }
 
 /// A list and how two of them merge.
@@ -129,6 +138,8 @@ pub struct Struct {
     pub fields: BTreeMap<Box<str>, Field>,
     /// Whether the value is replaced as a whole.
     pub atomic: bool,
+    /// Structs whose fields are among those above, but stand in protobuf in a field of this number.
+    pub embedded: Vec<(u32, Id)>,
 }
 
 /// A field of a [`Struct`].
@@ -140,6 +151,10 @@ pub struct Field {
     pub presence: Presence,
     /// How strategic merge patch treats it.
     pub patch: Patch,
+    /// Its number in protobuf; 0 if it has none here.
+    pub number: u32,
+    /// Its place among the fields, in which Go writes them.
+    pub place: u32,
 }
 
 /// When Go writes a field of a built-in kind.

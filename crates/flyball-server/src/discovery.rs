@@ -82,7 +82,7 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
             value["apiVersion"] = "v1".into();
             value
         }
-        (["api", version], _) => resources(catalog, "", version).or_else(|| Some(Value::Null))?,
+        (["api", version], _) => resources(catalog, "", version).or(Some(Value::Null))?,
         (["apis", name, version], _) => match resources(catalog, name, version) {
             Some(value) => value,
             None if built_in(name) => Value::Null,

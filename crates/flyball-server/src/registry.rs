@@ -14,6 +14,7 @@ mod delete;
 mod managed;
 mod meta;
 mod patch;
+pub(crate) mod protobuf;
 mod read;
 mod resource;
 pub(crate) mod scale;

@@ -37,9 +37,10 @@ impl Options {
     /// # Errors
     ///
     /// Fails if the operating system has no randomness to give.
-    pub fn system() -> Result<Self, ring::error::Unspecified> {
+    pub fn system() -> std::io::Result<Self> {
         let mut secret = [0; 32];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret)?;
+        let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
+        filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
         Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret })
     }
 

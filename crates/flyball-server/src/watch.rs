@@ -240,7 +240,7 @@ impl Watch {
             }
             View::Whole => object.into(),
         };
-        write(out, ty, &value);
+        write(out, ty, &self.show.form.versioned(value));
     }
 
     /// Tells how far the watch has come.
@@ -262,7 +262,7 @@ impl Watch {
                 table::table(json!({"resourceVersion": object.resource_version()}), Value::Null, vec![row])
             }
         };
-        write(out, "BOOKMARK", &value);
+        write(out, "BOOKMARK", &self.show.form.versioned(value));
     }
 
     /// Tells whether the resource is still there: a CRD may be gone.

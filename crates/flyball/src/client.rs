@@ -13,6 +13,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::core::Status;
+use std::error::Error;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tower::{BoxError, service_fn};
@@ -133,16 +134,39 @@ pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     }
 }
 
-/// Writes an error with its causes, each text once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
+/// Writes an error with its causes, each text once; of a refusal by the API server its message.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let (mut text, mut next) = (String::new(), Some(error));
+    while let Some(error) = next {
+        let told = match error.downcast_ref() {
+            Some(kube::Error::Api(status)) if !status.message.is_empty() => {
+                next = None;
+                status.message.clone()
+            }
+            _ => {
+                next = error.source();
+                error.to_string()
+            }
+        };
+        if text.is_empty() {
+            text = told;
+        } else if !text.contains(&told) {
+            text = format!("{text}: {told}");
         }
-        source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_told_once_and_a_refusal_in_its_own_words() {
+        let refusal =
+            || kube::Error::Api(Status::failure("widgets \"a\" is forbidden", "Forbidden").with_code(403).boxed());
+        assert_eq!(chain(&refusal()), "widgets \"a\" is forbidden");
+        let disk = || std::io::Error::other("disk full");
+        assert_eq!(chain(&kube::Error::Service(disk().into())), "ServiceError: disk full");
+    }
 }

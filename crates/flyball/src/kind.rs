@@ -42,11 +42,14 @@ impl Kind {
     /// Names the kind of a type.
     pub(crate) fn of<T: Resource>() -> Self {
         let group = T::group(&());
-        Self(Arc::new(Names {
-            kind: GroupVersionKind::new(&group, &T::version(&()), &T::kind(&())),
-            resource: GroupResource::new(&group, &T::plural(&())),
-            namespaced: TypeId::of::<T::Scope>() != TypeId::of::<ClusterResourceScope>(),
-        }))
+        let kind = GroupVersionKind::new(&group, &T::version(&()), &T::kind(&()));
+        let namespaced = TypeId::of::<T::Scope>() != TypeId::of::<ClusterResourceScope>();
+        Self::new(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
+    }
+
+    /// Names a kind that has no type.
+    pub(crate) fn new(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
+        Self(Arc::new(Names { kind, resource, namespaced }))
     }
 
     /// Returns group, version and kind.

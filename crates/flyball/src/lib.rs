@@ -1,22 +1,105 @@
 //! The operator framework for Kubernetes in Rust.
+//!
+//! An operator keeps the world as objects in the API server want it. This crate turns that into one function per kind:
+//! [`Reconcile::reconcile`] gets an object, compares what it wants with what is there, and does what is missing. Everything
+//! around it is here, one station behind the other:
+//!
+//! ```text
+//!   API server ──► watcher ──► cache ──► queue ──► reconcile ──► apply ──► client ──► API server
+//!                  follows     keeps     orders    decides       writes    waits
+//!                  a kind      objects   keys                    changes   patiently
+//! ```
+//!
+//! | What | Where |
+//! |---|---|
+//! | a program, its controllers, its permissions | [`Operator`] |
+//! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
+//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
+//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`] |
+//! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
+//!
+//! # An operator
+//!
+//! Every `Site` gets a `ConfigMap` with its page. If somebody changes the config map, it is changed back; if the site goes, it goes.
+//!
+//! ```no_run
+//! use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::{CustomResource, CustomResourceExt, ResourceExt, core::ObjectMeta};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+//! #[kube(group = "example.com", version = "v1", kind = "Site", namespaced, status = "SiteStatus", shortname = "st")]
+//! struct SiteSpec {
+//!     #[schemars(length(min = 1))]
+//!     title: String,
+//! }
+//!
+//! #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+//! struct SiteStatus {
+//!     page: String,
+//! }
+//!
+//! struct Sites;
+//!
+//! impl Reconcile for Sites {
+//!     type Resource = Site;
+//!
+//!     async fn reconcile(&self, site: &Site, cx: &Context<Site>) -> Result<Action> {
+//!         let page = format!("<h1>{}</h1>", site.spec.title);
+//!         let metadata = ObjectMeta { name: Some(site.name_any()), ..ObjectMeta::default() };
+//!         let data = Some([("index.html".into(), page)].into());
+//!         let applied = cx.apply(&ConfigMap { metadata, data, ..ConfigMap::default() }).await?;
+//!         cx.set_status(&SiteStatus { page: applied.name_any() }).await?;
+//!         Ok(Action::done())
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Operator::new("site-operator").crd(Site::crd()).controller(Controller::new(Sites).owns::<ConfigMap>()).main()
+//! }
+//! ```
+//!
+//! `site-operator manifests | kubectl apply --server-side -f -` installs the definition and the role, `site-operator` runs it.
+//!
+//! # What may be relied on
+//!
+//! - One object is in one reconcile at a time, and no reconcile runs on a cache that is older than what the same object's
+//!   reconciles wrote. So nothing is made twice, however late a watch is.
+//! - What changes nothing is not sent: reconciling again costs no write.
+//! - A watch, an object, a reconcile that fails harms itself only, and is tried again with growing waits.
+//! - Given a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
+//!
+//! # What is not here
+//!
+//! Leader election, webhooks and a protected metrics endpoint. Run one replica.
 
 mod client;
+mod conflict;
 mod error;
 mod json;
 mod kind;
 
-mod apply;
-mod cache;
-mod operator;
-mod queue;
-mod reconcile;
 mod watcher;
+
+mod cache;
+
+mod queue;
+
+mod reconcile;
+
+mod apply;
+
+mod operator;
 
 pub use apply::{Condition, Event};
 pub use cache::Caches;
+pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
-pub use flyball_core::{Clock, ObjectKey, Rng};
+pub use flyball_core::{Clock, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{Operator, RunError};
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
+pub use watcher::{Seen, follow};

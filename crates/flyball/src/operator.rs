@@ -6,6 +6,7 @@
 mod args;
 mod environment;
 mod health;
+mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
 
@@ -14,14 +15,18 @@ pub(crate) use environment::Environment;
 use crate::apply::Recorder;
 use crate::cache::Caches;
 use crate::client;
+use crate::kind::Kind;
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::watcher::Watcher;
 use flyball_core::{Clock, Rng, names};
 use health::{Pages, Report};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use metrics::Metrics;
 use rbac::Grant;
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -34,11 +39,26 @@ use tokio::time::timeout;
 ///
 /// [`main`](Self::main) makes a program of it; [`run`](Self::run) runs it within another program, or in a simulation.
 ///
+/// ```
+/// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result, RunError};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// async fn within_another_program(client: kube::Client) -> Result<(), RunError> {
+///     let operator = Operator::new("site-operator").namespaces(["blue", "green"]).controller(Controller::new(Sites));
+///     operator.run(client, async { drop(tokio::signal::ctrl_c().await) }).await
+/// }
+/// ```
+///
 /// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because its
 /// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.
 pub struct Operator {
     name: String,
     controllers: Vec<Box<dyn Declaration>>,
+    crds: Vec<CustomResourceDefinition>,
     namespaces: BTreeSet<String>,
     clock: Clock,
     rng: Rng,
@@ -61,9 +81,34 @@ pub enum RunError {
         /// What is wrong with it.
         why: String,
     },
+    /// It is limited to something that cannot be a namespace.
+    #[error("the namespace {name:?} cannot exist: {why}")]
+    Namespace {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Two controllers have one name.
-    #[error("two controllers are named {0:?}: give one of them another by Controller::name")]
-    SameName(String),
+    #[error(
+        "two controllers are named {name:?}, of {first} and of {second}: give one of them another by Controller::name"
+    )]
+    SameName {
+        /// The name.
+        name: String,
+        /// What the first one reconciles, such as `widgets.example.com`.
+        first: String,
+        /// What the second one reconciles.
+        second: String,
+    },
+    /// A controller is declared wrongly, or its [deferred](Controller::deferred) reconciler could not be made.
+    #[error("controller {controller} cannot be set up")]
+    SetUp {
+        /// The name of the controller.
+        controller: String,
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// It cannot listen where it was told to.
     #[error("cannot listen on {address}")]
     Listen {
@@ -77,6 +122,16 @@ pub enum RunError {
     Stopped(#[source] tokio::task::JoinError),
 }
 
+impl RunError {
+    /// Tells whether somebody has to correct the operator's code or settings; if not, it may do to run it again.
+    pub(crate) fn is_mistake(&self) -> bool {
+        match self {
+            Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } | Self::SetUp { .. } => true,
+            Self::Listen { .. } | Self::Stopped(_) => false,
+        }
+    }
+}
+
 impl Operator {
     /// Makes an operator without controllers.
     ///
@@ -85,6 +140,7 @@ impl Operator {
         Self {
             name: name.into(),
             controllers: Vec::new(),
+            crds: Vec::new(),
             namespaces: BTreeSet::new(),
             clock: Clock::system(),
             rng: Rng::from_os(),
@@ -99,6 +155,13 @@ impl Operator {
     /// Adds a controller.
     pub fn controller<R: Reconcile>(mut self, controller: Controller<R>) -> Self {
         self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Adds the definition of a custom resource to the [manifests](Self::manifests), which a derived type returns from
+    /// [`crd`](kube::CustomResourceExt::crd). The operator does not install it.
+    pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
+        self.crds.push(crd);
         self
     }
 
@@ -153,6 +216,21 @@ impl Operator {
         rules
     }
 
+    /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), and the roles that grant its
+    /// [rules](Self::rules). These are one `ClusterRole`, or, for an operator that is limited to namespaces, a `Role`
+    /// in each of them, and a `ClusterRole` for what lives in none.
+    pub fn manifests(&self) -> Vec<Value> {
+        let crd = |crd: &CustomResourceDefinition| {
+            let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
+            crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
+            crd["kind"] = "CustomResourceDefinition".into();
+            crd
+        };
+        let extra: Vec<_> = self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect();
+        let roles = rbac::roles(&self.name, &self.grants(), &extra, &self.namespaces);
+        self.crds.iter().map(crd).chain(roles).collect()
+    }
+
     fn grants(&self) -> Vec<Grant> {
         let declared = self.controllers.iter().flat_map(|controller| controller.grants().to_vec());
         declared.chain([Grant::events()]).collect()
@@ -165,8 +243,8 @@ impl Operator {
     ///
     /// When the operator is declared wrongly, or cannot listen at its addresses. The API server being unreachable is no error
     /// but a reason to try again.
-    pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        self.check()?;
+    pub async fn run(mut self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        self.set_up()?;
         let metrics_listener = listen(self.metrics_address).await?;
         let health_listener = listen(self.health_address).await?;
 
@@ -178,9 +256,9 @@ impl Operator {
         let name: Arc<str> = self.name.as_str().into();
         let instance = self.instance.unwrap_or(self.name);
         let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
-        let queue =
-            |controller: &Box<dyn Declaration>| (controller.name().to_owned(), Arc::new(controller.queue(&self.rng)));
-        let queues: Vec<_> = self.controllers.iter().map(queue).collect();
+        let controllers = self.controllers.iter();
+        let queues: Vec<_> =
+            controllers.map(|each| (each.name().to_owned(), Arc::new(each.queue(&self.rng)))).collect();
         metrics.observe(queues.clone(), caches.clone());
         let metrics = Arc::new(metrics);
         let env = Arc::new(Environment {
@@ -242,16 +320,30 @@ impl Operator {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), RunError> {
+    /// Finds mistakes that need no cluster to be found, and makes the reconcilers that are not made yet.
+    fn set_up(&mut self) -> Result<(), RunError> {
         let wrong = names::qualified_name(&self.name);
         if !wrong.is_empty() {
             return Err(RunError::Name { name: self.name.clone(), why: wrong.join("; ") });
         }
-        let mut seen = BTreeSet::new();
-        match self.controllers.iter().find(|controller| !seen.insert(controller.name())) {
-            Some(controller) => Err(RunError::SameName(controller.name().to_owned())),
-            None => Ok(()),
+        for namespace in &self.namespaces {
+            let wrong = names::dns_label(namespace);
+            if !wrong.is_empty() {
+                return Err(RunError::Namespace { name: namespace.clone(), why: wrong.join("; ") });
+            }
         }
+        let mut seen: BTreeMap<&str, &Kind> = BTreeMap::new();
+        for controller in &self.controllers {
+            if let Some(first) = seen.insert(controller.name(), controller.primary()) {
+                let (name, second) = (controller.name().to_owned(), controller.primary().to_string());
+                return Err(RunError::SameName { name, first: first.to_string(), second });
+            }
+        }
+        for controller in &mut self.controllers {
+            let made = controller.set_up();
+            made.map_err(|source| RunError::SetUp { controller: controller.name().to_owned(), source })?;
+        }
+        Ok(())
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Queue {
     ready: Notify,
     /// Wakes whoever watches the clock, when there is something earlier to wait for.
     timer: Notify,
+    /// Wakes whoever waits for the queue to be closed.
+    closing: Notify,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ impl Queue {
             closed: false,
             figures: Figures::default(),
         };
-        Self { inner: Mutex::new(inner), ready: Notify::new(), timer: Notify::new() }
+        Self { inner: Mutex::new(inner), ready: Notify::new(), timer: Notify::new(), closing: Notify::new() }
     }
 
     /// Wants a key to be reconciled.
@@ -128,8 +130,15 @@ impl Queue {
         }
     }
 
-    /// Takes a key back from its worker, which wrote these objects.
-    pub(crate) fn done(&self, item: &Item, next: Next, writes: Vec<Write>) {
+    /// Takes a key back from its worker, which wrote these objects. `is_gone` tells that a cache shows an object as gone or
+    /// going.
+    pub(crate) fn done(
+        &self,
+        item: &Item,
+        next: Next,
+        writes: Vec<Write>,
+        is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
+    ) {
         self.change(|inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
@@ -138,7 +147,7 @@ impl Queue {
                     inner.state.add(&item.key, priority, now);
                 }
             }
-            let held = inner.barrier.wrote(&item.key, writes, now);
+            let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
             inner.state.done(item.ticket, next, held, now);
         });
     }
@@ -190,6 +199,15 @@ impl Queue {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_waiters();
+        self.closing.notify_waiters();
+    }
+
+    /// Waits until the queue is closed.
+    pub(crate) async fn closed(&self) {
+        let closing = self.closing.notified();
+        if !self.lock().closed {
+            closing.await;
+        }
     }
 
     /// Watches the clock for the keys that wait for a time.

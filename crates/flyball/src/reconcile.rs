@@ -20,20 +20,54 @@ pub(crate) use context::Primary;
 pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;
+#[cfg(test)]
+pub(crate) use worker::span;
 
 use crate::error::Result;
 use crate::kind::Resource;
 use crate::queue::Next;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Brings objects of one kind to where their spec wants them.
+///
+/// ```
+/// # use flyball::{Action, Context, Reconcile, Result};
+/// # use kube::{CustomResource, ResourceExt};
+/// # use std::time::Duration;
+/// # #[derive(CustomResource, serde::Deserialize, serde::Serialize, Clone, Debug, schemars::JsonSchema)]
+/// # #[kube(group = "example.com", version = "v1", kind = "Bucket", namespaced)]
+/// # struct BucketSpec { size: u64 }
+/// # struct Store;
+/// # impl Store {
+/// #     async fn ensure(&self, _: &str, _: u64) -> std::io::Result<()> { Ok(()) }
+/// #     async fn remove(&self, _: &str) -> std::io::Result<()> { Ok(()) }
+/// # }
+/// struct Buckets(Store);
+///
+/// impl Reconcile for Buckets {
+///     type Resource = Bucket;
+///     const FINALIZER: Option<&'static str> = Some("example.com/bucket");
+///
+///     async fn reconcile(&self, bucket: &Bucket, _: &Context<Bucket>) -> Result<Action> {
+///         self.0.ensure(&bucket.name_any(), bucket.spec.size).await?;
+///         Ok(Action::requeue_after(Duration::from_secs(300))) // nobody tells of changes in the store
+///     }
+///
+///     async fn finalize(&self, bucket: &Bucket, _: &Context<Bucket>) -> Result<Action> {
+///         self.0.remove(&bucket.name_any()).await?;
+///         Ok(Action::done())
+///     }
+/// }
+/// ```
 ///
 /// # Guarantees
 ///
 /// - `reconcile` gets the newest object that the cache knows, and is called again for what changed since. Changes
 ///   are not counted: ten of them may cause one call. One object is in one call at a time.
 /// - It is not called for what it wrote itself, not called on a cache that does not show yet what it wrote itself, and
-///   not called for an object that is being deleted.
+///   not called for an object that is being deleted (but see [`Controller::while_deleting`]).
 /// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no object with
 ///   something behind it goes unseen; and nothing runs after the finalizer was removed.
 /// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.
@@ -73,7 +107,25 @@ pub trait Reconcile: Send + Sync + 'static {
     }
 }
 
+/// Runs what the author of the operator wrote, such that a panic is an error.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)).into())
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
 /// What is to follow a reconcile that succeeded.
+///
+/// ```
+/// # use flyball::Action;
+/// # use std::time::Duration;
+/// # fn next(is_ready: bool) -> Action {
+/// if is_ready { Action::done() } else { Action::requeue_after(Duration::from_secs(5)) }
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(pub(crate) Next);
 

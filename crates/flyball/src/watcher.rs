@@ -8,10 +8,13 @@
 //! Each watch stands alone: one that fails, because its kind is not installed, or not allowed, or its connection is broken, waits
 //! and tries again without end, while the others go on.
 
+mod follow;
 mod frame;
 mod session;
 #[cfg(test)]
 mod tests;
+
+pub use follow::{Seen, follow};
 
 use crate::cache::{Delta, Entry, Writer};
 use crate::client::{self, OwnPace};
@@ -28,12 +31,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
+/// Asks for the metadata of objects; a server that cannot give it sends the whole.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                        application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// One running watch.
 pub(crate) struct Watcher {
     client: kube::Client,
     writer: Writer,
     session: Session,
     metrics: WatchMetrics,
+    /// What the answers are to be made of.
+    accept: &'static str,
 }
 
 impl Watcher {
@@ -48,7 +57,13 @@ impl Watcher {
         let store = writer.store();
         let path = store.kind().path(store.namespace());
         let session = Session::new(path, manager, rng.fork("watch"));
-        Self { client, writer, session, metrics }
+        Self { client, writer, session, metrics, accept: "application/json" }
+    }
+
+    /// Asks for the metadata of the objects only.
+    fn metadata_only(mut self) -> Self {
+        self.accept = METADATA;
+        self
     }
 
     /// Watches for ever.
@@ -77,7 +92,7 @@ impl Watcher {
 
     /// Sends a request; gives the body of the answer, or how long to wait before the next one.
     async fn send(&mut self, request: &Request) -> Result<Body, Duration> {
-        let get = http::Request::get(&request.uri).header(http::header::ACCEPT, "application/json");
+        let get = http::Request::get(&request.uri).header(http::header::ACCEPT, self.accept);
         let get = get.extension(OwnPace).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
         let answer = match timeout(request.silence, self.client.send(get)).await {

@@ -1,30 +1,29 @@
 //! The `vmgroup` program: the operator with a vCenter on the network.
 
-use clap::{Args, Parser};
+use clap::Args;
 use flyball::Operator;
 use flyball_core::time::SignedDuration;
+use kube::CustomResourceExt;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use vmgroup::converge::Groups;
 use vmgroup::operator::{NAME, VmGroups};
+use vmgroup::resource::VmGroup;
 use vmgroup::vsphere::{Client, Credentials, Site, Timing, https};
 
-/// Settings of this operator. All are taken from the environment: the command line is that of every operator.
-#[derive(Debug, Parser)]
-struct Settings {
-    #[command(flatten)]
-    flags: Flags,
-}
-
+/// Manages groups of virtual machines in vCenter.
+///
+/// VC_HOST, VC_USER and VC_PASS in the environment say where vCenter is and how to log in.
 #[derive(Args, Debug)]
+#[command(version)]
 struct Flags {
     /// Look at each group again after this time, to find what changed in vCenter
     #[arg(long, env = "VC_RESYNC", default_value = "5m", value_parser = parse_resync)]
     resync: Duration,
     /// How many operations may run in vCenter at the same time
-    #[arg(long, env = "VC_OPERATIONS", default_value_t = 3)]
-    operations: usize,
+    #[arg(long, env = "VC_OPERATIONS", default_value_t = 3, value_parser = parse_operations)]
+    vcenter_operations: usize,
     /// Do not verify vCenter's certificate
     #[arg(long, env = "VC_INSECURE")]
     insecure: bool,
@@ -39,22 +38,21 @@ struct Flags {
     resource_pool: Option<String>,
 }
 
-#[expect(clippy::print_stderr, reason = "the log starts with the operator")]
 fn main() -> ExitCode {
-    match operator(Settings::parse_from([NAME]).flags) {
-        Ok(operator) => operator.main(),
-        Err(error) => {
-            eprintln!("{NAME}: {error}");
-            ExitCode::from(2)
-        }
-    }
+    Operator::main_with(|flags: Flags| {
+        let groups = VmGroups::deferred(|| connect(flags));
+        Operator::new(NAME).crd(VmGroup::crd()).controller(groups)
+    })
 }
 
-fn operator(flags: Flags) -> Result<Operator, Box<dyn Error + Send + Sync>> {
+fn connect(flags: Flags) -> Result<VmGroups<Client>, Box<dyn Error + Send + Sync>> {
     let site = Site { datacenter: flags.datacenter, folder: flags.folder, resource_pool: flags.resource_pool };
     let client = Client::new(Credentials::from_env()?, site, Timing::default(), https(flags.insecure)?)?;
-    let groups = VmGroups::new(Groups::new(client, flags.operations), flags.resync);
-    Ok(Operator::new(NAME).controller(groups.controller()))
+    Ok(VmGroups::new(Groups::new(client, flags.vcenter_operations), flags.resync))
+}
+
+fn parse_operations(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give a whole number, 1 or more".into())
 }
 
 fn parse_resync(text: &str) -> Result<Duration, String> {

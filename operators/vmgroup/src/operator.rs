@@ -4,11 +4,13 @@
 //! are tried again with backoff, whatever they are; only those that wait for somebody to change something wait for the
 //! next resync.
 
-use crate::converge::{Error, Group, Groups, Plan, Progress};
+use crate::converge::{self, Group, Groups, Plan, Progress};
 use crate::resource::{Phase, VmGroup, VmGroupStatus};
 use crate::vsphere::{Hardware, Vcenter};
 use flyball::{Action, Context, Controller, Event, Reconcile, Result};
 use kube::ResourceExt;
+use std::convert::Infallible;
+use std::error::Error;
 use std::time::Duration;
 
 /// Name of the operator: its field manager, and what it signs events with.
@@ -37,7 +39,15 @@ impl<V: Vcenter + 'static> VmGroups<V> {
 
     /// Makes the controller that does so.
     pub fn controller(self) -> Controller<Self> {
-        Controller::new(self).deadline(DEADLINE)
+        Self::deferred(|| Ok::<_, Infallible>(self))
+    }
+
+    /// Makes the controller, and what it reconciles with only when it runs.
+    pub fn deferred<E>(make: impl FnOnce() -> Result<Self, E> + Send + 'static) -> Controller<Self>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        Controller::deferred(make).deadline(DEADLINE)
     }
 
     /// Carries out a plan; `None` if there is nothing left to do.
@@ -45,7 +55,7 @@ impl<V: Vcenter + 'static> VmGroups<V> {
         &self,
         object: &VmGroup,
         cx: &Context<VmGroup>,
-        plan: Result<Plan, Error>,
+        plan: Result<Plan, converge::Error>,
     ) -> Result<Option<Action>> {
         let mut plan = match plan {
             Ok(plan) if plan.is_done() => return Ok(None),
@@ -70,7 +80,7 @@ impl<V: Vcenter + 'static> VmGroups<V> {
         object: &VmGroup,
         cx: &Context<VmGroup>,
         running: Option<usize>,
-        error: Error,
+        error: converge::Error,
     ) -> Result<Action> {
         let lasting = error.is_lasting();
         let error = flyball::Error::from(error);

@@ -77,7 +77,8 @@ impl Delta {
             Atom::Map(map) => {
                 let (old, new) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
                 let empty = |map: Option<&Map<String, Value>>| map.is_none_or(Map::is_empty);
-                if !map.atomic && !(empty(old) && empty(new)) {
+                let nothing = empty(old) && empty(new);
+                if !map.atomic && !nothing {
                     for (key, before, after) in zip(old, new) {
                         self.descend(PathElement::field(key), map.get(key).unwrap_or(Type::Deduced), before, after);
                     }

@@ -2,7 +2,7 @@
 
 use super::path::{PathElement, Scalar as KeyValue};
 use super::set::{Branch, FieldSet};
-use crate::schema::{ListKind, Node, Shape, Struct, Text};
+use crate::schema::{ListKind, Node, Presence, Shape, Struct, Text};
 use flyball_core::field::go_print;
 use serde_json::Value;
 use std::fmt;
@@ -232,6 +232,15 @@ impl<'a> Type<'a> {
     }
 }
 
+/// What a field is taken for that is not given: its default, or zero if Go writes it always.
+fn default(node: Node<'_>, name: &str) -> Option<Value> {
+    let field = node.field(name)?;
+    let always =
+        node.as_struct().and_then(|of| of.fields.get(name)).is_some_and(|field| field.presence == Presence::Always);
+    let zero = || Some(crate::decode::zero(field)).filter(|zero| always && !zero.is_null());
+    field.get().default.clone().or_else(zero)
+}
+
 impl<'a> ListAtom<'a> {
     /// Names an item of a set or map list; `Err` says why it has no name.
     pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
@@ -251,11 +260,11 @@ impl<'a> ListAtom<'a> {
         let mut values: Vec<(Box<str>, KeyValue)> = Vec::with_capacity(keys.len());
         for key in keys {
             let default = || match self.items {
-                Type::Schema(node) => node.field(key).and_then(|field| field.get().default.as_ref()),
+                Type::Schema(node) => default(node, key),
                 Type::Deduced | Type::Atomic => None,
             };
-            if let Some(value) = fields.get(&**key).or_else(default) {
-                values.push((key.clone(), value.into()));
+            if let Some(value) = fields.get(&**key).cloned().or_else(default) {
+                values.push((key.clone(), (&value).into()));
             }
         }
         if values.is_empty() {

@@ -16,7 +16,8 @@ impl Opaque for Type {
 }
 
 /// The types that have a name of their own.
-const NAMES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+pub(super) const NAMES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
 fn value(name: &str) -> Cel {
     Cel::Opaque(Arc::new(Type(name.to_owned())))

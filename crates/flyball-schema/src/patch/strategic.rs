@@ -187,7 +187,7 @@ fn merge_lists(
                 None => fresh.push(item),
                 Some(Value::String(directive)) if directive == "delete" => {
                     let gone = identity(&item, how)?;
-                    live.retain(|item| identity(item, how).map_or(true, |found| found != gone));
+                    live.retain(|item| identity(item, how) != Ok(gone));
                 }
                 Some(Value::String(directive)) if directive == "replace" => replace = true,
                 Some(Value::String(directive)) if directive == "merge" => {

@@ -34,7 +34,7 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
         defaults(schema, path, &mut errors);
     }
     if errors.is_empty() {
-        rules(root, path, true, None, &mut errors);
+        rules(root, path, true, true, None, &mut errors);
     }
     errors
 }
@@ -375,12 +375,21 @@ fn defaults(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Finds rules in CEL that cannot work.
-fn rules(schema: &Schema, path: &Path<'_>, correlatable: bool, barrier: Option<&str>, errors: &mut Vec<FieldError>) {
+fn rules(
+    schema: &Schema,
+    path: &Path<'_>,
+    at_root: bool,
+    correlatable: bool,
+    barrier: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) {
     let list = path.field("x-kubernetes-validations");
+    // At the root, and where an object stands within another, rules see who the object is.
+    let whole = at_root || flag(schema, "x-kubernetes-embedded-resource");
     for (i, rule) in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate()
     {
         if let Some(rule) = rule.as_object() {
-            check_rule(rule, schema, &list.index(i), if correlatable { None } else { barrier }, errors);
+            check_rule(rule, schema, whole, &list.index(i), if correlatable { None } else { barrier }, errors);
         }
     }
     let here = path.to_string();
@@ -395,11 +404,18 @@ fn rules(schema: &Schema, path: &Path<'_>, correlatable: bool, barrier: Option<&
             _ => maps_correlate,
         };
         let barrier = if correlatable && !kept { Some(here.as_str()) } else { barrier };
-        rules(schema, path, correlatable && kept, barrier, errors);
+        rules(schema, path, false, correlatable && kept, barrier, errors);
     });
 }
 
-fn check_rule(rule: &Schema, schema: &Schema, path: &Path<'_>, barrier: Option<&str>, errors: &mut Vec<FieldError>) {
+fn check_rule(
+    rule: &Schema,
+    schema: &Schema,
+    whole: bool,
+    path: &Path<'_>,
+    barrier: Option<&str>,
+    errors: &mut Vec<FieldError>,
+) {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     let expression = text(rule, "rule");
@@ -411,7 +427,7 @@ fn check_rule(rule: &Schema, schema: &Schema, path: &Path<'_>, barrier: Option<&
     if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
         errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
     } else if message.contains('\n') {
-        errors.push(FieldError::invalid(path.field("message"), message, "message must not contain line breaks"));
+        errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
     } else if expression.trim().contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
         errors.push(FieldError::required(
             path.field("message"),
@@ -424,7 +440,7 @@ fn check_rule(rule: &Schema, schema: &Schema, path: &Path<'_>, barrier: Option<&
     }
     let field_path = text(rule, "fieldPath");
     if !field_path.is_empty() && !names_a_field(schema, field_path) {
-        errors.push(FieldError::invalid(path.field("fieldPath"), field_path, "fieldPath must be a valid path"));
+        errors.push(FieldError::invalid(path.field("fieldPath"), field_path, "must be a valid path"));
     }
     let shown = || Shown::Raw(print(rule));
     match cel::compile(expression) {
@@ -444,15 +460,30 @@ fn check_rule(rule: &Schema, schema: &Schema, path: &Path<'_>, barrier: Option<&
                     "may not be set if oldSelf is not used in rule",
                 ));
             }
+            match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
+                Err(why) => {
+                    errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
+                }
+                Ok(found) if found.is("bool") || found.is_dyn() => {}
+                Ok(_) => errors.push(FieldError::invalid(
+                    path.field("rule"),
+                    shown(),
+                    "cel expression must evaluate to a bool",
+                )),
+            }
         }
     }
     let message_expression = text(rule, "messageExpression");
-    if !message_expression.is_empty()
-        && let Err(why) = cel::compile(message_expression)
-    {
-        let detail = format!("messageExpression compilation failed: {why}");
-        errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
+    if message_expression.is_empty() {
+        return;
     }
+    let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));
+    let detail = match checked {
+        Err(why) => format!("messageExpression compilation failed: {why}"),
+        Ok(found) if found.is("string") || found.is_dyn() => return,
+        Ok(_) => "messageExpression must evaluate to a string".to_owned(),
+    };
+    errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
 }
 
 fn names_a_field(schema: &Schema, path: &str) -> bool {

@@ -206,7 +206,7 @@ impl Definitions {
         let schema = node.get();
         let mut out = match &schema.shape {
             Shape::Any => json!({"x-kubernetes-preserve-unknown-fields": true}),
-            Shape::Open(inner) => self.reference(node.at(*inner)),
+            Shape::Open(open) => self.reference(node.at(open.object)),
             Shape::Boolean => json!({"type": "boolean"}),
             Shape::Integer(64) => json!({"type": "integer", "format": "int64"}),
             Shape::Integer(_) => json!({"type": "integer", "format": "int32"}),

@@ -109,11 +109,6 @@ impl Catalog {
         version.resources.values().find(|resource| resource.table == *table)
     }
 
-    /// Returns the preferred version of a resource whose version is not known.
-    pub(crate) fn preferred(&self, resource: &GroupResource) -> Option<&Arc<Resource>> {
-        self.groups.get(&resource.group)?.versions.iter().find_map(|version| version.resources.get(&resource.resource))
-    }
-
     /// Returns all groups: those that come with the server first, then the others by name.
     pub(crate) fn groups(&self) -> Vec<(&Arc<str>, &Group)> {
         let mut groups: Vec<_> = self.groups.iter().collect();

@@ -42,7 +42,11 @@ impl Inner {
             self.admission.admit(self, &attributes, &mut object, Some(&live)).await?;
             self.finish(target, &mut object, &live)?;
             writer.warnings.add(resource.warnings(&object, Some(&live)));
+            writer.warnings.add(meta::finalizer_warnings(resource, &object, Some(&live)));
             self.admission.validate(self, &attributes, Some(&object), Some(&live)).await?;
+            if !writer.options.dry_run {
+                resource.settle(&mut object);
+            }
             let object = if object == live {
                 Written::Stored(entry)
             } else if writer.options.dry_run {
@@ -175,7 +179,6 @@ impl Inner {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));
         }
-        resource.settle(object);
         if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }

@@ -53,8 +53,8 @@ impl Inner {
         self.admission.admit(self, &attributes, &mut object, None).await?;
         resource.prepare(&mut object, None, Part::Whole, &self.clock);
         validate(resource, &object)?;
-        resource.settle(&mut object);
         writer.warnings.add(resource.warnings(&object, None));
+        writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
         self.admission.validate(self, &attributes, Some(&object), None).await?;
         let key = object.key();
         let generated =
@@ -65,6 +65,7 @@ impl Inner {
         if writer.options.dry_run {
             return Ok(Outcome { object: Written::Shown(Box::new(object)), created: true });
         }
+        resource.settle(&mut object);
         match self.store.put(&resource.table, &key, None, |revision| self.entry(resource, &key, object, revision)) {
             Ok(entry) => {
                 self.written(resource, &entry);

@@ -2,7 +2,7 @@
 
 use super::catalog::Catalog;
 use super::resource::{Behaviour, Resource};
-use crate::request::body::{Document, Error};
+use crate::request::body::{self, Document, Error};
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
@@ -24,7 +24,8 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
     unrecognized(resource, &why, body)
 }
 
-fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
+/// Refuses a body that is none of the kind wanted, nor says of which it is.
+pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Status {
     let message = format!(
         "the object provided is unrecognized (must be of type {}): {why} ({})",
         resource.kind.kind,
@@ -45,9 +46,20 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
+/// Names the sort of a JSON value as Go's errors do.
+pub(crate) fn sort(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Reads the body of a create or an update.
 pub(crate) fn body(
-    catalog: &Catalog,
     resource: &Resource,
     document: Document,
     raw: &[u8],
@@ -56,7 +68,7 @@ pub(crate) fn body(
     let mut object = match document.value {
         Value::Null => Object::default(),
         value => Object::try_from(value).map_err(|value| {
-            let kind = if value.is_array() { "array" } else if value.is_string() { "string" } else if value.is_boolean() { "bool" } else { "number" };
+            let kind = sort(&value);
             let why = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ APIVersion string \
                  \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -64,10 +76,14 @@ pub(crate) fn body(
             unrecognized(resource, &why, raw)
         })?,
     };
-    check_kind(catalog, resource, &mut object, raw)?;
+    check_kind(resource, &mut object, raw)?;
     let (object, unknown) = read(resource, object)?;
     let found = document.duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
-    let found: Vec<String> = found.collect();
+    let mut found: Vec<String> = found.collect();
+    if found.len() > 1 && resource.custom().is_none() {
+        let remarks = body::remarks(raw);
+        found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
+    }
     match validation {
         FieldValidation::Strict if !found.is_empty() => {
             Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
@@ -78,17 +94,14 @@ pub(crate) fn body(
 }
 
 /// Refuses an object that says it is of another kind; completes one that says nothing.
-fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
+fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
     for field in ["apiVersion", "kind"] {
         if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
-            let name = if field == "kind" { "kind" } else { "apiVersion" };
-            return Err(unrecognized(
-                resource,
-                &format!(
-                    "couldn't get version/kind; json parse error: json: cannot unmarshal into Go struct field .{name} of type string"
-                ),
-                raw,
-            ));
+            let sort = object.get(field).map_or("null", sort);
+            let why = format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            );
+            return Err(unrecognized(resource, &why, raw));
         }
     }
     let (api_version, kind) = (object.api_version().to_owned(), object.kind().to_owned());
@@ -122,25 +135,30 @@ fn check_kind(catalog: &Catalog, resource: &Resource, object: &mut Object, raw: 
         object.set_kind(expected);
         return Ok(());
     }
-    let known = catalog.resources().any(|known| {
-        let list = GroupVersionKind { kind: known.list_kind.as_str().into(), ..known.kind.clone() };
-        known.kind == given || list == given
-    });
-    let why = if known {
-        let internal =
-            if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
-        format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
-    } else {
-        let version = given.api_version();
-        format!(
-            "no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            given.kind
-        )
-    };
-    Err(unhandled(&given, resource, &why))
+    Err(unhandled(&given, resource, &misfit(resource, &given)))
 }
 
-fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+/// Says why an object of another kind cannot be read as one of a built-in resource.
+pub(super) fn misfit(resource: &Resource, given: &GroupVersionKind) -> String {
+    let known = Catalog::built_in().resources().any(|known| {
+        let list = GroupVersionKind { kind: known.list_kind.as_str().into(), ..known.kind.clone() };
+        known.kind == *given || list == *given
+    });
+    if !known {
+        let version = given.api_version();
+        return format!(
+            "no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            given.kind
+        );
+    }
+    let expected = &resource.kind;
+    let internal =
+        if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
+    format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
+}
+
+/// Refuses a body that is of another kind, or not as its kind has it.
+pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
     let message = format!(
         "{} in version {} cannot be handled as a {}: {why}",
         given.kind,

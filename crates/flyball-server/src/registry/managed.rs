@@ -4,7 +4,9 @@ use super::catalog::Catalog;
 use super::resource::Resource;
 use crate::kinds::Part;
 use flyball_core::{GroupVersion, Object, Status};
-use flyball_schema::apply::{self, Conflict, FieldSet, ManagedFields, Manager, Objects, PathElement, Versions};
+use flyball_schema::apply::{
+    self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
+};
 use flyball_schema::schema::Node;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -165,7 +167,36 @@ pub(crate) fn apply(
         None => live,
     };
     put(&mut object, applied.managed);
+    if by.name == KUBECTL {
+        note_applied(&mut object, wanted);
+    }
     Ok(object)
+}
+
+/// The manager that `kubectl apply --server-side` goes by.
+const KUBECTL: &str = "kubectl";
+
+/// Brings the annotation up to date in which `kubectl apply` notes what it sent, if there is one: whoever goes back to
+/// client-side apply shall find what was applied last. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
+fn note_applied(object: &mut Object, wanted: &Object) {
+    let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
+    let Some(annotations) =
+        annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != ""))
+    else {
+        return;
+    };
+    let mut noted = wanted.clone();
+    let metadata = noted.metadata_mut();
+    if let Some(own) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        own.remove(LAST_APPLIED);
+        if own.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    annotations.insert(LAST_APPLIED.into(), format!("{}\n", flyball_core::field::go_json(noted.as_value())).into());
+    if !super::meta::annotations_fit(annotations) {
+        annotations.remove(LAST_APPLIED);
+    }
 }
 
 /// Undoes a write that only moved the times of managedFields: it is none.

@@ -3,10 +3,11 @@
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
 use super::resource::Resource;
-use flyball_core::field::{FieldError, Path};
+use flyball_core::field::{FieldError, Path, Shown};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 const METADATA: Path<'static> = Path::new("metadata");
 
@@ -109,14 +110,34 @@ pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) ->
     errors
 }
 
-/// Finalizers of most built-in kinds are Kubernetes' own or have a domain.
+/// Tells finalizers that are neither standard nor name a domain, in which clients might come to mean different things.
+fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)> {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    object.finalizers().enumerate().filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD.contains(finalizer))
+}
+
+/// Refuses such finalizers.
 pub(super) fn validate_finalizers(object: &Object) -> Vec<FieldError> {
     let path = METADATA.field("finalizers");
-    let odd = |(_, name): &(usize, &str)| {
-        !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion")
-    };
     let why = "name is neither a standard finalizer name nor is it fully qualified";
-    object.finalizers().enumerate().filter(odd).map(|(i, name)| FieldError::invalid(path.index(i), name, why)).collect()
+    unqualified_finalizers(object).map(|(i, finalizer)| FieldError::invalid(path.index(i), finalizer, why)).collect()
+}
+
+/// Warns of such finalizers that come to custom resources.
+pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Option<&Object>) -> Vec<String> {
+    if resource.custom().is_none() {
+        return Vec::new();
+    }
+    let known = |finalizer| old.is_some_and(|old| old.finalizers().any(|known| known == finalizer));
+    let fresh: BTreeSet<&str> =
+        unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
+    let warn = |finalizer: &str| {
+        let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
+        format!(
+            "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers"
+        )
+    };
+    fresh.into_iter().map(warn).collect()
 }
 
 fn validate_names(rule: Rule, object: &Object) -> Vec<FieldError> {
@@ -167,18 +188,29 @@ pub(crate) fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'
 
 pub(crate) fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut size = 0;
-    for (key, value) in annotations.into_iter().flatten() {
+    for key in annotations.into_iter().flat_map(Map::keys) {
         // Keys may be written in capitals here, though nowhere else.
         errors.extend(
             names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
         );
-        size += key.len() + value.as_str().map_or(0, str::len);
     }
-    if size > MAX_ANNOTATIONS {
+    if !annotations.is_none_or(annotations_fit) {
         errors.push(FieldError::too_long(path, MAX_ANNOTATIONS as u64));
     }
     errors
+}
+
+/// Tells whether annotations are not too long, all together.
+pub(super) fn annotations_fit(annotations: &Map<String, Value>) -> bool {
+    annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
+        <= MAX_ANNOTATIONS
+}
+
+/// Shows a part of metadata as Go writes it.
+fn go(path: &[&str], value: &Value) -> Shown {
+    let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library has what all kinds share");
+    let node = path.iter().fold(meta.node(), |node, step| node.field(step).or_else(|| node.items()).unwrap_or(node));
+    Shown::Raw(flyball_schema::decode::print(node, value))
 }
 
 fn validate_owners(object: &Object) -> Vec<FieldError> {
@@ -207,7 +239,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,
-                references[i].clone(),
+                go(&["ownerReferences", "0"], &references[i]),
                 format!("{kind} is disallowed from being an owner"),
             ));
         }
@@ -216,7 +248,7 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
             match &controller {
                 Some(first) => errors.push(FieldError::invalid(
                     path,
-                    references.clone(),
+                    go(&["ownerReferences"], &references),
                     format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"),
                 )),
                 None => controller = Some(this),

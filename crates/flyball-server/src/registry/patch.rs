@@ -5,7 +5,7 @@ use super::resource::{Behaviour, Resource};
 use crate::request::options::FieldValidation;
 use flyball_core::field::FieldError;
 use flyball_core::status::{Details, Reason};
-use flyball_core::{GroupVersionKind, Object, Status};
+use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
 use flyball_schema::patch as schema_patch;
 use serde_json::Value;
 
@@ -75,14 +75,7 @@ impl Patch {
 
     /// Refuses a patch that is no patch.
     pub(crate) fn malformed(wanted: &str, value: &Value) -> Status {
-        let kind = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let kind = decode::sort(value);
         Status::bad_request(format!(
             "error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"
         ))
@@ -105,9 +98,19 @@ impl Patch {
             );
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
-        let Ok(object) = Object::try_from(patched) else { return refuse("not an object") };
-        if object.api_version() != live.api_version() || object.kind() != live.kind() {
-            return Err(other_kind(resource, &object));
+        let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
+        match resource.behaviour {
+            // Such a patch is applied to the type, not to a text that says of which type it is.
+            Behaviour::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
+            Behaviour::BuiltIn(_) => {
+                if let Some(why) = other_kind(resource, &object) {
+                    return refuse(&why);
+                }
+            }
+            Behaviour::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {
+                return Err(other_custom_kind(resource, &object));
+            }
+            Behaviour::Custom(_) => {}
         }
         let (object, unknown) = match decode::read_as(resource, object) {
             Ok(read) => read,
@@ -126,35 +129,42 @@ impl Patch {
     }
 }
 
-/// Refuses a patch that makes another kind of an object.
-fn other_kind(resource: &Resource, object: &Object) -> Status {
-    let expected = &resource.kind;
-    let given = object.group_version_kind().unwrap_or_default();
-    match resource.behaviour {
-        Behaviour::Custom(_) => {
-            let mut errors = Vec::new();
-            if object.api_version() != expected.api_version() {
-                errors.push(FieldError::invalid(
-                    "apiVersion",
-                    object.api_version(),
-                    format!("must be {}", expected.api_version()),
-                ));
-            }
-            if object.kind() != &*expected.kind {
-                errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));
-            }
-            Status::invalid(&given, object.name(), &errors)
-        }
-        Behaviour::BuiltIn(_) => {
-            let message = format!(
-                "{} in version {:?} cannot be handled as a {}: no kind {:?} is registered for version {:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                object.kind(),
-                given.version,
-                expected.kind,
-                object.kind(),
-                object.api_version()
-            );
-            Status::bad_request(message)
+/// Says why a patch cannot make what it does of an object of a built-in kind; what it does not name stays.
+fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
+    for field in ["apiVersion", "kind"] {
+        if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+            let sort = super::decode::sort(value);
+            return Some(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+            ));
         }
     }
+    let expected = &resource.kind;
+    let group_version = match object.api_version() {
+        "" => expected.group_version(),
+        given => match GroupVersion::parse(given) {
+            Some(group_version) => group_version,
+            None => return Some(format!("unexpected GroupVersion string: {given}")),
+        },
+    };
+    let given = group_version.kind(if object.kind().is_empty() { &expected.kind } else { object.kind() });
+    (given != *expected).then(|| decode::misfit(resource, &given))
+}
+
+/// Refuses a patch that makes another kind of a custom resource.
+fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
+    let expected = &resource.kind;
+    let given = object.group_version_kind().unwrap_or_default();
+    let mut errors = Vec::new();
+    if object.api_version() != expected.api_version() {
+        errors.push(FieldError::invalid(
+            "apiVersion",
+            object.api_version(),
+            format!("must be {}", expected.api_version()),
+        ));
+    }
+    if object.kind() != &*expected.kind {
+        errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));
+    }
+    Status::invalid(&given, object.name(), &errors)
 }

@@ -6,9 +6,8 @@ use crate::storage::Facts;
 use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
-use flyball_core::{Clock, GroupResource, GroupVersionKind, GroupVersionResource, Object};
-use flyball_schema::schema::{Node, Presence, Root};
-use serde_json::Value;
+use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
+use flyball_schema::schema::Root;
 use std::sync::Arc;
 
 /// A resource as one group version serves it.
@@ -42,42 +41,8 @@ pub(crate) enum Behaviour {
 
 /// Writes the beginning of the JSON of objects of a kind.
 pub(crate) fn head(kind: &GroupVersionKind) -> Bytes {
-    let text = |text: &str| Value::from(text).to_string();
+    let text = |text: &str| serde_json::Value::from(text).to_string();
     format!("{{\"apiVersion\":{},\"kind\":{},", text(&kind.api_version()), text(&kind.kind)).into()
-}
-
-/// Makes empty lists and maps nothing, as the real server's storage does with fields that are always written.
-fn forget_empty(node: Node<'_>, value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
-                let empty = value.as_array().is_some_and(Vec::is_empty);
-                let written = node
-                    .as_struct()
-                    .and_then(|named| named.fields.get(name.as_str()))
-                    .is_some_and(|field| field.presence == Presence::Always);
-                if empty && written {
-                    *value = Value::Null;
-                } else if let Some(inner) = node.field(name) {
-                    forget_empty(inner, value);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(inner) = node.items() {
-                items.iter_mut().for_each(|item| forget_empty(inner, item));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Warns of new finalizers that any other writer could choose too.
-fn odd_finalizers(object: &Object, old: Option<&Object>) -> Vec<String> {
-    let known = |name: &str| old.is_some_and(|old| old.finalizers().any(|finalizer| finalizer == name));
-    let odd = |name: &&str| !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion") && !known(name);
-    let why = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers";
-    object.finalizers().filter(odd).map(|name| format!("metadata.finalizers: {name:?}: {why}")).collect()
 }
 
 impl Resource {
@@ -106,14 +71,6 @@ impl Resource {
     /// The name of the resource without version, as messages and rules have it.
     pub(crate) fn group_resource(&self) -> GroupResource {
         GroupResource { group: self.kind.group.clone(), resource: self.plural.clone() }
-    }
-
-    pub(crate) fn group_version_resource(&self) -> GroupVersionResource {
-        GroupVersionResource {
-            group: self.kind.group.clone(),
-            version: self.kind.version.clone(),
-            resource: self.plural.clone(),
-        }
     }
 
     pub(crate) fn custom(&self) -> Option<&Arc<CustomKind>> {
@@ -238,6 +195,13 @@ impl Resource {
         }
     }
 
+    /// Brings an object into the form in which it comes back from storage.
+    pub(super) fn settle(&self, object: &mut Object) {
+        if let Behaviour::BuiltIn(_) = self.behaviour {
+            object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
+        }
+    }
+
     /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
         match &self.behaviour {
@@ -247,13 +211,6 @@ impl Resource {
                 errors
             }
             Behaviour::Custom(custom) => custom.validate(&self.schema, object, old, part),
-        }
-    }
-
-    /// Brings an object that is good into the form that it is stored in.
-    pub(crate) fn settle(&self, object: &mut Object) {
-        if self.custom().is_none() {
-            object.change(|value| forget_empty(self.schema.node(), value));
         }
     }
 
@@ -267,7 +224,7 @@ impl Resource {
     pub(crate) fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => (kind.warn)(object, old),
-            Behaviour::Custom(_) => odd_finalizers(object, old),
+            Behaviour::Custom(_) => Vec::new(),
         }
     }
 

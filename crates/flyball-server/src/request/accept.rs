@@ -2,6 +2,7 @@
 
 use flyball_core::Status;
 use flyball_core::status::{Details, Reason};
+use serde_json::Value;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +29,36 @@ pub(crate) enum View {
 pub(crate) struct Form {
     pub(crate) encoding: Encoding,
     pub(crate) view: View,
+    /// Whether the view is wanted in its old version, `v1beta1`.
+    pub(crate) beta: bool,
 }
 
 impl Form {
     /// The form of answers that no client chose: errors, mostly.
-    pub(crate) const PLAIN: Form = Form { encoding: Encoding::Json, view: View::Whole };
+    pub(crate) const PLAIN: Form = Form { encoding: Encoding::Json, view: View::Whole, beta: false };
 
     pub(crate) fn content_type(self) -> &'static str {
         match self.encoding {
             Encoding::Json => "application/json",
             Encoding::Yaml => "application/yaml",
         }
+    }
+
+    /// Makes a view, with those within it, one of the version wanted.
+    pub(crate) fn versioned(self, mut view: Value) -> Value {
+        if self.beta {
+            for (list, inner) in [("items", ""), ("rows", "/object")] {
+                for item in view.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                    if let Some(shown) =
+                        item.pointer_mut(inner).filter(|shown| shown["kind"] == "PartialObjectMetadata")
+                    {
+                        shown["apiVersion"] = "meta.k8s.io/v1beta1".into();
+                    }
+                }
+            }
+            view["apiVersion"] = "meta.k8s.io/v1beta1".into();
+        }
+        view
     }
 }
 
@@ -100,7 +120,7 @@ pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Sta
             Some("PartialObjectMetadataList") if version_known => View::MetadataList,
             Some(_) => continue,
         };
-        return Ok(Form { encoding, view });
+        return Ok(Form { encoding, view, beta: view != View::Whole && parameter("v") == Some("v1beta1") });
     }
     if known_media {
         let message = format!("only the following media types are accepted: {offered}");
@@ -151,8 +171,8 @@ mod tests {
 
     #[test]
     fn quality_decides_then_order() {
-        let json = Form { encoding: Encoding::Json, view: View::Whole };
-        let yaml = Form { encoding: Encoding::Yaml, view: View::Whole };
+        let json = Form { encoding: Encoding::Json, view: View::Whole, beta: false };
+        let yaml = Form { encoding: Encoding::Yaml, view: View::Whole, beta: false };
         assert_eq!(chosen(""), Ok(json));
         assert_eq!(chosen("text/html,*/*;q=0.8"), Ok(json));
         assert_eq!(chosen("application/yaml;q=0.5,application/json;q=0.9"), Ok(json));

@@ -50,9 +50,20 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
+/// Says of each key of a JSON document, in order, what there would be to say if it were unknown, or that it stands twice.
+///
+/// Only read for a document of which something is to be said.
+pub(crate) fn remarks(bytes: &[u8]) -> Vec<String> {
+    let remarks = RefCell::default();
+    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &remarks, every_key: true };
+    // What is no JSON has been refused before.
+    drop(seed.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
+    remarks.into_inner()
+}
+
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     let duplicates = RefCell::default();
-    let seed = Reader { format: Format::Json, path: Path { parent: None, step: Step::Root }, duplicates: &duplicates };
+    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &duplicates, every_key: false };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
@@ -77,8 +88,8 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             budget: serde_saphyr::budget! { max_depth: YAML_DEPTH, flow_nesting_limit: YAML_DEPTH },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            let path = Path { parent: None, step: Step::Root };
-            Reader { format: Format::Yaml, path, duplicates: &duplicates }.deserialize(deserializer)
+            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates, every_key: false }
+                .deserialize(deserializer)
         })
     };
     match value {
@@ -106,6 +117,10 @@ enum Step<'p> {
     Index(usize),
 }
 
+impl Path<'_> {
+    const ROOT: Self = Self { parent: None, step: Step::Root };
+}
+
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
@@ -125,6 +140,8 @@ struct Reader<'p> {
     format: Format,
     path: Path<'p>,
     duplicates: &'p RefCell<Vec<String>>,
+    /// Whether something is noted of keys that stand once, too.
+    every_key: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -197,6 +214,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut fields = Map::new();
         while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
+            if self.every_key && !fields.contains_key(&key) {
+                self.duplicates.borrow_mut().push(format!("unknown field \"{path}\""));
+            }
             let value = access.next_value_seed(Reader { path, ..self })?;
             if fields.contains_key(&key) {
                 self.duplicates.borrow_mut().push(match self.format {

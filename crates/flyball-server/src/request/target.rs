@@ -4,7 +4,7 @@
 
 use super::Query;
 use super::query::decode;
-use flyball_core::{FieldSelector, GroupResource, GroupVersionResource};
+use flyball_core::FieldSelector;
 use http::Method;
 
 /// What a request is about.
@@ -29,16 +29,6 @@ pub(crate) struct ResourcePath {
     pub(crate) subresource: Option<String>,
     /// Steps after the subresource, which only proxies would take.
     pub(crate) rest: Vec<String>,
-}
-
-impl ResourcePath {
-    pub(crate) fn group_resource(&self) -> GroupResource {
-        GroupResource::new(&self.group, &self.resource)
-    }
-
-    pub(crate) fn group_version_resource(&self) -> GroupVersionResource {
-        GroupVersionResource::new(&self.group, &self.version, &self.resource)
-    }
 }
 
 impl Target {

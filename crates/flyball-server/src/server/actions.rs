@@ -26,7 +26,7 @@ pub(super) async fn answer(
 ) -> Result<Response<Body>, Status> {
     match action {
         "binding" => {
-            let binding = sent(inner, call, "Binding")?;
+            let binding = sent(call, "Binding")?;
             if binding.name() != target.name.as_deref().unwrap_or_default() {
                 return Err(Status::bad_request("name in URL does not match name in Binding object"));
             }
@@ -52,7 +52,7 @@ pub(super) async fn review(
     form: Form,
 ) -> Result<Response<Body>, Status> {
     if &*target.resource.kind.kind == "Binding" {
-        let binding = sent(inner, call, "Binding")?;
+        let binding = sent(call, "Binding")?;
         let pods = inner.catalog().get("", "v1", "pods").expect("pods are always served");
         let target = Target {
             resource: pods,
@@ -65,17 +65,17 @@ pub(super) async fn review(
     WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &target.resource)?;
     let validation = crate::request::options::FieldValidation::Ignore;
-    let Decoded { object, .. } = decode::body(&inner.catalog(), &target.resource, document, &call.body, validation)?;
+    let Decoded { object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
     let answered = reviews::answer(inner, &call.user, target, object)?;
     Ok(response::value(201, form, answered.as_value()))
 }
 
 /// Reads the body as an object of an action's kind.
-fn sent(inner: &Inner, call: &Call, kind: &str) -> Result<Object, Status> {
+fn sent(call: &Call, kind: &str) -> Result<Object, Status> {
     let kind: Arc<Resource> = Catalog::action(kind);
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &kind)?;
-    Ok(decode::body(&inner.catalog(), &kind, document, &call.body, options.field_validation)?.object)
+    Ok(decode::body(&kind, document, &call.body, options.field_validation)?.object)
 }
 
 /// Says that an action was carried out.
@@ -156,7 +156,7 @@ fn set_condition(object: &mut Object, condition: Value) {
 
 /// Deletes a pod if its disruption budget has room for that.
 async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
-    let eviction = sent(inner, call, "Eviction")?;
+    let eviction = sent(call, "Eviction")?;
     let name = target.name.clone().unwrap_or_default();
     if eviction.name() != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
@@ -255,7 +255,7 @@ fn refused(why: &str, budget: &Object) -> Status {
 /// Makes a token for a service account.
 fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
-    let mut request = sent(inner, call, "TokenRequest")?;
+    let mut request = sent(call, "TokenRequest")?;
     let entry = inner.get(&target.resource, &target.key())?;
     let account = inner.object(&target.resource, &entry);
     reviews::issue_token(inner, &account, &mut request)?;

@@ -6,6 +6,7 @@ use super::dispatch::Call;
 use super::reply::Presenter;
 use crate::kinds::{Answer, Part, Verbs};
 use crate::registry::decode::{self, Decoded};
+use crate::registry::protobuf;
 use crate::registry::{
     Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale,
 };
@@ -216,15 +217,19 @@ pub(super) fn document(call: &Call, resource: &Resource) -> Result<Document, Sta
     let format = match call.content_type() {
         None | Some("application/json") => Format::Json,
         Some("application/yaml") => Format::Yaml,
-        Some(_) => {
-            let message = format!(
-                "the body of the request was in an unknown format - accepted media types include: {}",
-                resource.offered()
-            );
-            return Err(Status::new(415, Reason::UnsupportedMediaType, message));
-        }
+        Some(protobuf::MEDIA_TYPE) if resource.custom().is_none() => return protobuf::document(resource, &call.body),
+        Some(_) => return Err(unsupported(resource)),
     };
     body::read(format, &call.body).map_err(|error| decode::unreadable(resource, &error, &call.body))
+}
+
+/// Refuses a body of a type that the resource cannot be sent in.
+fn unsupported(resource: &Resource) -> Status {
+    let message = format!(
+        "the body of the request was in an unknown format - accepted media types include: {}",
+        resource.offered()
+    );
+    Status::new(415, Reason::UnsupportedMediaType, message)
 }
 
 pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
@@ -244,7 +249,7 @@ pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
 
 fn decoded(show: &Presenter, call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let document = document(call, &show.resource)?;
-    let decoded = decode::body(&show.inner.catalog(), &show.resource, document, &call.body, validation)?;
+    let decoded = decode::body(&show.resource, document, &call.body, validation)?;
     call.warnings.add(decoded.warnings);
     Ok(decoded.object)
 }
@@ -267,8 +272,7 @@ async fn update(show: &Presenter, call: &Call, target: &Target) -> Result<Respon
     if target.part == Part::Scale {
         let kind = Catalog::action("Scale");
         let document = document(call, &kind)?;
-        let Decoded { object, .. } =
-            decode::body(&show.inner.catalog(), &kind, document, &call.body, options.field_validation)?;
+        let Decoded { object, .. } = decode::body(&kind, document, &call.body, options.field_validation)?;
         target.check_name(&object)?;
         let change = scale::replace(&target.resource, object);
         let done = show.inner.change(target, &change, &writer(call, options)).await?;
@@ -363,12 +367,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     }
     let value = if document.value.is_null() { json!({}) } else { document.value };
     Object::try_from(value).map_err(|value| {
-        let kind = match value {
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Bool(_) => "bool",
-            _ => "number",
-        };
+        let kind = decode::sort(&value);
         let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
         bad("", &format!("error unmarshaling JSON: while decoding JSON: {why}"))
     })
@@ -385,18 +384,16 @@ fn delete_options(show: &Presenter, call: &Call) -> Result<DeleteOptions, Status
 
 fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     let format = match call.content_type() {
-        None | Some("application/json") => Format::Json,
-        Some("application/yaml") => Format::Yaml,
-        Some(_) => {
-            let message = format!(
-                "the body of the request was in an unknown format - accepted media types include: {}",
-                resource.offered()
-            );
-            return Err(Status::new(415, Reason::UnsupportedMediaType, message));
-        }
+        None | Some("application/json") => Some(Format::Json),
+        Some("application/yaml") => Some(Format::Yaml),
+        Some(protobuf::MEDIA_TYPE) if resource.custom().is_none() => None,
+        Some(_) => return Err(unsupported(resource)),
     };
     let bad = |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
-    let value = body::read(format, &call.body).map_err(|error| bad(error.to_string()))?.value;
+    let value = match format {
+        None => protobuf::delete_options(&call.body).map_err(Status::bad_request)?,
+        Some(format) => body::read(format, &call.body).map_err(|error| bad(error.to_string()))?.value,
+    };
     if !value.is_object() {
         return Err(bad("a DeleteOptions object is wanted".into()));
     }

@@ -2,11 +2,12 @@
 
 use super::Inner;
 use crate::registry::{Listed, Resource, Written};
-use crate::request::accept::{Encoding, Form, View, not_acceptable};
+use crate::request::accept::{Encoding, Form, View};
 use crate::response::{self, Body};
 use crate::storage::Entry;
 use crate::table::{self, Include};
 use bytes::{BufMut, Bytes, BytesMut};
+use flyball_core::status::Reason;
 use flyball_core::{Object, Status};
 use http::Response;
 use serde_json::{Map, Value, json};
@@ -48,9 +49,9 @@ impl Presenter {
                 let row = table::row(&self.resource, object, self.include, &self.inner.clock);
                 table::table(version, table::headings(&self.resource), vec![row])
             }
-            View::MetadataList => return Err(not_acceptable(self.resource.offered())),
+            View::MetadataList => return Err(Status::new(500, None, "content is not a list")),
         };
-        Ok(response::value(code, self.form, &value))
+        Ok(response::value(code, self.form, &self.form.versioned(value)))
     }
 
     /// Shows a list.
@@ -71,6 +72,9 @@ impl Presenter {
             }
             (View::MetadataList, _) => {
                 let items: Vec<Value> = objects().map(|object| table::metadata_only(&object)).collect();
+                // Go writes a list that nothing was put into as null.
+                let items =
+                    if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
                 json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
             }
             (View::Table, _) => {
@@ -79,9 +83,17 @@ impl Presenter {
                     .collect();
                 table::table(metadata, table::headings(&self.resource), rows)
             }
-            (View::Metadata, _) => return Err(not_acceptable(self.resource.offered())),
+            (View::Metadata, _) => {
+                let list = match self.resource.custom() {
+                    Some(_) => "unstructured.UnstructuredList".to_owned(),
+                    None => format!("{}.{}", self.resource.kind.version, self.resource.list_kind),
+                };
+                let message =
+                    format!("you requested PartialObjectMetadata, but the requested object is a list (*{list})");
+                return Err(Status::new(406, Reason::NotAcceptable, message));
+            }
         };
-        Ok(response::value(200, self.form, &value))
+        Ok(response::value(200, self.form, &self.form.versioned(value)))
     }
 
     fn list_metadata(&self, listed: &Listed) -> Value {

@@ -104,11 +104,11 @@ impl<K: Resource> Context<K> {
             match (answer, existing) {
                 (Ok(body), _) => {
                     let entry = self.env.parse(&body)?;
-                    self.settle_at(number, &entry);
+                    self.settle_at(number, store, &key, &entry);
                     return Ok(entry.decode()?);
                 }
                 (Err(_), Some(entry)) => {
-                    self.settle_at(number, &entry);
+                    self.settle_at(number, store, &key, &entry);
                     return Ok(entry.decode()?);
                 }
                 (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
@@ -145,11 +145,8 @@ impl<K: Resource> Context<K> {
         let number = self.note(store, &key);
         match client::exchange(&self.env.client, request).await {
             Ok(_) => {
-                let shown = store.get(&key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting());
-                match shown && !self.has_written(store, &key) {
-                    true => self.cancel(number),
-                    false => self.settle(number, Effect::Deleted(uid), None),
-                }
+                tracing::debug!(resource = %kind, object = %key, uid, "deleted");
+                self.settle(number, Effect::Deleted(uid), None);
                 Ok(())
             }
             Err(error) if client::is_ambiguous(&error) => Err(error.into()),

@@ -14,6 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A kind has a cache if a controller reconciles it, [owns](crate::Controller::owns) it or
 /// [watches](crate::Controller::watches) it. Objects are decoded at each call, so keep what you got while you need it.
 ///
+/// ```
+/// # use flyball::{Caches, ObjectKey, Result};
+/// use k8s_openapi::api::core::v1::{Pod, Service};
+///
+/// // Finds what `Controller::watches::<Pod>` is to wake: the service of the same name, if there is one.
+/// fn service_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
+///     let meta = &pod.metadata;
+///     let key = ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
+///     Ok(caches.get::<Service>(&key)?.map(|_| key).into_iter().collect())
+/// }
+/// ```
+///
 /// Reads show the past: how far it reaches back, and why a reconcile does not suffer from it, is told at
 /// [`Context`](crate::Context).
 #[derive(Debug)]

@@ -68,7 +68,7 @@ impl Entry {
                 b"annotations" => annotations = member.value.clone(),
                 b"ownerReferences" => owner_references = member.value.clone(),
                 b"finalizers" => finalizers = member.value.clone(),
-                b"managedFields" => managed = Some((previous.clone(), member.clone())),
+                b"managedFields" => managed = Some((previous, member.clone())),
                 _ => {}
             }
             previous = Some(member.value.end);

@@ -139,6 +139,11 @@ impl Store {
         self.read().by_key.get(key).cloned()
     }
 
+    /// Tells whether the object with this UID is gone, or going.
+    pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
+    }
+
     /// Returns the objects of one namespace, or all, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
         let objects = self.read();

@@ -1,42 +1,44 @@
 //! The command line that every operator has.
 
-use super::{Operator, RunError, rbac};
+use super::{Operator, RunError, log};
 use crate::client::chain;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use std::io::{IsTerminal, Write};
+use serde_json::json;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
+
+// Without a doc comment, so that the help begins with that of the operator's own flags.
+#[derive(Debug, Parser)]
+#[command(name = "operator")]
+struct Cli<F: Args> {
+    /// What to do
+    #[arg(value_enum, default_value = "run")]
+    command: Command,
+    #[command(flatten)]
+    common: CommonArgs,
+    #[command(flatten, next_help_heading = "Options of this operator")]
+    flags: F,
+}
+
+// A command is an argument, not a subcommand: so every flag may stand before it or behind it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Command {
+    /// Run the operator
+    Run,
+    /// Print the custom resource definitions and the roles that the operator needs, as JSON that kubectl applies
+    Manifests,
+}
 
 /// A Kubernetes operator.
-#[derive(Debug, Parser)]
-#[command(name = "operator", disable_help_subcommand = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    run: RunArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Print the roles that the operator needs, as JSON that kubectl applies
-    Rbac {
-        /// Namespaces that the operator is limited to, separated by commas
-        #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
-        namespace: Vec<String>,
-    },
-    /// Run the operator (also without any command)
-    Run(RunArgs),
-}
+#[derive(Args, Debug)]
+struct NoFlags {}
 
 #[derive(Args, Debug)]
-struct RunArgs {
+struct CommonArgs {
     /// Namespaces to watch, separated by commas; all of them unless given
     #[arg(long, visible_alias = "namespaces", value_delimiter = ',')]
     namespace: Vec<String>,
@@ -54,7 +56,7 @@ struct RunArgs {
     health_addr: Address,
     /// Format of the log
     #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
+    log_format: log::Format,
     /// Log more: -v debug, -vv everything; RUST_LOG says it per module
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
@@ -77,12 +79,6 @@ impl FromStr for Address {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 /// Why the program failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -94,8 +90,17 @@ enum Failure {
     Client(#[from] kube::Error),
     #[error("cannot start the runtime")]
     Runtime(#[from] std::io::Error),
-    #[error("cannot run")]
+    #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl Failure {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Run(error) if error.is_mistake() => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
 }
 
 impl Operator {
@@ -104,33 +109,62 @@ impl Operator {
     ///
     /// ```console
     /// $ vm-operator --namespace a,b --log-format json -v
-    /// $ vm-operator rbac | kubectl apply -f -
+    /// $ vm-operator manifests | kubectl apply --server-side -f -
     /// ```
     ///
-    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line makes no sense.
+    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line or the settings make no sense.
     pub fn main(self) -> ExitCode {
-        let cli = Cli::parse();
-        match cli.command {
-            Some(Command::Rbac { namespace }) => {
-                self.print_roles(namespace);
+        Self::main_with(|_: NoFlags| self)
+    }
+
+    /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
+    ///
+    /// `declare` runs for `manifests` as well, where nothing but the flags needs to be there. So whatever may be missing,
+    /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
+    /// itself (its doc comment, `#[command(version)]`) stands in the help.
+    ///
+    /// ```no_run
+    /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # struct Pages { token: String }
+    /// # impl Reconcile for Pages {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// #[derive(clap::Args)]
+    /// struct Flags {
+    ///     /// Pages that are built at the same time
+    ///     #[arg(long, default_value_t = 4)]
+    ///     builds: usize,
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     Operator::main_with(|flags: Flags| {
+    ///         let pages = || std::env::var("TOKEN").map(|token| Pages { token });
+    ///         Operator::new("pages").controller(Controller::deferred(pages).concurrency(flags.builds))
+    ///     })
+    /// }
+    /// ```
+    pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
+        let Cli { command, common, flags } = Cli::parse();
+        let mut operator = declare(flags);
+        if !common.namespace.is_empty() {
+            operator.namespaces = common.namespace.iter().cloned().collect();
+        }
+        match command {
+            Command::Run => operator.run_to_the_end(common),
+            Command::Manifests => {
+                let list = json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()});
+                // Whoever reads it may stop halfway.
+                let _ = writeln!(std::io::stdout(), "{list:#}");
                 ExitCode::SUCCESS
             }
-            Some(Command::Run(args)) => self.run_to_the_end(args),
-            None => self.run_to_the_end(cli.run),
         }
     }
 
-    fn print_roles(self, namespaces: Vec<String>) {
-        let rules: Vec<_> = self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect();
-        let roles = rbac::roles(&self.name, &self.grants(), &rules, &namespaces.into_iter().collect());
-        let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": roles});
-        // Whoever reads it may stop halfway.
-        let _ = writeln!(std::io::stdout(), "{list:#}");
-    }
-
     #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
-    fn run_to_the_end(self, args: RunArgs) -> ExitCode {
-        start_log(args.log_format, args.verbose);
+    fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
+        log::start(args.log_format, args.verbose);
         let name = self.name.clone();
         let run = || -> Result<(), Failure> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -140,12 +174,13 @@ impl Operator {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("{name}: {}", chain(&failure));
-                ExitCode::FAILURE
+                failure.code()
             }
         }
     }
 
-    async fn connect_and_run(mut self, args: RunArgs) -> Result<(), Failure> {
+    async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), Failure> {
+        self.set_up()?;
         let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
         let mut config = match (args.kubeconfig, &options.context) {
             (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
@@ -157,9 +192,6 @@ impl Operator {
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;
-        if !args.namespace.is_empty() {
-            self.namespaces = args.namespace.into_iter().collect();
-        }
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }
@@ -189,22 +221,36 @@ async fn told_to_stop() {
     });
 }
 
-fn start_log(format: LogFormat, verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::INFO,
-        1 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let named = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    // What the HTTP client says belongs to the second -v.
-    let quiet = if verbose < 2 { LevelFilter::INFO } else { level };
-    let usual = || ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
-    let filter = named.unwrap_or_else(|| Targets::new().with_default(level).with_targets(usual()));
-    let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    // An operator that is embedded may have a log already.
-    let _ = match format {
-        LogFormat::Text => registry.with(lines.with_ansi(std::io::stderr().is_terminal())).try_init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
-    };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_stand_before_and_behind_the_command() {
+        #[derive(Args, Debug)]
+        struct Flags {
+            #[arg(long)]
+            token: String,
+        }
+        let parsed =
+            Cli::<Flags>::try_parse_from(["op", "--token", "t", "manifests", "--namespaces", "a,b"]).expect("fits");
+        assert!(matches!(parsed.command, Command::Manifests));
+        assert_eq!((parsed.flags.token.as_str(), parsed.common.namespace.join(" ").as_str()), ("t", "a b"));
+        let error = Cli::<Flags>::try_parse_from(["op"]).expect_err("--token is missing");
+        assert!(error.to_string().contains("--token <TOKEN>"), "{error}");
+    }
+
+    #[test]
+    fn an_address_may_be_a_port_or_nothing() {
+        let check = |text: &str, expected: Option<&str>| {
+            let address: Result<Address, _> = text.parse();
+            let found = address.map(|address| address.0.map(|address| address.to_string()));
+            assert_eq!(found.as_ref().map(|found| found.as_deref()).ok(), expected.map(|e| (e != "0").then_some(e)));
+        };
+        check("0", Some("0"));
+        check(":8080", Some("0.0.0.0:8080"));
+        check("[::1]:1", Some("[::1]:1"));
+        check("8080", None);
+        check("localhost:1", None);
+    }
 }

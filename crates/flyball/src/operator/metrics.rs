@@ -265,7 +265,7 @@ impl ControllerMetrics {
 }
 
 /// The metrics of one watch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WatchMetrics {
     pub(crate) lists: Counter,
     pub(crate) events: Counter,
@@ -339,4 +339,50 @@ fn family<L: EncodeLabelSet, M: EncodeMetric>(
         metric.encode(family.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{Backoff, Priority};
+    use flyball_core::{ObjectKey, Rng};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn dashboards_for_controller_runtime_find_what_they_look_for() {
+        let mut metrics = Metrics::new("10.0.0.1:443".into());
+        let queue = Arc::new(Queue::new(Backoff::default(), Duration::ZERO, &Rng::from_seed(1)));
+        queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);
+        let (caches, _) = Caches::new([], &BTreeSet::new());
+        metrics.observe(vec![("site".into(), queue)], Arc::new(caches));
+        let controller = metrics.controller("site", 4);
+        controller.reconciled(Outcome::Success, Duration::from_millis(3));
+        controller.reconciled(Outcome::Terminal, Duration::from_millis(3));
+        controller.waited(Duration::from_millis(1));
+        controller.worked(Duration::from_millis(1));
+        metrics.requests().count(&Method::GET, Some(StatusCode::OK));
+        let text = metrics.text();
+        for line in [
+            r#"controller_runtime_active_workers{name="site",controller="site"} 0.0"#,
+            r#"controller_runtime_max_concurrent_reconciles{controller="site"} 4"#,
+            r#"controller_runtime_reconcile_errors_total{controller="site"} 1"#,
+            r#"controller_runtime_reconcile_panics_total{controller="site"} 0"#,
+            r#"controller_runtime_reconcile_time_seconds_bucket{le="0.005",controller="site"} 2"#,
+            r#"controller_runtime_reconcile_total{controller="site",result="error"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="site",result="requeue"} 0"#,
+            r#"controller_runtime_reconcile_total{controller="site",result="requeue_after"} 0"#,
+            r#"controller_runtime_reconcile_total{controller="site",result="success"} 1"#,
+            r#"controller_runtime_terminal_reconcile_errors_total{controller="site"} 1"#,
+            r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:443"} 1"#,
+            r#"workqueue_adds_total{name="site",controller="site"} 1"#,
+            r#"workqueue_depth{name="site",controller="site"} 1.0"#,
+            r#"workqueue_longest_running_processor_seconds{name="site",controller="site"} 0.0"#,
+            r#"workqueue_queue_duration_seconds_count{name="site",controller="site"} 1"#,
+            r#"workqueue_retries_total{name="site",controller="site"} 0"#,
+            r#"workqueue_unfinished_work_seconds{name="site",controller="site"} 0.0"#,
+            r#"workqueue_work_duration_seconds_count{name="site",controller="site"} 1"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
+        }
+    }
 }

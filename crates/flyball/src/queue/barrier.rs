@@ -81,13 +81,32 @@ impl Barrier {
         }
     }
 
-    /// Notes what a reconcile wrote, and tells whether its key has to be held back.
-    pub(crate) fn wrote(&mut self, key: &ObjectKey, writes: Vec<Write>, now: Instant) -> bool {
+    /// Notes what a reconcile wrote, and tells whether its key has to be held back. `is_gone` tells that a cache shows an
+    /// object as gone or going.
+    pub(crate) fn wrote(
+        &mut self,
+        key: &ObjectKey,
+        writes: Vec<Write>,
+        now: Instant,
+        is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
+    ) -> bool {
         let mut pending = self.take(key);
         pending.extend(writes);
         drop_done(&mut pending, |write| match write.effect {
             Effect::Version(version) => version <= self.seen.get(&write.store).copied().unwrap_or_default(),
             Effect::Deleted(_) | Effect::Unknown => false,
+        });
+        // A cache that has not shown yet how the object came says nothing by not having it.
+        let to_come: BTreeSet<(StoreId, ObjectKey)> = pending
+            .iter()
+            .filter(|write| matches!(write.effect, Effect::Version(_)))
+            .map(|write| (write.store, write.object.clone()))
+            .collect();
+        drop_done(&mut pending, |write| match &write.effect {
+            Effect::Deleted(uid) => {
+                !to_come.contains(&(write.store, write.object.clone())) && is_gone(write.store, &write.object, uid)
+            }
+            Effect::Version(_) | Effect::Unknown => false,
         });
         if pending.len() > REMEMBERED {
             keep_newest(&mut pending);
@@ -292,11 +311,16 @@ mod tests {
         (Barrier::new(Duration::from_secs(10)), Instant::now())
     }
 
+    /// The caches show every object.
+    fn there(_: StoreId, _: &ObjectKey, _: &str) -> bool {
+        false
+    }
+
     #[test]
     fn a_key_waits_for_each_cache_that_it_wrote_to() {
         let (mut barrier, now) = barrier();
-        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now));
-        assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now));
+        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there));
+        assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now, there));
         assert!(barrier.seen(0, 4).is_empty());
         assert!(barrier.seen(0, 6).is_empty());
         assert_eq!(barrier.seen(1, 6), [key("a")]);
@@ -308,13 +332,13 @@ mod tests {
     fn what_was_seen_before_the_answer_came_is_not_waited_for() {
         let (mut barrier, now) = barrier();
         barrier.seen(0, 5);
-        assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now));
+        assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there));
     }
 
     #[test]
     fn only_what_follows_on_what_was_known_is_an_echo() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now);
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now, there);
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 1, 5), &[]));
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
         assert!(!barrier.is_echo(&key("a"), &trigger(0, "x", 2, 5), &[]));
@@ -336,16 +360,19 @@ mod tests {
             before: 3,
             effect: Effect::Deleted(uid.into()),
         };
-        assert!(barrier.wrote(&key("a"), vec![delete("x", "u1"), delete("y", "u2")], now));
+        assert!(barrier.wrote(&key("a"), vec![delete("x", "u1"), delete("y", "u2")], now, there));
         assert!(barrier.deleted(0, &key("x"), "other").is_empty());
         assert!(barrier.deleted(0, &key("x"), "u1").is_empty());
         assert_eq!(barrier.deleted(0, &key("y"), "u2"), [key("a")]);
+        // Seen while the reconcile went on; unless the cache has not come to the object at all yet.
+        assert!(!barrier.wrote(&key("a"), vec![delete("x", "u1")], now, |_, _, uid| uid == "u1"));
+        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 0, 5), delete("x", "u1")], now, |_, _, _| true));
     }
 
     #[test]
     fn patience_ends_and_leaves_the_caches_that_are_behind() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now);
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
         barrier.seen(1, 6);
         assert!(barrier.overdue(now).is_empty());
         assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
@@ -360,7 +387,7 @@ mod tests {
     fn an_unknown_effect_is_looked_up_at_once_and_only_once() {
         let (mut barrier, now) = barrier();
         let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
-        assert!(!barrier.wrote(&key("a"), vec![unknown], now));
+        assert!(!barrier.wrote(&key("a"), vec![unknown], now, there));
         assert_eq!(barrier.behind(&key("a")), [0].into());
         assert!(barrier.behind(&key("a")).is_empty());
     }
@@ -368,9 +395,9 @@ mod tests {
     #[test]
     fn a_list_leaves_doubt_about_what_was_written_before() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now);
-        barrier.wrote(&key("b"), vec![write(0, "y", 1, 9)], now);
-        barrier.wrote(&key("c"), vec![write(1, "z", 1, 4)], now);
+        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there);
+        barrier.wrote(&key("b"), vec![write(0, "y", 1, 9)], now, there);
+        barrier.wrote(&key("c"), vec![write(1, "z", 1, 4)], now, there);
         let (unsure, free) = barrier.listed(0, 7, |_, _| false);
         assert_eq!((unsure, free), ([key("a"), key("b")].into(), vec![key("a")]));
     }
@@ -379,7 +406,7 @@ mod tests {
     fn very_many_writes_are_remembered_by_the_newest() {
         let (mut barrier, now) = barrier();
         let writes = (1..=2000).map(|version| write(version as usize % 2, "x", 0, version)).collect();
-        barrier.wrote(&key("a"), writes, now);
+        barrier.wrote(&key("a"), writes, now, there);
         assert_eq!(barrier.keys[&key("a")].writes.len(), 2);
         barrier.seen(0, 2000);
         assert_eq!(barrier.seen(1, 1999), [key("a")]);

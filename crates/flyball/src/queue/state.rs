@@ -374,6 +374,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flyball_core::Rng;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

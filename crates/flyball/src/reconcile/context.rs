@@ -73,7 +73,26 @@ impl<K: Resource> Context<K> {
 
     /// Returns the client, for requests that the context has no method for.
     ///
-    /// Its requests are counted, have a deadline, and wait when the API server is busy.
+    /// Its requests are counted, have a deadline, and wait when the API server is busy. What they need is
+    /// [allowed](crate::Controller::allows) to the controller, and what they write is [told](Self::wrote).
+    ///
+    /// ```
+    /// # use flyball::{Context, Resource, Result};
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+    ///
+    /// async fn cordon<K: Resource>(cx: &Context<K>, node: &str) -> Result<()> {
+    ///     let patch = serde_json::json!({"spec": {"unschedulable": true}});
+    ///     let nodes = Api::<Node>::all(cx.client().clone());
+    ///     cx.wrote(&nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await?);
+    ///
+    ///     // A kind for which there is no type.
+    ///     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", "Certificate"));
+    ///     let certificates = Api::<DynamicObject>::default_namespaced_with(cx.client().clone(), &kind);
+    ///     let _ready = certificates.get("site").await?.data["status"]["conditions"][0]["status"] == "True";
+    ///     Ok(())
+    /// }
+    /// ```
     pub fn client(&self) -> &kube::Client {
         &self.env.client
     }
@@ -214,7 +233,7 @@ impl<K: Resource> Context<K> {
     pub(crate) fn relied_on(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
             let number = self.note(store, key);
-            self.settle_at(number, entry);
+            self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
         }
     }
 
@@ -254,7 +273,7 @@ impl<K: Resource> Context<K> {
         let answer = client::exchange(&self.env.client, request).await;
         let entry = answer.and_then(|body| self.env.parse(&body));
         match &entry {
-            Ok(entry) => self.settle_at(number, entry),
+            Ok(entry) => self.settle_at(number, store, key, entry),
             Err(error) if client::is_ambiguous(error) => {}
             Err(_) => self.cancel(number),
         }
@@ -262,7 +281,8 @@ impl<K: Resource> Context<K> {
     }
 
     /// Notes that a request made an object what it is.
-    pub(crate) fn settle_at(&self, number: usize, entry: &Arc<Entry>) {
+    pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
+        tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
         self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
     }
 
@@ -298,11 +318,6 @@ impl<K: Resource> Context<K> {
     pub(crate) fn into_writes(self) -> Vec<Write> {
         let written = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
         written.into_iter().flatten().map(|written| written.write).collect()
-    }
-
-    /// Tells whether this reconcile wrote to an object.
-    pub(crate) fn has_written(&self, store: &Store, key: &ObjectKey) -> bool {
-        self.written_to(store.id()).contains_key(key)
     }
 
     fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {

@@ -17,6 +17,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tower::BoxError;
 
 /// One controller: a [`Reconcile`] with the kinds that it deals with.
 ///
@@ -41,7 +42,8 @@ use std::time::Duration;
 ///     .concurrency(4);
 /// ```
 pub struct Controller<R: Reconcile> {
-    reconciler: R,
+    reconciler: Option<R>,
+    make: Option<Box<Make<R>>>,
     name: String,
     primary: Kind,
     types: Vec<(TypeId, Kind)>,
@@ -54,11 +56,27 @@ pub struct Controller<R: Reconcile> {
     deadline: Duration,
     patience: Duration,
     backoff: Backoff,
+    while_deleting: bool,
 }
+
+/// Makes a reconciler.
+type Make<R> = dyn FnOnce() -> Result<R, BoxError> + Send;
 
 impl<R: Reconcile> Controller<R> {
     /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
     pub fn new(reconciler: R) -> Self {
+        Self { reconciler: Some(reconciler), ..Self::bare() }
+    }
+
+    /// Makes a controller whose reconciler is made when the operator is about to run, from the environment for instance.
+    ///
+    /// So it can be declared, and asked for its [rules](crate::Operator::rules), where that would fail. An error ends
+    /// [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with exit code 2.
+    pub fn deferred<E: Into<BoxError>>(make: impl FnOnce() -> Result<R, E> + Send + 'static) -> Self {
+        Self { make: Some(Box::new(|| make().map_err(Into::into))), ..Self::bare() }
+    }
+
+    fn bare() -> Self {
         let primary = Kind::of::<R::Resource>();
         let mut grants =
             vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
@@ -66,7 +84,8 @@ impl<R: Reconcile> Controller<R> {
             grants.push(Grant::new(&primary, "", &["patch"]));
         }
         Self {
-            reconciler,
+            reconciler: None,
+            make: None,
             name: primary.name().to_lowercase(),
             types: vec![(TypeId::of::<R::Resource>(), primary.clone())],
             maps: vec![(primary.clone(), Map::Primary)],
@@ -79,6 +98,7 @@ impl<R: Reconcile> Controller<R> {
             deadline: Duration::from_secs(300),
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
+            while_deleting: false,
         }
     }
 
@@ -161,6 +181,13 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Reconciles objects that are being deleted as well, for controllers that see to deletions which wait for something
+    /// other than a [finalizer](crate::Reconcile::FINALIZER) of theirs.
+    pub fn while_deleting(mut self) -> Self {
+        self.while_deleting = true;
+        self
+    }
+
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
         self.types.push((TypeId::of::<T>(), kind.clone()));
@@ -179,10 +206,14 @@ impl<R: Reconcile> fmt::Debug for Controller<R> {
 /// A controller of whatever type.
 pub(crate) trait Declaration: Send {
     fn name(&self) -> &str;
+    /// The kind that is reconciled.
+    fn primary(&self) -> &Kind;
     /// The types that need a cache.
     fn types(&self) -> &[(TypeId, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    /// Makes the reconciler, unless it is made already.
+    fn set_up(&mut self) -> Result<(), BoxError>;
     /// Makes the queue of the controller.
     fn queue(&self, rng: &Rng) -> Queue;
     /// Connects the queue with the caches, and gives what the workers are to do.
@@ -199,6 +230,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
         &self.name
     }
 
+    fn primary(&self) -> &Kind {
+        &self.primary
+    }
+
     fn types(&self) -> &[(TypeId, Kind)] {
         &self.types
     }
@@ -211,6 +246,18 @@ impl<R: Reconcile> Declaration for Controller<R> {
         &self.rules
     }
 
+    fn set_up(&mut self) -> Result<(), BoxError> {
+        for (kind, _) in &self.filters {
+            if !self.maps.iter().any(|(declared, _)| declared == kind) {
+                return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
+            }
+        }
+        if let Some(make) = self.make.take() {
+            self.reconciler = Some(make()?);
+        }
+        Ok(())
+    }
+
     fn queue(&self, rng: &Rng) -> Queue {
         Queue::new(self.backoff, self.patience, &rng.fork(&self.name))
     }
@@ -221,8 +268,8 @@ impl<R: Reconcile> Declaration for Controller<R> {
         queue: Arc<Queue>,
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
-        let sources = Sources::new(queue.clone(), env.caches.clone(), self.primary.clone(), &self.maps, &self.filters);
-        let sources = Arc::new(sources);
+        let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
+        let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
         let mut stores = Vec::new();
         for writer in writers {
             if sources.listens_to(writer.store().id()) {
@@ -231,11 +278,12 @@ impl<R: Reconcile> Declaration for Controller<R> {
             }
         }
         let worker = Arc::new(Worker {
-            reconciler: self.reconciler,
+            reconciler: self.reconciler.expect("the controller was set up"),
             metrics: env.metrics.controller(&self.name, self.concurrency),
             controller: self.name,
             kind: self.primary,
             deadline: self.deadline,
+            while_deleting: self.while_deleting,
             env: env.clone(),
             declared: Arc::new(self.declared),
             queue,
@@ -243,10 +291,16 @@ impl<R: Reconcile> Declaration for Controller<R> {
         let work = || {
             let (worker, stores) = (worker.clone(), stores.clone());
             let work = async move {
-                for store in &stores {
-                    store.synced().await;
+                let synced = async {
+                    for store in &stores {
+                        store.synced().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = worker.queue.closed() => {}
+                    () = synced => worker.run().await,
                 }
-                worker.run().await;
             };
             Box::pin(work) as BoxFuture<'static, ()>
         };

@@ -1,7 +1,8 @@
 //! Which updates are worth a reconcile.
 
+use super::guarded;
 use crate::cache::Entry;
-use crate::kind::Resource;
+use crate::kind::{Resource, key_of};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -27,10 +28,14 @@ pub struct Predicate<T> {
 type Test = dyn Fn(&Entry, &Entry) -> bool + Send + Sync;
 
 impl<T: Resource> Predicate<T> {
-    /// Passes updates for which `test` of the old and the new object holds; what does not decode passes.
+    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, and what makes
+    /// `test` panic.
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         Self::raw(move |old, new| match (old.decode(), new.decode()) {
-            (Ok(old), Ok(new)) => test(&old, &new),
+            (Ok(old), Ok(new)) => guarded(|| test(&old, &new)).unwrap_or_else(|error| {
+                tracing::warn!(key = %key_of(&new), %error, "filter cannot tell whether an update matters");
+                true
+            }),
             _ => true,
         })
     }

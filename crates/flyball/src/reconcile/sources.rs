@@ -1,5 +1,6 @@
 //! Which keys a change wakes.
 
+use super::guarded;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, Entry, Listener, Origin, Store, StoreId};
 use crate::error::Result;
@@ -18,8 +19,10 @@ pub(crate) enum Map {
     /// Its owner is.
     Owner,
     /// Whatever this function finds.
-    Custom(Arc<dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync>),
+    Custom(Arc<MapFn>),
 }
+
+type MapFn = dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,6 +37,7 @@ impl fmt::Debug for Map {
 /// Turns what the caches tell into keys in the queue of one controller.
 #[derive(Debug)]
 pub(crate) struct Sources {
+    controller: String,
     queue: Arc<Queue>,
     caches: Arc<Caches>,
     primary: Kind,
@@ -45,6 +49,7 @@ pub(crate) struct Sources {
 impl Sources {
     /// Connects the caches with a queue: `maps` and `filters` go with the kind that they are for.
     pub(crate) fn new(
+        controller: String,
         queue: Arc<Queue>,
         caches: Arc<Caches>,
         primary: Kind,
@@ -54,6 +59,7 @@ impl Sources {
         let by_store = |store: &Arc<Store>, kind: &Kind| store.kind() == kind;
         let mut sources = Self {
             primaries: caches.stores().iter().filter(|store| by_store(store, &primary)).cloned().collect(),
+            controller,
             queue,
             caches: caches.clone(),
             primary,
@@ -81,7 +87,7 @@ impl Sources {
         let mut keys = match map {
             Map::Primary => return vec![key.clone()],
             Map::Owner => self.owner(key, entry).into_iter().collect(),
-            Map::Custom(map) => map(entry, &self.caches).unwrap_or_else(|error| {
+            Map::Custom(map) => guarded(|| map(entry, &self.caches)).and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "change of a watched object could not be mapped");
                 Vec::new()
             }),
@@ -124,6 +130,15 @@ impl Listener for Sources {
             }
             let priority = if change.origin == Origin::FirstList { Priority::Background } else { Priority::Fresh };
             for key in keys {
+                tracing::debug!(
+                    controller = self.controller,
+                    %key,
+                    resource = %self.caches.stores()[change.store].kind(),
+                    object = %change.key,
+                    before = old.map(Entry::resource_version),
+                    version = new.map(Entry::resource_version),
+                    "changed",
+                );
                 match (change.origin, new) {
                     (Origin::Watch, Some(new)) => {
                         let version = |entry: &Entry| entry.resource_version();
@@ -148,8 +163,6 @@ impl Listener for Sources {
     }
 
     fn listed(&self, store: &Store, revision: u64) {
-        let is_gone =
-            |object: &ObjectKey, uid: &str| store.get(object).is_none_or(|e| e.uid() != uid || e.is_deleting());
-        self.queue.listed(store.id(), revision, is_gone);
+        self.queue.listed(store.id(), revision, |object, uid| store.is_gone(object, uid));
     }
 }

@@ -1,7 +1,7 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
 use super::context::{Context, Declared, Primary};
-use super::{Action, Reconcile};
+use super::{Action, Reconcile, panic_text};
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
 use crate::kind::Kind;
@@ -10,7 +10,6 @@ use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::queue::{Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ pub(super) struct Worker<R> {
     pub(super) controller: String,
     pub(super) kind: Kind,
     pub(super) deadline: Duration,
+    pub(super) while_deleting: bool,
     pub(super) env: Arc<Environment>,
     pub(super) declared: Arc<Declared>,
     pub(super) queue: Arc<Queue>,
@@ -40,23 +40,30 @@ enum Ending {
     Idle,
 }
 
+/// Makes what stands in every line of the log that belongs to a reconcile: of the highest level, or it would be missing
+/// where only warnings are logged.
+pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tracing::Span {
+    tracing::error_span!(
+        "reconcile",
+        controller,
+        kind,
+        namespace = key.namespace(),
+        name = key.name(),
+        id = format_args!("{id:016x}"),
+    )
+}
+
 impl<R: Reconcile> Worker<R> {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
         while let Some(Work { item, behind }) = self.queue.next().await {
             self.metrics.waited(item.waited);
             let began = Instant::now();
-            let span = tracing::info_span!(
-                "reconcile",
-                controller = self.controller,
-                kind = self.kind.name(),
-                namespace = item.key.namespace(),
-                name = item.key.name(),
-                id = format_args!("{:016x}", self.env.rng.next()),
-            );
+            let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             let (next, writes) = self.work(&item, behind).instrument(span).await;
             self.metrics.worked(began.elapsed());
-            self.queue.done(&item, next, writes);
+            let stores = self.env.caches.stores();
+            self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
             // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
             tokio::task::coop::consume_budget().await;
         }
@@ -89,6 +96,7 @@ impl<R: Reconcile> Worker<R> {
             false => store.get(key),
         };
         let Some(entry) = entry else { return Ok(None) };
+        tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
         let cx = Context::new(self.env.clone(), self.declared.clone(), primary, behind);
         if read_past {
@@ -101,7 +109,7 @@ impl<R: Reconcile> Worker<R> {
     async fn call(&self, cx: &Context<R::Resource>) -> Result<Option<Action>> {
         let entry = &cx.primary.entry;
         let Some(finalizer) = R::FINALIZER else {
-            return match entry.is_deleting() {
+            return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
                 false => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
             };
@@ -124,6 +132,7 @@ impl<R: Reconcile> Worker<R> {
         if entry.uid() != cx.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
+        cx.relied_on(cx.primary_store()?, cx.key(), &entry);
         let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
         if action == Action::done() {
             cx.set_finalizer(finalizer, false).await?;
@@ -167,9 +176,4 @@ impl<R: Reconcile> Worker<R> {
         }
         next
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

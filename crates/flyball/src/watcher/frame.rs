@@ -55,7 +55,7 @@ pub(super) enum Event<'a> {
     /// Everything up to this revision was sent; `initial` after the last of the objects that existed at the start.
     Bookmark { revision: u64, initial: bool },
     /// The watch is over.
-    Error(Status),
+    Error(Box<Status>),
 }
 
 /// Reads one line of a watch, [as the API server sends
@@ -75,7 +75,9 @@ pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
         Some("ADDED" | "MODIFIED") => Ok(Event::Put(object)),
         Some("DELETED") => Ok(Event::Deleted(object)),
         Some("BOOKMARK") => bookmark(object),
-        Some("ERROR") => serde_json::from_slice(object).map(Event::Error).map_err(|_| Malformed(0)),
+        Some("ERROR") => {
+            serde_json::from_slice(object).map(|status| Event::Error(Box::new(status))).map_err(|_| Malformed(0))
+        }
         _ => Err(Malformed(0)),
     }
 }

@@ -169,7 +169,7 @@ fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: 
     }
     let mut list = List::default();
     for part in &parts {
-        if list.push(part.as_bytes(), |item| drop(take(session.item(item), writer))).is_err() {
+        if list.push(part.as_bytes(), |item| _ = take(session.item(item), writer)).is_err() {
             return session.ended(End::Broken("unreadable".into()), Duration::ZERO);
         }
     }

@@ -98,7 +98,7 @@ impl Api {
         let api = self.clone();
         let service = tower::service_fn(move |request| {
             let api = api.clone();
-            async move { Ok::<_, std::io::Error>(api.answer(request).await?) }
+            async move { api.answer(request).await }
         });
         kube::Client::new(service, "default")
     }

@@ -2,7 +2,7 @@
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
-use flyball::{Action, Condition, Event};
+use flyball::{Action, Condition, Event, Rng, retry_on_conflict};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
@@ -147,7 +147,8 @@ async fn a_child_that_is_going_is_waited_for() {
     let _stage = Stage::start(&api, &widgets).await;
     api.edit("configmaps", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/y"]));
     settle().await;
-    (api.writes(), widgets.calls());
+    api.writes();
+    widgets.calls();
     api.delete("configmaps", "ns", "a");
     sleep(Duration::from_secs(60)).await;
     assert_eq!((api.writes().len(), widgets.calls().len()), (0, 1));
@@ -288,4 +289,34 @@ async fn events_are_sent_before_a_shutdown_ends() {
     settle().await;
     stage.stop().await;
     assert_eq!(events(&api)[0]["series"]["count"], 5);
+}
+
+/// Counts up in config map `n`, as somebody who read it before may.
+async fn count_up(api: &kube::Api<ConfigMap>) -> kube::Result<ConfigMap> {
+    let mut object = api.get("n").await?;
+    // The other one reads before this one writes.
+    sleep(Duration::from_millis(5)).await;
+    let count = object.data.get_or_insert_default().entry("count".into()).or_default();
+    *count = (count.parse().unwrap_or(0) + 1).to_string();
+    api.patch("n", &Default::default(), &kube::api::Patch::Merge(&object)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_of_two_writers_conflicts_and_tries_again() {
+    let server = Api::default();
+    server.edit("configmaps", "ns", "n", |_| {});
+    let api = kube::Api::<ConfigMap>::namespaced(server.client(), "ns");
+    let (first, second) = tokio::join!(count_up(&api), count_up(&api));
+    let refused = [first, second].into_iter().filter_map(Result::err).collect::<Vec<_>>();
+    assert!(matches!(&refused[..], [kube::Error::Api(status)] if status.code == 409), "{refused:?}");
+
+    let rngs = [1, 2, 3].map(Rng::from_seed);
+    let writers = rngs.iter().map(|rng| retry_on_conflict(rng, || count_up(&api)));
+    for result in futures_util::future::join_all(writers).await {
+        result.unwrap();
+    }
+    assert_eq!(server.get("configmaps", "ns", "n").unwrap()["data"]["count"], "4");
+    // Whoever never stops conflicting is given up on.
+    server.fail("PATCH", 100, Fault::Refuse(409));
+    assert!(retry_on_conflict(&rngs[0], || count_up(&api)).await.is_err());
 }

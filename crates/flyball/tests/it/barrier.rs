@@ -198,3 +198,26 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
     settle().await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_seen_while_the_reconcile_goes_on_holds_nothing_up() {
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            keep_count(widget, cx).await?;
+            sleep(Duration::from_secs(1)).await;
+            Ok(Action::done())
+        })
+    });
+    let api = Api::default();
+    widget(&api, "a", 2);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(2)).await;
+    widget(&api, "a", 1);
+    sleep(Duration::from_secs(3)).await;
+    widgets.calls();
+    api.seen();
+    wake(&api, 1);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    assert!(api.seen().is_empty(), "the caches show everything");
+}

@@ -1,5 +1,6 @@
 //! The runtime against an API server in the same process, on one thread, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 mod api;

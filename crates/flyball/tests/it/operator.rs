@@ -2,9 +2,11 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Controller, Operator, RunError};
+use flyball::{Action, Controller, Operator, Predicate, RunError};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::CustomResourceExt;
 use serde_json::json;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -111,7 +113,106 @@ async fn an_operator_that_is_declared_wrongly_does_not_start() {
     let client = || Api::default().client();
     let controller = || Controller::new(Widgets::usual());
     let twice = Operator::new("op").controller(controller()).controller(controller());
-    assert!(matches!(twice.run(client(), async {}).await, Err(RunError::SameName(name)) if name == "widget"));
+    assert_eq!(
+        twice.run(client(), async {}).await.unwrap_err().to_string(),
+        r#"two controllers are named "widget", of widgets.example.com and of widgets.example.com: give one of them another by Controller::name"#
+    );
     let named = Operator::new("no name").run(client(), async {}).await;
     assert!(named.unwrap_err().to_string().starts_with(r#"the name "no name" is of no use to the API server"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deferred_reconciler_is_made_when_the_operator_runs_and_not_before() {
+    let declare = |made: Result<Widgets, &'static str>| {
+        Operator::new("op").crd(Widget::crd()).controller(Controller::deferred(|| made).owns::<ConfigMap>())
+    };
+    let kinds: Vec<String> = declare(Err("no TOKEN")).manifests().iter().map(|m| m["kind"].to_string()).collect();
+    assert_eq!(kinds, [r#""CustomResourceDefinition""#, r#""ClusterRole""#]);
+    let error = declare(Err("no TOKEN")).run(Api::default().client(), async {}).await.unwrap_err();
+    assert!(
+        matches!(error, RunError::SetUp { controller, source } if controller == "widget" && source.to_string() == "no TOKEN")
+    );
+
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let _stage = Stage::operator(&api, &widgets, declare(Ok(widgets.clone())));
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_caches_that_were_never_filled() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    api.serve("widgets", false);
+    let stage = Stage::start(&api, &widgets).await;
+    let began = Instant::now();
+    stage.stop().await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_map_or_a_filter_stops_nothing() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let stage = Stage::with(&api, &widgets, |controller| {
+        controller.filter(Predicate::<Widget>::new(|_, _| panic!("filter"))).watches::<Secret>(|_, _| panic!("map"))
+    })
+    .await;
+    api.edit("secrets", "ns", "key", |_| {});
+    settle().await;
+    assert!(!stage.running.is_finished());
+    widgets.calls();
+    // A filter that cannot tell hides nothing.
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+/// What is written to the log, without blanks at the ends of lines.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_tells_each_step_of_a_reconcile() {
+    let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
+    // With a single subscriber, what other tests log first is taken as logged by nobody, for good.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
+    let _stage = Stage::start(&api, &widgets).await;
+    widget(&api, "a", 1);
+    settle().await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let span = r#"DEBUG reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
+    let steps: Vec<String> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.contains("flyball::") && (line.starts_with(span) || line.contains(" changed ")))
+        .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a version=1"#,
+            "read version=1 read_past=false",
+            "wrote resource=configmaps object=ns/a version=2",
+            r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
+            "wrote resource=widgets.example.com object=ns/a version=3",
+            "reconciled outcome=Success",
+            r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a before=1 version=3"#,
+        ],
+        "{text}"
+    );
 }

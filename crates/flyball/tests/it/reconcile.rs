@@ -304,3 +304,36 @@ async fn an_outage_ends_without_a_storm() {
     assert!(requests.len() <= 2010, "{}", requests.len());
     assert!(writes.iter().all(|name| size_of(&api, name.split_once('/').unwrap().1).unwrap() == "2"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_reconcile_is_what_it_said() {
+    let widgets = Widgets::new(|widget, _| {
+        Box::pin(async {
+            match widget.spec.size {
+                1 => Ok(Action::done()),
+                2 => Ok(Action::requeue()),
+                3 => Ok(Action::requeue_after(Duration::from_secs(7))),
+                4 => Err("no".into()),
+                _ => Err(Error::from("never").terminal()),
+            }
+        })
+    });
+    let check = async |size: i64, expected: &[u64]| {
+        let api = Api::default();
+        widget(&api, "a", size);
+        let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+        let stage = Stage::with(&api, &widgets, |controller| controller.backoff(backoff)).await;
+        let mut times = Vec::new();
+        for second in 0..20 {
+            times.extend(widgets.calls().iter().map(|_| second));
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(times, expected, "{size}");
+        stage.stop().await;
+    };
+    check(1, &[0]).await;
+    check(2, &[0, 1, 3, 7, 15]).await;
+    check(3, &[0, 7, 14]).await;
+    check(4, &[0, 1, 3, 7, 15]).await;
+    check(5, &[0]).await;
+}

@@ -1,0 +1,48 @@
+//! `flyball cluster`: the embedded control plane as a process of its own.
+//!
+//! Each cluster has a name and a [`Record`] of where it is. The process holds a lock on the record's neighbour as long as
+//! it lives, so that nobody mistakes another process for it.
+
+mod down;
+mod record;
+mod status;
+mod up;
+
+use crate::error::Result;
+use clap::{Args, Subcommand};
+
+/// Run a Kubernetes control plane on this machine, in one process
+#[derive(Args, Debug)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::UpArgs),
+    Down(down::DownArgs),
+    Status(status::StatusArgs),
+}
+
+#[derive(Args, Debug)]
+struct Named {
+    /// Name of the cluster, and of its context in the kubeconfig
+    #[arg(long, default_value = "flyball", value_parser = parse_name)]
+    name: String,
+}
+
+fn parse_name(name: &str) -> Result<String, String> {
+    match flyball_core::names::dns_label(name).first() {
+        None => Ok(name.to_owned()),
+        Some(why) => Err(why.clone()),
+    }
+}
+
+pub(crate) fn cmd_cluster(args: ClusterArgs, verbose: u8) -> Result<()> {
+    match args.command {
+        Command::Up(args) => up::cmd_up(args, verbose),
+        Command::Down(args) => down::cmd_down(&args),
+        Command::Status(args) => status::cmd_status(&args),
+    }
+}

@@ -1,0 +1,56 @@
+//! `flyball cluster down`.
+
+use super::Named;
+use super::record::Files;
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::say;
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use std::thread;
+use std::time::Duration;
+
+/// How often a cluster that stops is looked for, every 10 ms.
+const PATIENCE: u32 = 1000;
+
+/// Stop a control plane; its objects go with it
+#[derive(Args, Debug)]
+pub(crate) struct DownArgs {
+    #[command(flatten)]
+    named: Named,
+    /// Only say what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
+    let files = Files::of(&args.named.name)?;
+    let (running, record) = files.find()?;
+    let name = &args.named.name;
+    let quietly = |text: String| {
+        if !args.quiet {
+            say(&text);
+        }
+    };
+    if !running {
+        // One that crashed did not tidy up.
+        if let Some(record) = record {
+            record.remove_context()?;
+            files.forget();
+        }
+        quietly(format!("{name} is not up"));
+        return Ok(());
+    }
+    let record = record.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
+    let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the record of the cluster names no process"))?;
+    kill_process(pid, Signal::TERM).when(format!("cannot stop process {}", record.pid))?;
+    for _ in 0..PATIENCE {
+        if files.lock()?.is_some() {
+            quietly(format!("{name} is down"));
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let error = Error::new(format!("process {} of cluster {name} does not stop", record.pid));
+    Err(error.hint(format!("kill -9 {}", record.pid)))
+}

@@ -1,0 +1,136 @@
+//! Where clusters are written down: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
+
+use crate::error::{Error, Result, ResultExt};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is known of a running cluster.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Record {
+    pub(super) name: String,
+    pub(super) pid: i32,
+    pub(super) url: String,
+    /// The kubeconfig that leads to it, always there while it runs.
+    pub(super) own_kubeconfig: PathBuf,
+    /// The kubeconfig that got a context, if any did.
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// The context that was current there.
+    pub(super) context_before: Option<String>,
+    pub(super) started: String,
+}
+
+/// The files of one cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Files {
+    pub(super) fn of(name: &str) -> Result<Self> {
+        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = state.or_else(|| Some(std::env::home_dir()?.join(".local/state"))).ok_or_else(|| {
+            Error::new("there is no home directory to keep clusters in").hint("set XDG_STATE_HOME to a folder")
+        })?;
+        Ok(Self { folder: folder.join("flyball"), name: name.to_owned() })
+    }
+
+    fn file(&self, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{ending}", self.name))
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.file("log")
+    }
+
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.file("kubeconfig")
+    }
+
+    /// Makes the folder.
+    pub(super) fn prepare(&self) -> Result<()> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        made.when(format!("cannot make {}", self.folder.display()))
+    }
+
+    /// Takes the lock that a running cluster holds; `None` if one does.
+    pub(super) fn lock(&self) -> Result<Option<File>> {
+        let path = self.file("lock");
+        let what = format!("cannot lock {}", path.display());
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.when(what.clone())?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).when(what),
+        }
+    }
+
+    /// Reads what was written down, if anything was.
+    pub(super) fn read(&self) -> Result<Option<Record>> {
+        let path = self.file("json");
+        let what = format!("cannot read {}", path.display());
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).when(what).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).when(what),
+        }
+    }
+
+    /// Tells whether the cluster runs, and what is known of it: of one that crashed something may be left.
+    pub(super) fn find(&self) -> Result<(bool, Option<Record>)> {
+        if !self.folder.exists() {
+            return Ok((false, None));
+        }
+        Ok((self.lock()?.is_none(), self.read()?))
+    }
+
+    pub(super) fn write(&self, record: &Record) -> Result<()> {
+        let path = self.file("json");
+        let new = self.file("json.new");
+        let written = serde_json::to_vec_pretty(record).map_err(std::io::Error::other);
+        let written = written.and_then(|text| fs::write(&new, text)).and_then(|()| fs::rename(&new, &path));
+        written.when(format!("cannot write {}", path.display()))
+    }
+
+    /// Forgets a cluster; its log stays.
+    pub(super) fn forget(&self) {
+        for ending in ["json", "kubeconfig"] {
+            let _ = fs::remove_file(self.file(ending));
+        }
+    }
+
+    /// Returns the last lines of the log.
+    pub(super) fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+impl Record {
+    /// Takes the context out of the kubeconfig that got it.
+    pub(super) fn remove_context(&self) -> Result<()> {
+        match &self.kubeconfig {
+            Some(path) => crate::kubeconfig::remove(path, &self.name, self.context_before.as_deref()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns what to add to kubectl's command line.
+    pub(super) fn kubectl_flags(&self) -> String {
+        match &self.kubeconfig {
+            Some(path) if crate::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),
+            Some(path) => format!(" --kubeconfig {}", shown(path)),
+            None => format!(" --kubeconfig {}", shown(&self.own_kubeconfig)),
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains(' ') { format!("'{text}'") } else { text }
+}

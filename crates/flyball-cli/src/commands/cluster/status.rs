@@ -1,0 +1,86 @@
+//! `flyball cluster status`.
+
+use super::Named;
+use super::record::Files;
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::{Style, paint, say};
+use clap::{Args, ValueEnum};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+/// Say where a control plane is and whether it is ready; exit code 1 if it is not
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    named: Named,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+    Yaml,
+}
+
+pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
+    let files = Files::of(&args.named.name)?;
+    let (running, record) = files.find()?;
+    let record = record.filter(|_| running);
+    let mut status = json!({"name": args.named.name, "running": running, "ready": false});
+    if let Some(record) = &record {
+        let ready = ask(&record.own_kubeconfig);
+        status["ready"] = ready.is_ok().into();
+        if let Ok(version) = &ready {
+            status["version"] = version.clone().into();
+        }
+        let known = serde_json::to_value(record).when("cannot write the record")?;
+        status.as_object_mut().zip(known.as_object()).into_iter().for_each(|(all, known)| all.extend(known.clone()));
+    }
+    match args.output {
+        Some(Output::Json) => say(&serde_json::to_string_pretty(&status).when("cannot write JSON")?),
+        Some(Output::Yaml) => say(serde_saphyr::to_string(&status).when("cannot write YAML")?.trim_end()),
+        None => tell(&status),
+    }
+    match status["ready"].as_bool() {
+        Some(true) => Ok(()),
+        _ if running => {
+            Err(Error::new("the cluster runs but does not answer").hint(format!("see {}", files.log().display())))
+        }
+        _ => Err(Error::new(format!("cluster {} is not up", args.named.name)).hint("flyball cluster up")),
+    }
+}
+
+fn tell(status: &Value) {
+    let ready = status["ready"] == true;
+    if !ready {
+        return;
+    }
+    let text = |field: &str| status[field].as_str().unwrap_or("-").to_owned();
+    say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &text("name"))));
+    let rows = [
+        ("server", text("url")),
+        ("version", text("version")),
+        ("process", status["pid"].to_string()),
+        ("started", text("started")),
+        ("context", status["kubeconfig"].as_str().map_or("none".into(), |path| format!("{} in {path}", text("name")))),
+    ];
+    for (what, value) in rows {
+        say(&format!("  {what:<8} {value}"));
+    }
+}
+
+/// Asks the server for its version, which it says once it is ready.
+fn ask(path: &std::path::Path) -> Result<String> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
+    runtime.block_on(async {
+        let config = Kubeconfig::read_from(path).when("cannot read its kubeconfig")?;
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+        let client = kube::Client::try_from(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
+        let ready = http::Request::get("/readyz").body(Vec::new()).when("cannot ask")?;
+        client.request_text(ready).await.when("it is not ready")?;
+        Ok(client.apiserver_version().await.when("it does not say its version")?.git_version)
+    })
+}

@@ -1,0 +1,202 @@
+//! `flyball cluster up`.
+
+use super::Named;
+use super::record::{Files, Record};
+use crate::error::{Error, Result, ResultExt};
+use crate::kubeconfig;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use flyball_cluster::{Cluster, Controllers, Endpoint, EndpointError, Options};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often a cluster that starts is looked for, every 10 ms.
+const PATIENCE: u32 = 1000;
+
+/// Start a control plane, and return once it is ready
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    named: Named,
+    /// Stay in front and serve until SIGTERM or Ctrl-C
+    #[arg(long)]
+    foreground: bool,
+    /// Write the context into this kubeconfig and touch no other; else KUBECONFIG's first file or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Write no context into any kubeconfig
+    #[arg(long, conflicts_with = "kubeconfig")]
+    no_kubeconfig: bool,
+    /// Port to listen on at 127.0.0.1; any free one unless given
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Only say what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
+    let files = Files::of(&args.named.name)?;
+    files.prepare()?;
+    let Some(lock) = files.lock()? else { return already_up(&files, &args) };
+    if args.foreground {
+        return serve(&args, &files, lock);
+    }
+    // The cluster takes it for itself.
+    drop(lock);
+    let record = spawn(&args, &files, verbose)?;
+    if !args.quiet {
+        tell(&record);
+    }
+    Ok(())
+}
+
+fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
+    let name = &args.named.name;
+    let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
+    let asked = if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
+    let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
+    if args.foreground || other_port || asked.map(absolute) != record.kubeconfig {
+        let error = Error::new(format!("cluster {name} is up already, at {}", record.url));
+        return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or give the new one a --name"));
+    }
+    if !args.quiet {
+        say(&format!("{} is up already", paint(Style::Strong, name)));
+        tell(&record);
+    }
+    Ok(())
+}
+
+fn tell(record: &Record) {
+    let pairs = [("server", record.url.clone()), ("process", record.pid.to_string())];
+    say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &record.name)));
+    for (what, value) in pairs {
+        say(&format!("  {what:<8} {value}"));
+    }
+    match &record.kubeconfig {
+        Some(path) => say(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
+        None => say(&format!("  {:<8} none; its kubeconfig is {}", "context", record.own_kubeconfig.display())),
+    }
+    say(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
+}
+
+/// Starts this program anew, in the background, and waits until it serves.
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
+    let program = std::env::current_exe().when("cannot find this program")?;
+    let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(files.log());
+    let log = log.when(format!("cannot write {}", files.log().display()))?;
+    let also = log.try_clone().when("cannot share the log")?;
+    let mut command = Command::new(program);
+    command.args(["cluster", "up", "--foreground", "--quiet", "--name", &args.named.name]);
+    command.args(["--port", &args.port.to_string()]);
+    if let Some(path) = &args.kubeconfig {
+        command.arg("--kubeconfig").arg(absolute(path.clone()));
+    }
+    if args.no_kubeconfig {
+        command.arg("--no-kubeconfig");
+    }
+    command.args((0..verbose).map(|_| "-v"));
+    // A group of its own: Ctrl-C at this terminal is not meant for it. Its folder must not be in the way of others.
+    command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
+    let mut child = command.spawn().when("cannot start the cluster")?;
+    for _ in 0..PATIENCE {
+        if let Some(record) = files.read()?.filter(|record| u32::try_from(record.pid) == Ok(child.id())) {
+            return Ok(record);
+        }
+        if let Some(status) = child.try_wait().when("cannot wait for the cluster")? {
+            let words = files.last_words();
+            // What it said is said once more, without the word that will stand in front again.
+            let words = words.strip_prefix("error: ").unwrap_or(&words);
+            return Err(Error::new(if words.is_empty() {
+                format!("the cluster ended: {status}")
+            } else {
+                words.into()
+            }));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let error = Error::new("the cluster does not get ready");
+    Err(error.hint(format!("see {}", files.log().display())))
+}
+
+/// Is the cluster, until told to stop.
+fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    let served = runtime.block_on(async {
+        let options = Options::system().when("cannot make a cluster")?;
+        let endpoint = Endpoint::bind(args.port, &options.clock).await.map_err(|error| refuse(error, args.port))?;
+        let started = options.clock.now_rfc3339();
+        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+        let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
+
+        let record = write_down(args, files, &endpoint, started)?;
+        if !args.quiet {
+            tell(&record);
+        }
+        let stop = async {
+            tokio::select! {
+                biased;
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        };
+        let controllers = Controllers::all();
+        let served = tokio::select! {
+            biased;
+            served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
+            () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
+        };
+        files.forget();
+        let cleaned = record.remove_context();
+        served.and(cleaned)
+    });
+    drop(lock);
+    served
+}
+
+/// Leaves word of where the cluster is: a cluster that is written down is ready.
+fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String) -> Result<Record> {
+    let name = &args.named.name;
+    let config = endpoint.kubeconfig(name);
+    let own_kubeconfig = files.kubeconfig();
+    kubeconfig::write(&own_kubeconfig, &config)?;
+    let kubeconfig = match (&args.kubeconfig, args.no_kubeconfig) {
+        (_, true) => None,
+        (Some(path), _) => Some(absolute(path.clone())),
+        (None, _) => Some(absolute(kubeconfig::path()?)),
+    };
+    // One that crashed may have left its context behind; what was current before that one is what counts.
+    let crashed = files.read().ok().flatten().filter(|record| record.kubeconfig == kubeconfig);
+    let mut context_before = None;
+    if let Some(path) = &kubeconfig {
+        context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
+    }
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let record =
+        Record { name: name.clone(), pid, url: endpoint.url(), own_kubeconfig, kubeconfig, context_before, started };
+    files.write(&record)?;
+    Ok(record)
+}
+
+fn refuse(error: EndpointError, port: u16) -> Error {
+    let in_use =
+        matches!(&error, EndpointError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse);
+    let error = Err::<(), _>(error).when("no cluster").expect_err("it is one");
+    if in_use {
+        return Error::new(format!("port {port} of 127.0.0.1 is in use"))
+            .hint("give another --port, or none to have a free one chosen");
+    }
+    error
+}
+
+fn absolute(path: impl AsRef<Path>) -> PathBuf {
+    std::path::absolute(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned())
+}

@@ -1,0 +1,123 @@
+//! The operator, installed as a cluster's administrator would and running in this process.
+
+use super::stage::{MARK, OPERATOR, Stage, make};
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::say;
+use flyball::Operator;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::PostParams;
+use kube::config::AuthInfo;
+use kube::{Api, Client, CustomResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::future::pending;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use vmgroup::converge::Groups;
+use vmgroup::operator::{NAME, VmGroups};
+use vmgroup::resource::VmGroup;
+use vmgroup::simulator::{self, Simulator, TaskTimes};
+use vmgroup::vsphere::{self, Site, Timing};
+
+/// How long the operator lets a group be before it looks for what changed in vCenter.
+const RESYNC: Duration = Duration::from_secs(1);
+
+/// A running operator and the vCenter that it works on.
+pub(super) struct Installed {
+    pub(super) vcenter: Simulator,
+    running: JoinHandle<Result<()>>,
+}
+
+/// Installs the CRD, the service account and its rights, and starts the operator.
+pub(super) async fn install(stage: &Stage) -> Result<Installed> {
+    let vcenter = Simulator::new(simulator::Options {
+        tasks: TaskTimes {
+            clone: Duration::from_millis(250),
+            power: Duration::from_millis(150),
+            destroy: Duration::from_millis(150),
+        },
+        ..simulator::Options::default()
+    });
+    let operator = operator(&vcenter)?;
+    let admin = &stage.admin;
+
+    let mut crd = VmGroup::crd();
+    crd.metadata.labels.get_or_insert_default().insert(MARK.0.into(), MARK.1.into());
+    make(&Api::all(admin.clone()), &crd).await?;
+    established(stage).await?;
+    say(&format!("installed CRD {}", VmGroup::crd_name()));
+
+    if stage.namespace != "default" {
+        make(&Api::all(admin.clone()), &object::<Namespace>(json!({"metadata": marked(stage.namespace)}))?).await?;
+    }
+    let account = object::<ServiceAccount>(json!({"metadata": marked(OPERATOR)}))?;
+    let accounts = Api::namespaced(admin.clone(), stage.namespace);
+    make(&accounts, &account).await?;
+    let role = json!({"metadata": marked(OPERATOR), "rules": operator.rules()});
+    make(&Api::all(admin.clone()), &object::<ClusterRole>(role)?).await?;
+    let binding = json!({
+        "metadata": marked(OPERATOR),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
+        "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": stage.namespace}],
+    });
+    make(&Api::all(admin.clone()), &object::<ClusterRoleBinding>(binding)?).await?;
+
+    let client = as_account(stage, &accounts).await?;
+    let rules = operator.rules().len();
+    let running = tokio::spawn(async move { operator.run(client, pending()).await.when("the operator ended") });
+    say(&format!("operator {NAME} runs as service account {}/{OPERATOR} with {rules} rules", stage.namespace));
+    Ok(Installed { vcenter, running })
+}
+
+impl Installed {
+    /// Waits for the operator to end, which it does not do by itself.
+    pub(super) async fn ended(mut self) -> Result<()> {
+        (&mut self.running).await.when("the operator panicked")?
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+fn operator(vcenter: &Simulator) -> Result<Operator> {
+    let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
+    let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
+    let groups = VmGroups::new(Groups::new(client.when("cannot make a client of vCenter")?, 3), RESYNC);
+    Ok(Operator::new(NAME).controller(groups.controller()))
+}
+
+fn marked(name: &str) -> Value {
+    json!({"name": name, "labels": {MARK.0: MARK.1}})
+}
+
+fn object<T: DeserializeOwned>(object: Value) -> Result<T> {
+    serde_json::from_value(object).when("an object of the demo is none")
+}
+
+/// Waits until the cluster serves the kind.
+async fn established(stage: &Stage) -> Result<()> {
+    let groups: Api<VmGroup> = Api::all(stage.admin.clone());
+    let served = async {
+        while groups.list(&kube::api::ListParams::default().limit(1)).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), served).await.when("the CRD does not get established")
+}
+
+/// Makes a client that is the operator's service account and nobody else.
+async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Client> {
+    let request = object::<TokenRequest>(json!({"spec": {"audiences": [], "expirationSeconds": 3600}}))?;
+    let made = accounts.create_token_request(OPERATOR, &PostParams::default(), &request).await;
+    let token = made.when("cannot make a token for the operator")?.status.and_then(|status| status.token);
+    let token = token.ok_or_else(|| Error::new("the cluster makes no tokens for service accounts"))?;
+    let mut config = stage.config.clone();
+    config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
+    Client::try_from(config).when("cannot make a client for the operator")
+}

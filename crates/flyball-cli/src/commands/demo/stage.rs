@@ -1,0 +1,191 @@
+//! Where the demo plays: an embedded control plane of its own, or a cluster that somebody else runs.
+
+use crate::error::{Error, Result, ResultExt};
+use crate::kubeconfig;
+use crate::terminal::{Style, paint, say};
+use flyball_cluster::{Cluster, Controllers, Endpoint, Options};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, CustomResourceExt, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use vmgroup::resource::VmGroup;
+
+/// Marks what belongs to the demo, and nothing else may be touched.
+pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
+/// Name of what the operator is installed as.
+pub(super) const OPERATOR: &str = "flyball-demo-vm-operator";
+/// How long clearing up may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The place, and how to get there.
+pub(super) struct Stage {
+    /// A client that may install things.
+    pub(super) admin: Client,
+    /// What clients of whatever user connect to.
+    pub(super) config: Config,
+    /// Where the demo's objects are.
+    pub(super) namespace: &'static str,
+    /// Where kubectl finds the cluster.
+    pub(super) kubeconfig: PathBuf,
+    pub(super) context: Option<String>,
+    /// The folder of what an embedded control plane needs, whose tasks end with the stage.
+    own: Option<(PathBuf, JoinSet<()>)>,
+}
+
+/// Sets the stage: on the cluster of a kubeconfig, or on a control plane that is started for it.
+pub(super) async fn set(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Stage> {
+    match kubeconfig {
+        Some(path) => elsewhere(path, context).await,
+        None => embedded().await,
+    }
+}
+
+async fn embedded() -> Result<Stage> {
+    let folder = std::env::temp_dir().join(format!("flyball-demo-{}", std::process::id()));
+    let path = folder.join("kubeconfig");
+    let options = Options::system().when("cannot make a cluster")?;
+    let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot make a cluster")?;
+    let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+    let written = endpoint.kubeconfig("flyball-demo");
+    kubeconfig::write(&path, &written)?;
+    say(&format!("control plane ready at {}, kubeconfig {}", endpoint.url(), path.display()));
+    let mut tasks = JoinSet::new();
+    let controllers = cluster.clone();
+    tasks.spawn(async move { controllers.run(&Controllers::all()).await });
+    tasks.spawn(async move {
+        if let Err(error) = endpoint.serve(&cluster, pending()).await {
+            tracing::error!(%error, "cannot serve");
+        }
+    });
+    let config = connect(&path, None).await?;
+    let admin = Client::try_from(config.clone()).when("cannot make a client")?;
+    Ok(Stage { admin, config, namespace: "default", kubeconfig: path, context: None, own: Some((folder, tasks)) })
+}
+
+async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
+    let config = connect(path, context).await?;
+    let admin = Client::try_from(config.clone()).when(format!("cannot use {}", path.display()))?;
+    let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
+    let version = version.when(format!("{} does not answer", config.cluster_url));
+    let version = version?.when(format!("{} does not answer", config.cluster_url))?;
+    say(&format!("cluster {} of version {}", config.cluster_url, version.git_version));
+    let stage = Stage {
+        admin,
+        config,
+        namespace: "flyball-demo",
+        kubeconfig: path.to_owned(),
+        context: context.map(str::to_owned),
+        own: None,
+    };
+    stage.check().await?;
+    Ok(stage)
+}
+
+async fn connect(path: &Path, context: Option<&str>) -> Result<Config> {
+    let what = format!("cannot use {}", path.display());
+    let config = Kubeconfig::read_from(path).when(what.clone())?;
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(config, &options).await.when(what)
+}
+
+impl Stage {
+    /// Returns what to add to kubectl's command line.
+    pub(super) fn kubectl_flags(&self) -> String {
+        let context = self.context.as_ref().map(|context| format!(" --context {context}")).unwrap_or_default();
+        let namespace = if self.own.is_some() { String::new() } else { format!(" -n {}", self.namespace) };
+        format!("--kubeconfig {}{context}{namespace}", self.kubeconfig.display())
+    }
+
+    /// Refuses a cluster where the demo would meet what is not its own.
+    async fn check(&self) -> Result<()> {
+        let name = VmGroup::crd_name();
+        let found = [
+            foreign::<CustomResourceDefinition>(&self.admin, name).await?,
+            foreign::<Namespace>(&self.admin, self.namespace).await?,
+            foreign::<ClusterRole>(&self.admin, OPERATOR).await?,
+            foreign::<ClusterRoleBinding>(&self.admin, OPERATOR).await?,
+        ];
+        match found.into_iter().flatten().next() {
+            None => Ok(()),
+            Some(what) => Err(Error::new(format!("the cluster has {what} already, and it is not the demo's"))
+                .hint("show it on another cluster, or without --kubeconfig")),
+        }
+    }
+
+    /// Removes all that the demo made, on a cluster that goes on without it.
+    pub(super) async fn clear(self) -> Result<()> {
+        if let Some((folder, tasks)) = self.own {
+            drop(tasks);
+            let _ = std::fs::remove_dir_all(folder);
+            return Ok(());
+        }
+        say(&paint(Style::Faint, "clearing up"));
+        let cleared = timeout(PATIENCE, self.remove_all()).await;
+        let hint = format!("what is left carries the label {}={}", MARK.0, MARK.1);
+        let cleared = cleared.when("clearing up takes too long").and_then(|cleared| cleared);
+        cleared.map_err(|error| error.hint(hint))
+    }
+
+    async fn remove_all(&self) -> Result<()> {
+        // No operator runs any more that would take its finalizers off; there are no machines behind them either.
+        let groups: Api<VmGroup> = Api::namespaced(self.admin.clone(), self.namespace);
+        let listed = groups.list(&ListParams::default()).await;
+        for group in listed.map(|list| list.items).unwrap_or_default() {
+            let free = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
+            let _ = groups.patch(&group.name_any(), &PatchParams::default(), &free).await;
+        }
+        remove::<CustomResourceDefinition>(&self.admin, VmGroup::crd_name()).await?;
+        remove::<ClusterRoleBinding>(&self.admin, OPERATOR).await?;
+        remove::<ClusterRole>(&self.admin, OPERATOR).await?;
+        remove::<Namespace>(&self.admin, self.namespace).await
+    }
+}
+
+/// Names an object that exists and is not the demo's.
+async fn foreign<T>(client: &Client, name: &str) -> Result<Option<String>>
+where
+    T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let what = format!("{} {name:?}", T::kind(&()));
+    let found = Api::<T>::all(client.clone()).get_opt(name).await.when(format!("cannot look for {what}"))?;
+    let ours = |object: &T| object.labels().get(MARK.0).is_some_and(|value| value == MARK.1);
+    Ok(found.filter(|object| !ours(object)).map(|_| what))
+}
+
+/// Removes an object if it is the demo's, and waits until it is gone.
+async fn remove<T>(client: &Client, name: &str) -> Result<()>
+where
+    T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let what = format!("cannot remove {} {name:?}", T::kind(&()));
+    if foreign::<T>(client, name).await?.is_some() {
+        return Ok(());
+    }
+    let objects = Api::<T>::all(client.clone());
+    match objects.delete(name, &DeleteParams::background()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+        deleted => drop(deleted.when(what.clone())?),
+    }
+    while objects.get_opt(name).await.when(what.clone())?.is_some() {
+        sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+/// Makes an object; one that is left from a demo that was cut off is gone by then.
+pub(super) async fn make<T>(objects: &Api<T>, object: &T) -> Result<()>
+where
+    T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,
+{
+    let what = format!("cannot make {} {:?}", T::kind(&()), object.name_any());
+    objects.create(&PostParams::default(), object).await.map(drop).when(what)
+}

@@ -1,0 +1,108 @@
+//! The table that `kubectl get` shows, as the server makes it.
+
+use crate::error::{Result, ResultExt};
+use crate::terminal::{Style, is_lively, paint};
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+/// Blanks between columns.
+const GAP: usize = 3;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Table {
+    column_definitions: Vec<Column>,
+    #[serde(default)]
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Column {
+    name: String,
+    #[serde(default)]
+    priority: i32,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    cells: Vec<Value>,
+}
+
+/// Fetches a table and lays it out as kubectl does.
+pub(super) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
+    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
+    let table: Table = client.request(request).await.when("cannot get the table")?;
+    Ok(table.lines())
+}
+
+impl Table {
+    fn lines(&self) -> Vec<String> {
+        let shown: Vec<usize> = (0..self.column_definitions.len())
+            .filter(|column| self.column_definitions[*column].priority == 0)
+            .collect();
+        let heading = shown.iter().map(|column| self.column_definitions[*column].name.to_uppercase()).collect();
+        let rows = self.rows.iter().map(|row| shown.iter().map(|column| text(row.cells.get(*column))).collect());
+        let grid: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
+        let width = |column: usize| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+        let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+        let lay = |row: &Vec<String>| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| {
+                let blanks = " ".repeat(width + GAP - cell.chars().count());
+                paint_cell(cell) + &blanks
+            });
+            cells.collect::<String>().trim_end().to_owned()
+        };
+        grid.iter().map(lay).collect()
+    }
+}
+
+/// Lets the phase of an object be seen from afar.
+fn paint_cell(cell: &str) -> String {
+    match cell {
+        _ if !is_lively() => cell.to_owned(),
+        "RUNNING" => paint(Style::Good, cell),
+        "PENDING" => paint(Style::Busy, cell),
+        "ERROR" => paint(Style::Bad, cell),
+        _ => cell.to_owned(),
+    }
+}
+
+fn text(cell: Option<&Value>) -> String {
+    match cell {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_table_looks_as_kubectl_shows_it() {
+        let table: Table = serde_json::from_value(json!({
+            "columnDefinitions": [
+                {"name": "Name"}, {"name": "Phase"}, {"name": "Current"}, {"name": "Hidden", "priority": 1}, {"name": "Last_Message"},
+            ],
+            "rows": [
+                {"cells": ["vg-1", "RUNNING", 3, "x", "successfully reconciled VmGroup"]},
+                {"cells": ["vg-22", "PENDING", null, "x", null]},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(
+            table.lines(),
+            [
+                "NAME    PHASE     CURRENT   LAST_MESSAGE",
+                "vg-1    RUNNING   3         successfully reconciled VmGroup",
+                "vg-22   PENDING",
+            ]
+        );
+    }
+}

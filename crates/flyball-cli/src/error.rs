@@ -1,0 +1,64 @@
+//! What people are told when a command fails: what went wrong, why, and what they can do.
+
+use crate::terminal;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Error {
+    what: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    hints: Vec<String>,
+}
+
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None, hints: Vec::new() }
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Tells the person at the terminal.
+    pub(crate) fn print(&self) {
+        terminal::complain("error", &self.to_string());
+        for hint in &self.hints {
+            terminal::complain("hint", hint);
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        let mut told = self.what.clone();
+        let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
+        while let Some(error) = source {
+            // Many errors repeat their cause.
+            let text = error.to_string();
+            if !told.contains(&text) {
+                write!(f, ": {text}")?;
+                told = text;
+            }
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Says what was being done when something failed.
+pub(crate) trait ResultExt<T> {
+    fn when(self, what: impl Into<String>) -> Result<T>;
+}
+
+impl<T, E: Into<Box<dyn StdError + Send + Sync>>> ResultExt<T> for Result<T, E> {
+    fn when(self, what: impl Into<String>) -> Result<T> {
+        self.map_err(|error| Error { what: what.into(), source: Some(error.into()), hints: Vec::new() })
+    }
+}

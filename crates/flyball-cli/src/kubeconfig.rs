@@ -1,0 +1,206 @@
+//! The user's kubeconfig: a context goes in, and out again; everything else stays as it is.
+//!
+//! See <https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>.
+
+use crate::error::{Error, Result, ResultExt};
+use serde_json::{Map, Value, json};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// How often a file that somebody else has locked is tried again, every 50 ms.
+const PATIENCE: u32 = 40;
+/// The lists of a kubeconfig whose entries have names.
+const LISTS: [&str; 3] = ["clusters", "contexts", "users"];
+
+/// Returns the path of the file that kubectl would change.
+pub(crate) fn path() -> Result<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    if let Some(first) = std::env::split_paths(&listed).find(|path| !path.as_os_str().is_empty()) {
+        return Ok(first);
+    }
+    let home = std::env::home_dir().ok_or_else(|| {
+        Error::new("there is no home directory to keep a kubeconfig in").hint("name a file with --kubeconfig")
+    })?;
+    Ok(home.join(".kube/config"))
+}
+
+/// Adds the one context of `ours` and makes it the current one; returns which one was.
+pub(crate) fn add(path: &Path, ours: &Value) -> Result<Option<String>> {
+    change(path, |config| {
+        for list in LISTS {
+            for entry in ours[list].as_array().into_iter().flatten() {
+                remove_entry(config, list, entry["name"].as_str().unwrap_or_default());
+                match config.entry(list).or_insert(Value::Null) {
+                    Value::Array(entries) => entries.push(entry.clone()),
+                    other => *other = json!([entry]),
+                }
+            }
+        }
+        let name = ours["current-context"].clone();
+        let before = config.insert("current-context".into(), name.clone());
+        before.filter(|before| *before != name).and_then(|before| before.as_str().map(str::to_owned))
+    })
+}
+
+/// Takes a context out again; if it is the current one, `before` becomes that.
+pub(crate) fn remove(path: &Path, name: &str, before: Option<&str>) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    change(path, |config| {
+        for list in LISTS {
+            remove_entry(config, list, name);
+        }
+        if config.get("current-context").and_then(Value::as_str) == Some(name) {
+            config.insert("current-context".into(), before.unwrap_or_default().into());
+        }
+    })
+}
+
+fn remove_entry(config: &mut Map<String, Value>, list: &str, name: &str) {
+    if let Some(Value::Array(entries)) = config.get_mut(list) {
+        entries.retain(|entry| entry["name"] != name);
+    }
+}
+
+/// Writes a file that only its owner can read, in one go.
+pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    let yaml = serde_saphyr::to_string(config).when(what())?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).when(what())?;
+    }
+    // What links to the file goes on to do so.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let new = target.with_extension(format!("new-{}", std::process::id()));
+    let written = private(&new).and_then(|mut file| {
+        file.write_all(yaml.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &target)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.when(what())
+}
+
+fn private(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T> {
+    let _lock = Lock::take(path)?;
+    let config: Value = match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => {
+            serde_saphyr::from_str(&text).when(format!("{} is not a kubeconfig", path.display()))?
+        }
+        Ok(_) => Value::Null,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Value::Null,
+        Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
+    };
+    let mut config = match config {
+        Value::Null => json!({"apiVersion": "v1", "kind": "Config"}),
+        Value::Object(config) => Value::Object(config),
+        _ => return Err(Error::new(format!("{} is not a kubeconfig", path.display()))),
+    };
+    let result = change(config.as_object_mut().expect("made or found as an object"));
+    write(path, &config)?;
+    Ok(result)
+}
+
+/// The lock that kubectl takes while it changes a kubeconfig: a file beside it.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(path: &Path) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).when(format!("cannot make {}", folder.display()))?;
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let lock = PathBuf::from(name);
+        for _ in 0..PATIENCE {
+            match OpenOptions::new().write(true).create_new(true).open(&lock) {
+                Ok(_) => return Ok(Self(lock)),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => pause(),
+                Err(error) => return Err(error).when(format!("cannot lock {}", path.display())),
+            }
+        }
+        let locked = Error::new(format!("{} is locked by another program", path.display()));
+        Err(locked.hint(format!("if none runs, delete {}", lock.display())))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process holds the lock")]
+fn pause() {
+    thread::sleep(Duration::from_millis(50));
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours() -> Value {
+        json!({
+            "clusters": [{"name": "flyball", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "users": [{"name": "flyball", "user": {}}],
+            "contexts": [{"name": "flyball", "context": {"cluster": "flyball", "user": "flyball"}}],
+            "current-context": "flyball",
+        })
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("flyball-kubeconfig-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder.join("config")
+    }
+
+    #[test]
+    fn a_context_leaves_nothing_behind() {
+        let path = scratch("existing");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let before = "apiVersion: v1\nkind: Config\ncontexts:\n- name: work\n  context: {cluster: work, extra: kept}\n\
+                      current-context: work\nusers: null\n";
+        fs::write(&path, before).unwrap();
+        assert_eq!(add(&path, &ours()).unwrap().as_deref(), Some("work"));
+        assert_eq!(add(&path, &ours()).unwrap(), None, "a second time changes nothing");
+        let read = || serde_saphyr::from_str::<Value>(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(read()["current-context"], "flyball");
+        assert_eq!(read()["contexts"].as_array().unwrap().len(), 2);
+        remove(&path, "flyball", Some("work")).unwrap();
+        assert_eq!(read()["current-context"], "work");
+        assert_eq!(read()["contexts"], json!([{"name": "work", "context": {"cluster": "work", "extra": "kept"}}]));
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_kubeconfig_is_left_alone() {
+        let path = scratch("broken");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for text in ["- a\n- b\n", "{", "just text"] {
+            fs::write(&path, text).unwrap();
+            assert!(add(&path, &ours()).unwrap_err().to_string().contains("is not a kubeconfig"), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_new_file_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = scratch("new");
+        add(&path, &ours()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,73 @@
+//! `flyball cluster`.
+
+use crate::Home;
+use std::fs;
+use std::net::TcpListener;
+
+#[test]
+fn a_cluster_comes_up_and_goes_down() {
+    let home = Home::new("up");
+    let config = home.0.join(".kube/config");
+    home.run(&["cluster", "status"]).fails_with(&["not up", "flyball cluster up"]);
+    assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is not up\n");
+
+    let up = home.run(&["cluster", "up"]).ok();
+    assert!(up.out.starts_with("ready flyball\n"), "{up:?}");
+    assert!(fs::read_to_string(&config).unwrap().contains("current-context: flyball"));
+    let status: serde_json::Value =
+        serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
+    assert_eq!((&status["running"], &status["ready"]), (&true.into(), &true.into()));
+    assert!(status["version"].as_str().unwrap().starts_with("v1."));
+    let again = home.run(&["cluster", "up"]).ok();
+    assert!(again.out.starts_with("flyball is up already"), "{again:?}");
+    home.run(&["cluster", "up", "--port", "1"]).fails_with(&["is up already", "cluster down"]);
+
+    assert_eq!(home.run(&["cluster", "down"]).ok().out, "flyball is down\n");
+    assert!(!fs::read_to_string(&config).unwrap().contains("flyball"));
+    home.run(&["cluster", "status"]).fails_with(&["not up"]);
+}
+
+#[test]
+fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
+    let home = Home::new("named");
+    home.run(&["cluster", "up", "--kubeconfig", "here.yaml", "--quiet"]).ok();
+    assert!(fs::read_to_string(home.0.join("here.yaml")).unwrap().contains("current-context: flyball"));
+    assert!(!home.0.join(".kube").exists());
+    home.run(&["cluster", "down", "--quiet"]).ok();
+    home.run(&["cluster", "up", "--no-kubeconfig"]).ok();
+    assert!(!home.0.join(".kube").exists());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let home = Home::new("port");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let said = home.run(&["cluster", "up", "--port", &port]);
+    said.fails_with(&[&format!("port {port} of 127.0.0.1 is in use"), "--port"]);
+    assert!(!home.0.join(".kube/config").exists(), "what failed leaves nothing behind");
+}
+
+#[test]
+fn a_kubeconfig_that_is_none_is_not_overwritten() {
+    let home = Home::new("broken");
+    fs::create_dir(home.0.join(".kube")).unwrap();
+    fs::write(home.0.join(".kube/config"), "}{").unwrap();
+    home.run(&["cluster", "up"]).fails_with(&[".kube/config is not a kubeconfig"]);
+    assert_eq!(fs::read_to_string(home.0.join(".kube/config")).unwrap(), "}{");
+}
+
+#[test]
+fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
+    let home = Home::new("killed");
+    home.run(&["cluster", "up"]).ok();
+    let status: serde_json::Value =
+        serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
+    let pid = rustix::process::Pid::from_raw(status["pid"].as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    while home.run(&["cluster", "status"]).code == Some(0) {}
+    home.run(&["cluster", "up"]).ok();
+    home.run(&["cluster", "down"]).ok();
+    let config = fs::read_to_string(home.0.join(".kube/config")).unwrap();
+    assert!(!config.contains("flyball"), "{config}");
+}

@@ -1,0 +1,70 @@
+//! `flyball demo`.
+
+use crate::{Home, Said};
+use std::fs;
+use std::io::{BufRead, BufReader};
+
+#[test]
+fn the_demo_comes_to_pass() {
+    let home = Home::new("demo");
+    let said = home.run(&["demo"]).ok();
+    let at = |text: &str| said.out.find(text).unwrap_or_else(|| panic!("{text:?} is missing from {}", said.out));
+    let row = |phase: &str, current: u8, desired: u8, message: &str| {
+        let wanted = ["vg-1", phase, &current.to_string(), &desired.to_string(), "1", "1", "vm-operator-template"];
+        let found = said.out.lines().position(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.starts_with(&wanted) && line.ends_with(message)
+        });
+        found.unwrap_or_else(|| panic!("no row {wanted:?} in {}", said.out))
+    };
+    let good = "successfully reconciled VmGroup";
+    let heading = "NAME PHASE CURRENT DESIRED CPU MEMORY TEMPLATE LAST_MESSAGE";
+    assert!(said.out.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == heading));
+    let rows = [row("RUNNING", 3, 3, good), row("RUNNING", 5, 5, good), row("RUNNING", 2, 2, good)];
+    assert!(rows.is_sorted(), "{}", said.out);
+    row("PENDING", 1, 2, "powering on 1 virtual machine");
+    let story = [
+        "three machines run",
+        "5 machines run",
+        "2 machines run",
+        "behind the operator's back",
+        "it is powered on again",
+        "spec.cpu in body should be less than or equal to 4",
+        "0 machines left",
+        "folder default-vg-1 gone",
+        "finalizer taken off, vg-1 gone",
+    ];
+    assert!(story.map(at).is_sorted(), "{}", said.out);
+    assert!(!said.out.contains('\x1b'), "no colours into a pipe");
+    assert_eq!(said.err, "");
+}
+
+#[test]
+fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
+    let home = Home::new("keep");
+    let mut child = home.spawn(&["demo", "--keep"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("All of this goes on until Ctrl-C")));
+    let hint = lines.find(|line| line.contains("apply -f")).unwrap();
+    let sample = hint.rsplit(' ').next().unwrap();
+    assert!(fs::read_to_string(sample).unwrap().contains("kind: VmGroup"));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!fs::exists(sample).unwrap(), "nothing stays behind");
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let home = Home::new("unusable");
+    home.run(&["demo", "--kubeconfig", "nowhere"]).fails_with(&["nowhere"]);
+    fs::write(home.0.join("broken"), "}{").unwrap();
+    home.run(&["demo", "--kubeconfig", "broken"]).fails_with(&["broken"]);
+    // Nobody listens on port 1.
+    let dead = "{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], \
+                users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
+    fs::write(home.0.join("dead"), dead).unwrap();
+    let said: Said = home.run(&["demo", "--kubeconfig", "dead"]);
+    said.fails_with(&["127.0.0.1:1/ does not answer"]);
+    home.run(&["demo", "--kubeconfig", "dead", "--context", "b"]).fails_with(&["b"]);
+}

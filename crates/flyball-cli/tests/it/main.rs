@@ -1,0 +1,79 @@
+//! The program as people run it: in a home directory of its own, with nothing else installed.
+
+mod cluster;
+mod demo;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A home directory, which goes with the test, and the cluster that may run in it.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("flyball-test-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        command.args(args).env_clear().env("HOME", &self.0).env("TMPDIR", &self.0).current_dir(&self.0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        Said::of(&self.command(args).output().unwrap())
+    }
+
+    fn spawn(&self, args: &[&str]) -> Child {
+        self.command(args).spawn().unwrap()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = self.command(&["cluster", "down"]).output();
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    #[track_caller]
+    fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn fails_with(&self, words: &[&str]) {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert!(words.iter().all(|word| self.err.contains(word)), "{self:?}");
+    }
+}
+
+#[test]
+fn a_command_that_makes_no_sense_ends_with_2() {
+    let home = Home::new("usage");
+    assert_eq!(home.run(&["cluster", "sideways"]).code, Some(2));
+    assert_eq!(home.run(&["demo", "--context", "a"]).code, Some(2));
+    let name = home.run(&["cluster", "up", "--name", "Not A Name"]);
+    assert_eq!(name.code, Some(2));
+    assert!(name.err.contains("lower case alphanumeric"), "{name:?}");
+}

@@ -1,0 +1,139 @@
+//! The controllers of the control plane.
+//!
+//! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
+
+mod cluster_role;
+mod discovery;
+mod garbage_collector;
+mod namespace;
+mod service_account;
+
+use crate::Cluster;
+use flyball::Operator;
+use flyball_core::{Clock, Rng};
+use flyball_server::User;
+use futures_util::future::{join_all, pending};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::Pin;
+use std::str::FromStr;
+
+/// A controller of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Controller {
+    /// Gives aggregated cluster roles their rules.
+    ClusterRoleAggregation,
+    /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
+    GarbageCollector,
+    /// Empties namespaces that are being deleted.
+    Namespace,
+    /// Publishes the certificate by which clients know the server in every namespace.
+    RootCaPublisher,
+    /// Puts the `default` service account into every namespace.
+    ServiceAccount,
+}
+
+impl Controller {
+    const ALL: [Self; 5] = [
+        Self::ClusterRoleAggregation,
+        Self::GarbageCollector,
+        Self::Namespace,
+        Self::RootCaPublisher,
+        Self::ServiceAccount,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
+            Self::GarbageCollector => "garbage-collector-controller",
+            Self::Namespace => "namespace-controller",
+            Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
+            Self::ServiceAccount => "serviceaccount-controller",
+        }
+    }
+
+    /// The user that the controller is, to the API server.
+    fn user(self) -> User {
+        User::new(&format!("system:serviceaccount:kube-system:{}", self.name()), &["system:masters"])
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Controller {
+    type Err = UnknownController;
+
+    fn from_str(text: &str) -> Result<Self, UnknownController> {
+        Self::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| UnknownController(text.to_owned()))
+    }
+}
+
+/// There is no controller of this name.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no controller {0:?}; there are {names}", names = Controller::ALL.map(Controller::name).join(", "))]
+pub struct UnknownController(String);
+
+/// A set of controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers(BTreeSet<Controller>);
+
+impl Controllers {
+    /// All that there are.
+    pub fn all() -> Self {
+        Self(Controller::ALL.into())
+    }
+
+    /// None.
+    pub fn none() -> Self {
+        Self(BTreeSet::new())
+    }
+
+    /// The same without one.
+    pub fn without(mut self, controller: Controller) -> Self {
+        self.0.remove(&controller);
+        self
+    }
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+impl FromIterator<Controller> for Controllers {
+    fn from_iter<T: IntoIterator<Item = Controller>>(controllers: T) -> Self {
+        Self(controllers.into_iter().collect())
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs controllers until the future is dropped.
+pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
+    let running = controllers.0.iter().map(|controller| {
+        let (client, rng) = (cluster.client(controller.user()), rng.fork(controller.name()));
+        let operator = Operator::new(controller.name()).clock(clock.clone()).rng(rng.clone());
+        let operator = match controller {
+            Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
+            Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
+            Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::RootCaPublisher => match cluster.certificate() {
+                Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
+                None => return Box::pin(pending()) as Running,
+            },
+            Controller::ServiceAccount => operator.controller(service_account::accounts()),
+        };
+        Box::pin(async move {
+            let ended = operator.run(client, pending()).await;
+            ended.expect("the operator has a good name and listens nowhere");
+        })
+    });
+    join_all(running).await;
+    pending().await
+}

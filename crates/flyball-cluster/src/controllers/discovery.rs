@@ -1,0 +1,111 @@
+//! What the API server serves, in one place: the resources of all groups, each in one version.
+
+use flyball_core::{GroupResource, GroupVersionKind};
+use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A resource that the API server serves.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Served {
+    pub(super) kind: GroupVersionKind,
+    pub(super) resource: GroupResource,
+    pub(super) namespaced: bool,
+    verbs: Vec<String>,
+}
+
+impl Served {
+    pub(super) fn can(&self, verbs: &[&str]) -> bool {
+        verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
+    }
+
+    /// Tells whether a reference names this kind, in whatever version.
+    pub(super) fn is_of(&self, reference: &OwnerReference) -> bool {
+        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        *self.kind.kind == *reference.kind && *self.kind.group == *group
+    }
+
+    /// Returns the URL of all objects, or of those in one namespace.
+    pub(super) fn path(&self, namespace: Option<&str>) -> String {
+        let GroupVersionKind { group, version, .. } = &self.kind;
+        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        match namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.resource.resource),
+            None => format!("{root}/{}", self.resource.resource),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupName,
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+struct GroupName {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    response_kind: Option<Kind>,
+    scope: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+/// Asks for all resources; of one that is served in several versions, for the one that the server prefers.
+///
+/// See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
+pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<Served>> {
+    let mut served = Vec::new();
+    let mut seen = BTreeSet::new();
+    for root in ["/api", "/apis"] {
+        let request = Request::get(root).header(http::header::ACCEPT, AGGREGATED).body(Vec::new());
+        let groups: GroupList = client.request(request.map_err(kube::Error::HttpError)?).await?;
+        for group in groups.items {
+            let name = &group.metadata.name;
+            for version in &group.versions {
+                for resource in &version.resources {
+                    let Some(kind) = &resource.response_kind else { continue };
+                    let group_resource = GroupResource::new(name, &resource.resource);
+                    if seen.insert(group_resource.clone()) {
+                        served.push(Served {
+                            kind: GroupVersionKind::new(name, &version.version, &kind.kind),
+                            resource: group_resource,
+                            namespaced: resource.scope == "Namespaced",
+                            verbs: resource.verbs.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    served.sort();
+    Ok(served)
+}

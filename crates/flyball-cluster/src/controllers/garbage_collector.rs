@@ -1,0 +1,170 @@
+//! Deletes what has lost its owner, and carries out foreground deletion and orphaning.
+//!
+//! All kinds are followed by their metadata into a [`Graph`] of who owns whom, which says what deserves a look. Whatever
+//! it says, nothing is deleted before the API server itself was asked: the owner is looked up by the coordinates that the
+//! reference gives, and the object is deleted in the very state that was judged.
+//!
+//! See <https://kubernetes.io/docs/concepts/architecture/garbage-collection/>.
+
+mod graph;
+mod sweep;
+
+use super::discovery::{self, Served};
+use flyball::{Seen, follow};
+use flyball_core::{GroupResource, GroupVersionKind, Rng};
+use graph::Graph;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use sweep::Sweep;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// How long a kind may take to be listed for the first time before the others go on without it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The first wait after a failure; it doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait after a failure.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What the watches and the collector share.
+#[derive(Default)]
+struct Shared {
+    graph: Mutex<Graph>,
+    /// Rings when there is something to look at, or a kind was listed.
+    bell: Notify,
+    /// Rings when CRDs come or go.
+    kinds: Notify,
+}
+
+impl Shared {
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Collects for ever.
+pub(super) async fn run(client: kube::Client, rng: Rng) {
+    let shared = Arc::new(Shared::default());
+    let kinds = shared.clone();
+    let definitions = follow(
+        client.clone(),
+        GroupVersionKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
+        &rng,
+        move |_| kinds.kinds.notify_one(),
+    );
+    let mut collector =
+        Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
+    tokio::select! {
+        biased;
+        () = definitions => {}
+        () = collector.run() => {}
+    }
+}
+
+struct Collector {
+    client: kube::Client,
+    rng: Rng,
+    shared: Arc<Shared>,
+    /// Dropped with the collector, and all watches with it.
+    watches: JoinSet<()>,
+    running: BTreeMap<Served, AbortHandle>,
+}
+
+impl Collector {
+    async fn run(&mut self) {
+        let mut failures: BTreeMap<String, u32> = BTreeMap::new();
+        let mut later: BTreeSet<(Instant, String)> = BTreeSet::new();
+        loop {
+            self.follow_all().await;
+            loop {
+                let due = later.first().map(|(due, _)| *due);
+                let next = self.shared.graph().next();
+                let Some(uid) = next else {
+                    let shared = self.shared.clone();
+                    tokio::select! {
+                        biased;
+                        () = shared.kinds.notified() => break,
+                        () = shared.bell.notified() => {}
+                        () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                            let (_, uid) = later.pop_first().expect("one is due");
+                            shared.graph().look_at(uid);
+                        }
+                    }
+                    continue;
+                };
+                let sweep = Sweep { client: &self.client, graph: &self.shared.graph };
+                match sweep.look_at(&uid).await {
+                    Ok(()) => drop(failures.remove(&uid)),
+                    Err(error) => {
+                        let failed = failures.entry(uid.clone()).or_default();
+                        *failed += 1;
+                        let wait = FIRST_WAIT.saturating_mul(1 << (*failed - 1).min(16)).min(LONGEST_WAIT);
+                        tracing::debug!(uid, %error, ?wait, "will be looked at again");
+                        later.insert((Instant::now() + wait, uid));
+                    }
+                }
+                // Sweeps that wait for nothing would otherwise keep the runtime from everything else.
+                tokio::task::coop::consume_budget().await;
+            }
+        }
+    }
+
+    /// Follows every kind that the server has, and no other, until all of them are known.
+    async fn follow_all(&mut self) {
+        let mut wait = FIRST_WAIT;
+        let served = loop {
+            match discovery::served(&self.client).await {
+                Ok(served) => break served,
+                Err(error) => tracing::warn!(%error, "cannot find out what there is to collect"),
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        };
+        let served: BTreeSet<Served> =
+            served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
+        self.running.retain(|kind, watch| {
+            served.contains(kind) || {
+                watch.abort();
+                false
+            }
+        });
+        for kind in &served {
+            if !self.running.contains_key(kind) {
+                self.shared.graph().expect(&kind.resource);
+                let watch = self.watches.spawn(self.watch(kind.clone()));
+                self.running.insert(kind.clone(), watch);
+            }
+        }
+        self.shared.graph().serves(served);
+        let known = async {
+            while !self.shared.graph().is_complete() {
+                self.shared.bell.notified().await;
+            }
+        };
+        if timeout(PATIENCE, known).await.is_err() {
+            tracing::warn!("some kinds cannot be listed; what they own or are owned by is collected late");
+        }
+        self.shared.bell.notify_one();
+    }
+
+    fn watch(&self, kind: Served) -> impl Future<Output = ()> + Send + 'static {
+        let (client, rng) = (self.client.clone(), self.rng.fork(&kind.resource.to_string()));
+        let (shared, served) = (self.shared.clone(), Arc::new(kind));
+        async move {
+            let (gvk, resource) = (served.kind.clone(), served.resource.clone());
+            let tell = move |seen| {
+                match seen {
+                    Seen::Present(key, meta) => shared.graph().put(&served, key, &meta),
+                    Seen::Gone(_, meta) => shared.graph().remove(meta.uid.as_deref().unwrap_or_default()),
+                    Seen::Synced => shared.graph().listed(&served.resource),
+                    _ => {}
+                }
+                shared.bell.notify_one();
+            };
+            follow(client, gvk, resource, &rng, tell).await;
+        }
+    }
+}

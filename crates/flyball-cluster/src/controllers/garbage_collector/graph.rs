@@ -1,0 +1,184 @@
+//! Who owns whom, as the watches tell it, and who deserves a look.
+
+use crate::controllers::discovery::Served;
+use flyball_core::{GroupResource, ObjectKey};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The finalizer of an owner that waits for what it owns.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an owner that is to leave what it owns behind.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// One object.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Arc<Served>,
+    pub(super) key: ObjectKey,
+    pub(super) owners: Vec<OwnerReference>,
+    pub(super) deleting: bool,
+    foreground: bool,
+    orphan: bool,
+}
+
+impl Node {
+    /// Tells whether the object waits for what it owns to go.
+    pub(super) fn waits(&self) -> bool {
+        self.deleting && self.foreground && !self.orphan
+    }
+
+    /// Tells whether the object waits for what it owns to be set free.
+    pub(super) fn orphans(&self) -> bool {
+        self.deleting && self.orphan
+    }
+
+    /// Tells whether a reference, from an object in `namespace`, has the coordinates of this one.
+    pub(super) fn is_meant_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
+        self.kind.is_of(reference)
+            && self.key.name() == reference.name
+            && (self.key.namespace().is_none() || self.key.namespace() == namespace)
+    }
+}
+
+/// All objects by UID.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    nodes: BTreeMap<String, Node>,
+    /// Who names a UID as an owner, whether or not that exists.
+    dependents: BTreeMap<String, BTreeSet<String>>,
+    queue: VecDeque<String>,
+    queued: BTreeSet<String>,
+    served: BTreeSet<Served>,
+    /// Kinds that were not listed yet.
+    awaited: BTreeSet<GroupResource>,
+    /// Objects whose owners are of kinds that nobody serves.
+    unresolved: BTreeSet<String>,
+}
+
+impl Graph {
+    /// Takes in an object as it is now.
+    pub(super) fn put(&mut self, kind: &Arc<Served>, key: ObjectKey, meta: &ObjectMeta) {
+        let Some(uid) = meta.uid.clone() else { return };
+        let has = |finalizer: &str| meta.finalizers.iter().flatten().any(|known| known == finalizer);
+        let node = Node {
+            kind: kind.clone(),
+            key,
+            owners: meta.owner_references.clone().unwrap_or_default(),
+            deleting: meta.deletion_timestamp.is_some(),
+            foreground: has(FOREGROUND),
+            orphan: has(ORPHAN),
+        };
+        let old = self.nodes.get(&uid).cloned();
+        let begins_to_wait = node.waits() && !old.as_ref().is_some_and(Node::waits);
+        let owners_changed = old.as_ref().is_none_or(|old| old.owners != node.owners);
+        if owners_changed {
+            self.unlink(&uid);
+            for owner in &node.owners {
+                self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
+            }
+        }
+        if node.waits() || node.orphans() || (owners_changed && !node.owners.is_empty()) {
+            self.look_at(uid.clone());
+        }
+        self.nodes.insert(uid.clone(), node);
+        if begins_to_wait {
+            self.look_at_dependents(&uid);
+        }
+    }
+
+    /// Takes in that an object is gone.
+    pub(super) fn remove(&mut self, uid: &str) {
+        if self.nodes.contains_key(uid) {
+            self.unlink(uid);
+            self.nodes.remove(uid);
+        }
+        self.unresolved.remove(uid);
+        self.look_at_dependents(uid);
+    }
+
+    /// Forgets whom an object names as owners, and looks at those that may have waited for it.
+    fn unlink(&mut self, uid: &str) {
+        let owners = self.nodes.get(uid).map(|node| node.owners.clone()).unwrap_or_default();
+        for owner in owners {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(uid);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+            if self.nodes.get(&owner.uid).is_some_and(Node::waits) {
+                self.look_at(owner.uid);
+            }
+        }
+    }
+
+    /// Returns an object.
+    pub(super) fn get(&self, uid: &str) -> Option<&Node> {
+        self.nodes.get(uid)
+    }
+
+    /// Returns the objects that name this one as an owner, with what they say of it.
+    pub(super) fn dependents(&self, uid: &str) -> Vec<(String, Node)> {
+        let uids = self.dependents.get(uid).into_iter().flatten();
+        uids.filter_map(|uid| Some((uid.clone(), self.nodes.get(uid)?.clone()))).collect()
+    }
+
+    /// Wants an object looked at.
+    pub(super) fn look_at(&mut self, uid: String) {
+        if self.queued.insert(uid.clone()) {
+            self.queue.push_back(uid);
+        }
+    }
+
+    pub(super) fn look_at_dependents(&mut self, uid: &str) {
+        for dependent in self.dependents.get(uid).cloned().unwrap_or_default() {
+            self.look_at(dependent);
+        }
+    }
+
+    /// Takes the next object that is to be looked at.
+    pub(super) fn next(&mut self) -> Option<String> {
+        let next = self.queue.pop_front()?;
+        self.queued.remove(&next);
+        Some(next)
+    }
+
+    /// Takes in what the server serves now. What could not be judged without knowing that is looked at again.
+    pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
+        self.awaited.retain(|resource| served.iter().any(|kind| kind.resource == *resource));
+        let gone = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
+        for uid in gone.collect::<Vec<_>>() {
+            self.remove(&uid);
+        }
+        self.served = served;
+        for uid in std::mem::take(&mut self.unresolved) {
+            self.look_at(uid);
+        }
+    }
+
+    /// Returns the kind that a reference names.
+    pub(super) fn kind(&self, reference: &OwnerReference) -> Option<Served> {
+        self.served.iter().find(|kind| kind.is_of(reference)).cloned()
+    }
+
+    /// Lets an object be until the server serves other kinds.
+    pub(super) fn shelve(&mut self, uid: &str) {
+        self.unresolved.insert(uid.to_owned());
+    }
+
+    /// Awaits a kind's first list.
+    pub(super) fn expect(&mut self, resource: &GroupResource) {
+        self.awaited.insert(resource.clone());
+    }
+
+    /// Takes in that a kind was listed.
+    pub(super) fn listed(&mut self, resource: &GroupResource) {
+        self.awaited.remove(resource);
+    }
+
+    /// Tells whether every kind was listed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.awaited.is_empty()
+    }
+}

@@ -1,0 +1,234 @@
+//! One look at one object: what its owners, or those it owns, mean for it.
+
+use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
+use crate::controllers::discovery::Served;
+use flyball_core::ObjectKey;
+use http::Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::core::{DynamicObject, PartialObjectMeta};
+use serde_json::{Value, json};
+use std::sync::{Mutex, PoisonError};
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+/// A look, with what it needs.
+pub(super) struct Sweep<'a> {
+    pub(super) client: &'a kube::Client,
+    pub(super) graph: &'a Mutex<Graph>,
+}
+
+/// What an owner reference stands for.
+enum Owner {
+    /// An object that stays.
+    Solid,
+    /// An object that waits for what it owns to go.
+    Waiting,
+    /// Nothing.
+    Absent,
+}
+
+/// What all owner references of an object stand for together.
+#[derive(Default)]
+struct Owners {
+    solid: Vec<OwnerReference>,
+    waiting: Vec<OwnerReference>,
+    absent: Vec<OwnerReference>,
+}
+
+impl Sweep<'_> {
+    /// Looks at an object and does what is due. An error means that it should be looked at again.
+    pub(super) async fn look_at(&self, uid: &str) -> kube::Result<()> {
+        let Some(node) = self.read(|graph| graph.get(uid).cloned()) else { return Ok(()) };
+        if node.orphans() {
+            return self.set_free(uid, &node).await;
+        }
+        if node.waits() {
+            let dependents = self.read(|graph| graph.dependents(uid));
+            let blocks = |node: &Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
+            if dependents.iter().any(|(_, node)| blocks(node)) {
+                return Ok(()); // their going wakes this one again
+            }
+            return self.remove_finalizer(uid, &node, FOREGROUND).await;
+        }
+        if node.deleting || node.owners.is_empty() {
+            return Ok(());
+        }
+        self.judge(uid, &node).await
+    }
+
+    /// Deletes an object all of whose owners are gone or about to go; else takes those off its list.
+    async fn judge(&self, uid: &str, node: &Node) -> kube::Result<()> {
+        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
+        else {
+            return Ok(());
+        };
+        if live.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let Some(owners) = self.owners(uid, node.key.namespace(), live.owner_references()).await? else {
+            return Ok(());
+        };
+        if !owners.solid.is_empty() {
+            if owners.absent.is_empty() && owners.waiting.is_empty() {
+                return Ok(());
+            }
+            return self.patch(node, &live, json!({"ownerReferences": owners.solid})).await;
+        }
+        if owners.waiting.is_empty() && owners.absent.is_empty() {
+            return Ok(());
+        }
+        let dependents = self.read(|graph| graph.dependents(uid));
+        if owners.waiting.is_empty() || dependents.is_empty() {
+            let has = |finalizer: &str| live.finalizers().iter().any(|known| known == finalizer);
+            let policy = if has(ORPHAN) {
+                "Orphan"
+            } else if has(FOREGROUND) {
+                "Foreground"
+            } else {
+                "Background"
+            };
+            return self.delete(node, &live, policy).await;
+        }
+        if dependents.iter().any(|(_, node)| node.waits()) {
+            // Each of a circle waits for the next: this one no longer does.
+            let free = |owner: &OwnerReference| OwnerReference { block_owner_deletion: Some(false), ..owner.clone() };
+            let owners: Vec<OwnerReference> = live.owner_references().iter().map(free).collect();
+            if owners != live.owner_references() {
+                self.patch(node, &live, json!({"ownerReferences": owners})).await?;
+            }
+        }
+        self.delete(node, &live, "Foreground").await
+    }
+
+    /// Finds out what references stand for; `None` if that cannot be told.
+    async fn owners(
+        &self,
+        uid: &str,
+        namespace: Option<&str>,
+        references: &[OwnerReference],
+    ) -> kube::Result<Option<Owners>> {
+        let mut owners = Owners::default();
+        for reference in references {
+            match self.owner(uid, namespace, reference).await? {
+                None => return Ok(None),
+                Some(Owner::Solid) => owners.solid.push(reference.clone()),
+                Some(Owner::Waiting) => owners.waiting.push(reference.clone()),
+                Some(Owner::Absent) => owners.absent.push(reference.clone()),
+            }
+        }
+        Ok(Some(owners))
+    }
+
+    async fn owner(
+        &self,
+        uid: &str,
+        namespace: Option<&str>,
+        reference: &OwnerReference,
+    ) -> kube::Result<Option<Owner>> {
+        let known = self.read(|graph| {
+            graph.get(&reference.uid).filter(|node| node.is_meant_by(reference, namespace)).map(Node::waits)
+        });
+        if let Some(waits) = known {
+            return Ok(Some(if waits { Owner::Waiting } else { Owner::Solid }));
+        }
+        let Some(kind) = self.read(|graph| graph.kind(reference)) else {
+            self.read(|graph| graph.shelve(uid));
+            return Ok(None);
+        };
+        if kind.namespaced && namespace.is_none() {
+            tracing::warn!(
+                uid,
+                owner = reference.name,
+                "an object without a namespace names an owner in one; it is left alone"
+            );
+            return Ok(None);
+        }
+        let key = ObjectKey::new(namespace.filter(|_| kind.namespaced), &reference.name);
+        let live = self.get(&kind, &key).await?.filter(|live| live.uid().as_deref() == Some(&reference.uid));
+        Ok(Some(match live {
+            None => Owner::Absent,
+            Some(live) => {
+                let waits =
+                    live.metadata.deletion_timestamp.is_some() && live.finalizers().iter().any(|f| f == FOREGROUND);
+                if waits { Owner::Waiting } else { Owner::Solid }
+            }
+        }))
+    }
+
+    /// Takes an owner off the lists of all that it owns, then lets it go.
+    async fn set_free(&self, uid: &str, node: &Node) -> kube::Result<()> {
+        for (dependent, at) in self.read(|graph| graph.dependents(uid)) {
+            let Some(live) =
+                self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&dependent))
+            else {
+                continue;
+            };
+            let rest: Vec<_> = live.owner_references().iter().filter(|owner| owner.uid != uid).collect();
+            if rest.len() < live.owner_references().len() {
+                self.patch(&at, &live, json!({"ownerReferences": rest})).await?;
+            }
+        }
+        self.remove_finalizer(uid, node, ORPHAN).await
+    }
+
+    async fn remove_finalizer(&self, uid: &str, node: &Node, finalizer: &str) -> kube::Result<()> {
+        let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
+        else {
+            return Ok(());
+        };
+        let rest: Vec<_> = live.finalizers().iter().filter(|known| *known != finalizer).collect();
+        if rest.len() == live.finalizers().len() {
+            return Ok(());
+        }
+        self.patch(node, &live, json!({"finalizers": rest})).await
+    }
+
+    /// Changes metadata of an object, if it still is what was read.
+    async fn patch(&self, node: &Node, live: &Metadata, mut metadata: Value) -> kube::Result<()> {
+        metadata["uid"] = json!(live.uid());
+        metadata["resourceVersion"] = json!(live.resource_version());
+        let patch = Request::patch(path(&node.kind, &node.key))
+            .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        self.send(patch, json!({"metadata": metadata})).await
+    }
+
+    /// Deletes an object, if it still is what was judged.
+    async fn delete(&self, node: &Node, live: &Metadata, policy: &str) -> kube::Result<()> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": policy,
+            "preconditions": {"uid": live.uid(), "resourceVersion": live.resource_version()},
+        });
+        let delete =
+            Request::delete(path(&node.kind, &node.key)).header(http::header::CONTENT_TYPE, "application/json");
+        self.send(delete, options).await
+    }
+
+    async fn send(&self, request: http::request::Builder, body: Value) -> kube::Result<()> {
+        let request = request.body(body.to_string().into_bytes()).map_err(kube::Error::HttpError)?;
+        match self.client.request_text(request).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    async fn get(&self, kind: &Served, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
+        let request =
+            kube::core::Request::new(kind.path(key.namespace())).get_metadata(key.name(), &Default::default());
+        match self.client.request(request.map_err(kube::Error::BuildRequest)?).await {
+            Ok(live) => Ok(Some(live)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&mut Graph) -> T) -> T {
+        read(&mut self.graph.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn path(kind: &Served, key: &ObjectKey) -> String {
+    format!("{}/{}", kind.path(key.namespace()), key.name())
+}

@@ -1,0 +1,208 @@
+//! Empties namespaces that are being deleted, and lets them go once they are empty.
+//!
+//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
+
+use super::discovery::{self, Served};
+use flyball::{Action, Backoff, Context, Controller, Reconcile, Result};
+use flyball_core::time::rfc3339;
+use http::Request;
+use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{ListParams, PostParams};
+use kube::core::{DynamicObject, ObjectList, PartialObjectMeta};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What this controller puts into `spec.finalizers` of every namespace, by way of the API server.
+const FINALIZER: &str = "kubernetes";
+const MANAGER: &str = "kube-controller-manager";
+
+/// Makes the controller.
+pub(super) fn controller() -> Controller<impl Reconcile> {
+    // What remains goes when its own finalizers are done with, which nothing tells of.
+    let backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+    Controller::new(Emptying).while_deleting().backoff(backoff)
+}
+
+struct Emptying;
+
+impl Reconcile for Emptying {
+    type Resource = Namespace;
+
+    async fn reconcile(&self, namespace: &Namespace, cx: &Context<Namespace>) -> Result<Action> {
+        let kept = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref());
+        let ours = kept.is_some_and(|kept| kept.iter().any(|finalizer| finalizer == FINALIZER));
+        if namespace.metadata.deletion_timestamp.is_none() || !ours {
+            return Ok(Action::done());
+        }
+        let found = empty(cx.client(), &namespace.name_any()).await;
+        tell(namespace, &found, cx).await?;
+        if !found.is_empty() {
+            return Ok(Action::requeue());
+        }
+        finalize(cx.client(), namespace).await?;
+        Ok(Action::done())
+    }
+}
+
+/// What stands in the way of an empty namespace.
+#[derive(Debug, Default, PartialEq)]
+struct Found {
+    discovery: Option<String>,
+    failures: Vec<String>,
+    /// How many objects remain, by `resource.group`.
+    resources: BTreeMap<String, usize>,
+    /// How many objects wait for a finalizer.
+    finalizers: BTreeMap<String, usize>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Words the conditions as the real server does.
+    fn conditions(&self) -> [(&'static str, Option<(&'static str, String)>, &'static str, &'static str); 5] {
+        let all = |counts: &BTreeMap<String, usize>, word: &str| {
+            counts
+                .iter()
+                .map(|(name, n)| format!("{name} {word} {n} resource instances"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let resources = format!("Some resources are remaining: {}", all(&self.resources, "has"));
+        let finalizers =
+            format!("Some content in the namespace has finalizers remaining: {}", all(&self.finalizers, "in"));
+        let failures = format!(
+            "Failed to delete all resource types, {} remaining: {}",
+            self.failures.len(),
+            self.failures.join(", ")
+        );
+        [
+            (
+                "NamespaceDeletionDiscoveryFailure",
+                self.discovery.clone().map(|why| ("DiscoveryFailed", why)),
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            (
+                "NamespaceDeletionGroupVersionParsingFailure",
+                None,
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                (!self.failures.is_empty()).then_some(("ContentDeletionFailed", failures)),
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            (
+                "NamespaceContentRemaining",
+                (!self.resources.is_empty()).then_some(("SomeResourcesRemain", resources)),
+                "ContentRemoved",
+                "All content successfully removed",
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                (!self.finalizers.is_empty()).then_some(("SomeFinalizersRemain", finalizers)),
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ),
+        ]
+    }
+}
+
+/// Deletes all objects of a namespace; tells what remains nevertheless.
+async fn empty(client: &kube::Client, namespace: &str) -> Found {
+    let mut found = Found::default();
+    let served = match discovery::served(client).await {
+        Ok(served) => served,
+        Err(error) => return Found { discovery: Some(error.to_string()), ..found },
+    };
+    for resource in served.iter().filter(|resource| resource.namespaced && resource.can(&["list", "deletecollection"]))
+    {
+        if let Err(error) = empty_of(client, namespace, resource, &mut found).await {
+            found.failures.push(error.to_string());
+        }
+    }
+    found
+}
+
+async fn empty_of(client: &kube::Client, namespace: &str, resource: &Served, found: &mut Found) -> kube::Result<()> {
+    let path = resource.path(Some(namespace));
+    if list(client, &path).await?.items.is_empty() {
+        return Ok(());
+    }
+    let options = json!({"propagationPolicy": "Background"}).to_string().into_bytes();
+    let delete = Request::delete(&path).header(http::header::CONTENT_TYPE, "application/json").body(options);
+    client.request_text(delete.map_err(kube::Error::HttpError)?).await?;
+    let rest = list(client, &path).await?;
+    if !rest.items.is_empty() {
+        let name = format!("{}.{}", resource.resource.resource, resource.resource.group);
+        found.resources.insert(name, rest.items.len());
+    }
+    for finalizer in rest.items.iter().flat_map(|object| object.finalizers()) {
+        *found.finalizers.entry(finalizer.clone()).or_default() += 1;
+    }
+    Ok(())
+}
+
+async fn list(client: &kube::Client, path: &str) -> kube::Result<ObjectList<PartialObjectMeta<DynamicObject>>> {
+    let request = kube::core::Request::new(path).list_metadata(&ListParams::default());
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+/// Writes into the status what stands in the way.
+async fn tell(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
+    let status = namespace.status.clone().unwrap_or_default();
+    let mut conditions = status.conditions.clone().unwrap_or_default();
+    // A namespace that goes at once has nothing to tell.
+    if found.is_empty() && conditions.is_empty() {
+        return Ok(());
+    }
+    let now: Time = serde_json::from_value(rfc3339(cx.now()).into())?;
+    for (kind, trouble, good_reason, good_message) in found.conditions() {
+        let holds = if trouble.is_some() { "True" } else { "False" };
+        let (reason, message) = trouble.unwrap_or_else(|| (good_reason, good_message.to_owned()));
+        let known = conditions.iter().position(|condition| condition.type_ == kind);
+        let since = known.map(|at| &conditions[at]).filter(|known| known.status == holds);
+        let condition = NamespaceCondition {
+            type_: kind.to_owned(),
+            status: holds.to_owned(),
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            last_transition_time: since.map_or_else(|| Some(now.clone()), |since| since.last_transition_time.clone()),
+        };
+        match known {
+            Some(at) => conditions[at] = condition,
+            None => conditions.push(condition),
+        }
+    }
+    if status.conditions.as_ref() == Some(&conditions) {
+        return Ok(());
+    }
+    let mut changed = namespace.clone();
+    changed.status.get_or_insert_default().conditions = Some(conditions);
+    let namespaces: Api<Namespace> = Api::all(cx.client().clone());
+    let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+    let written = namespaces.replace_status(&namespace.name_any(), &params, &changed).await?;
+    cx.wrote(&written);
+    Ok(())
+}
+
+/// Takes our finalizer off a namespace, whatever its version: it is not read again for that.
+async fn finalize(client: &kube::Client, namespace: &Namespace) -> kube::Result<()> {
+    let mut changed = namespace.clone();
+    changed.metadata.resource_version = None;
+    changed.metadata.managed_fields = None;
+    let finalizers = changed.spec.get_or_insert_default().finalizers.get_or_insert_default();
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.replace_subresource("finalize", &namespace.name_any(), &PostParams::default(), &changed).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(|_: Namespace| ()),
+    }
+}

@@ -1,0 +1,36 @@
+//! A whole control plane in one process: the API server and the controllers that a cluster cannot be without.
+//!
+//! A [`Cluster`] is a value. In process its [clients](Cluster::client) need neither a socket nor a thread, and made from
+//! a seed it repeats, byte for byte, whatever happens in it: that is what simulations stand on. An [`Endpoint`] puts it
+//! behind TLS, where kubectl and any other client finds it by a kubeconfig.
+//!
+//! The server (`flyball-server`) and the runtime (`flyball`) do not know one another; they meet here. The controllers are
+//! written with `flyball` as users write theirs, and use nothing that a real cluster does not have.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! use flyball_cluster::{Cluster, Controllers, Options};
+//! use k8s_openapi::api::core::v1::Namespace;
+//! use kube::Api;
+//!
+//! let cluster = Cluster::new(Options::system()?);
+//! let controllers = Controllers::all();
+//! let namespaces: Api<Namespace> = Api::all(cluster.admin());
+//! let check = async { namespaces.get("kube-system").await.map(|namespace| namespace.metadata.name) };
+//! tokio::select! {
+//!     () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
+//!     name = check => assert_eq!(name?.as_deref(), Some("kube-system")),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+
+mod cluster;
+mod controllers;
+mod endpoint;
+mod simulation;
+
+pub use cluster::Cluster;
+pub use controllers::{Controller, Controllers};
+pub use endpoint::{Endpoint, EndpointError};
+pub use flyball_server::{Options, User};
+pub use simulation::{Faults, Trace, simulated_clock};

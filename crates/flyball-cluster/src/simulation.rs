@@ -1,0 +1,185 @@
+//! What a simulation puts between clients and the server: faults drawn from a seed, and a record of all that passes.
+//!
+//! On a single-threaded runtime with paused time, with a [`simulated_clock`] and everything else drawn from one seed, two
+//! runs leave equal [`Trace`]s.
+
+use crate::Cluster;
+use bytes::Bytes;
+use flyball_core::time::{SignedDuration, Timestamp, rfc3339_micro};
+use flyball_core::{Clock, Reason, Rng, Status};
+use flyball_server::User;
+use http::{Method, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::fmt::{self, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::time::Instant;
+use tower::service_fn;
+
+/// Makes a clock that begins at 2026-01-01 and goes as tokio's time goes, which a simulation pauses.
+///
+/// # Panics
+///
+/// Outside of a tokio runtime.
+pub fn simulated_clock() -> Clock {
+    let began = Instant::now();
+    let first = Timestamp::from_second(1_767_225_600).expect("the year 2026 is in range");
+    Clock::new(move || first + SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX))
+}
+
+/// How often requests meet a fault: each is the share of requests, or of frames, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// A write is refused with 409 as if somebody else had been faster.
+    pub conflict: f64,
+    /// A request is answered with 500 and not carried out.
+    pub refused: f64,
+    /// A request is carried out and answered with 500.
+    pub lost: f64,
+    /// The stream of a watch breaks off before a frame.
+    pub cut: f64,
+}
+
+/// A record of requests and answers in the order in which they happened; clones write to the same record.
+#[derive(Clone, Default)]
+pub struct Trace(Arc<Mutex<Record>>);
+
+#[derive(Default)]
+struct Record {
+    text: String,
+    requests: u64,
+}
+
+impl Trace {
+    /// Returns the record.
+    pub fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).text.clone()
+    }
+
+    fn request(&self, at: &str, user: &User, request: &Request<Bytes>) -> u64 {
+        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        record.requests += 1;
+        let (number, text) = (record.requests, String::from_utf8_lossy(request.body()));
+        let _ = writeln!(record.text, "{at} #{number} > {} {} {} {text}", user.name, request.method(), request.uri());
+        number
+    }
+
+    fn tell(&self, at: &str, number: u64, what: fmt::Arguments<'_>) {
+        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(record.text, "{at} #{number} < {what}");
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trace of {} requests", self.0.lock().unwrap_or_else(PoisonError::into_inner).requests)
+    }
+}
+
+impl Cluster {
+    /// Makes a client whose requests meet faults and are recorded.
+    pub fn simulated_client(&self, user: User, faults: Faults, rng: Rng, trace: Trace) -> kube::Client {
+        let wire = Arc::new(Wire { clock: self.clock().clone(), user, faults, rng, trace });
+        let server = self.server().clone();
+        let pass = move |request: Request<kube::client::Body>| {
+            let (wire, server) = (wire.clone(), server.clone());
+            async move { wire.pass(&server, request).await }
+        };
+        kube::Client::new(service_fn(pass), "default")
+    }
+}
+
+/// The way of one client to the server.
+struct Wire {
+    clock: Clock,
+    user: User,
+    faults: Faults,
+    rng: Rng,
+    trace: Trace,
+}
+
+impl Wire {
+    async fn pass(
+        self: Arc<Self>,
+        server: &flyball_server::Server,
+        request: Request<kube::client::Body>,
+    ) -> Result<Response<Recorded>, kube::Error> {
+        let (mut head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let writes = head.method != Method::GET;
+        head.extensions.insert(self.user.clone());
+        let request = Request::from_parts(head, body);
+        let number = self.trace.request(&self.now(), &self.user, &request);
+        if writes && self.happens(self.faults.conflict) {
+            return Ok(self.answer(number, Status::new(409, Reason::Conflict, "simulated: somebody else was faster")));
+        }
+        if self.happens(self.faults.refused) {
+            return Ok(self.answer(number, Status::internal("simulated: refused")));
+        }
+        let lost = self.happens(self.faults.lost);
+        let answer = server.handle(request.map(http_body_util::Full::new)).await;
+        if lost {
+            return Ok(self.answer(number, Status::internal("simulated: carried out, but the answer was lost")));
+        }
+        let (head, body) = answer.into_parts();
+        self.trace.tell(&self.now(), number, format_args!("{}", head.status.as_u16()));
+        Ok(Response::from_parts(head, Recorded { body, number, wire: self }))
+    }
+
+    fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<Recorded> {
+        self.trace.tell(&self.now(), number, format_args!("{}", status.code));
+        let body = flyball_server::Body::from(serde_json::to_vec(&status).unwrap_or_default());
+        let mut answer = Response::new(Recorded { body, number, wire: self.clone() });
+        *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        answer
+    }
+
+    fn happens(&self, share: f64) -> bool {
+        share > 0.0 && self.rng.fraction() < share
+    }
+
+    fn now(&self) -> String {
+        rfc3339_micro(self.clock.now())
+    }
+}
+
+/// The body of an answer, recorded frame by frame.
+struct Recorded {
+    body: flyball_server::Body,
+    number: u64,
+    wire: Arc<Wire>,
+}
+
+impl Body for Recorded {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
+        let Self { number, wire, .. } = &*self;
+        let Some(Ok(frame)) = frame else { return Poll::Ready(None) };
+        let streams = self.body.size_hint().exact().is_none();
+        if streams && wire.happens(wire.faults.cut) {
+            wire.trace.tell(&wire.now(), *number, format_args!("cut"));
+            self.body = flyball_server::Body::empty();
+            return Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())));
+        }
+        if let Some(data) = frame.data_ref() {
+            wire.trace.tell(&wire.now(), *number, format_args!("{}", String::from_utf8_lossy(data).trim_end()));
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

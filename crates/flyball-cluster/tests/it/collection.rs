@@ -1,0 +1,126 @@
+//! Garbage collection.
+
+use crate::{cluster, config_map, eventually};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+fn maps(client: &Client) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), "default")
+}
+
+async fn gone(client: &Client, name: &str) {
+    eventually(&format!("the end of {name}"), || async { maps(client).get_opt(name).await.unwrap().is_none() }).await;
+}
+
+async fn stays(client: &Client, name: &str) -> ConfigMap {
+    sleep(Duration::from_secs(30)).await;
+    maps(client).get(name).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_goes_with_its_owner() {
+    let client = cluster().admin();
+    let owner = config_map(&client, "owner", &[]).await;
+    let child = config_map(&client, "child", &[("owner", &owner, false)]).await;
+    config_map(&client, "grandchild", &[("child", &child, true)]).await;
+    stays(&client, "grandchild").await;
+    maps(&client).delete("owner", &DeleteParams::background()).await.unwrap();
+    gone(&client, "grandchild").await;
+    assert!(maps(&client).get_opt("child").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_was_gone_before_is_found_out() {
+    let client = cluster().admin();
+    config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
+    gone(&client, "child").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_is_no_owner() {
+    let client = cluster().admin();
+    config_map(&client, "owner", &[]).await;
+    config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
+    gone(&client, "child").await;
+    stays(&client, "owner").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_owner_that_stays_is_enough() {
+    let client = cluster().admin();
+    let (one, other) = (config_map(&client, "one", &[]).await, config_map(&client, "other", &[]).await);
+    config_map(&client, "child", &[("one", &one, true), ("other", &other, true)]).await;
+    maps(&client).delete("one", &DeleteParams::background()).await.unwrap();
+    let child = stays(&client, "child").await;
+    assert_eq!(child.owner_references().iter().map(|owner| &*owner.name).collect::<Vec<_>>(), ["other"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_the_owner_goes_last() {
+    let client = cluster().admin();
+    let owner = config_map(&client, "owner", &[]).await;
+    config_map(&client, "child", &[("owner", &owner, true)]).await;
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    maps(&client).patch("child", &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
+    maps(&client).delete("owner", &DeleteParams::foreground()).await.unwrap();
+    eventually("the deletion of the child", || async {
+        maps(&client).get("child").await.unwrap().metadata.deletion_timestamp.is_some()
+    })
+    .await;
+    assert_eq!(stays(&client, "owner").await.finalizers(), ["foregroundDeletion"]);
+    let free = json!({"metadata": {"finalizers": null}});
+    maps(&client).patch("child", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    gone(&client, "owner").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_circle_that_waits_for_itself_is_broken() {
+    let client = cluster().admin();
+    let one = config_map(&client, "one", &[]).await;
+    let other = config_map(&client, "other", &[("one", &one, true)]).await;
+    let close = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": other, "blockOwnerDeletion": true},
+    ]}});
+    maps(&client).patch("one", &PatchParams::default(), &Patch::Merge(close)).await.unwrap();
+    maps(&client).delete("one", &DeleteParams::foreground()).await.unwrap();
+    gone(&client, "one").await;
+    gone(&client, "other").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_left_behind_without_an_owner() {
+    let client = cluster().admin();
+    let owner = config_map(&client, "owner", &[]).await;
+    config_map(&client, "child", &[("owner", &owner, true)]).await;
+    maps(&client).delete("owner", &DeleteParams::orphan()).await.unwrap();
+    gone(&client, "owner").await;
+    assert!(stays(&client, "child").await.owner_references().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
+    let client = cluster().admin();
+    let child = json!({"metadata": {"name": "child", "ownerReferences": [
+        {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "0e6e2d1b-0000-4000-8000-000000000000"},
+    ]}});
+    let child: ConfigMap = serde_json::from_value(child).unwrap();
+    maps(&client).create(&Default::default(), &child).await.unwrap();
+    stays(&client, "child").await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let request = http::Request::post(path).header("content-type", "application/json");
+    client.request_text(request.body(definition.to_string().into_bytes()).unwrap()).await.unwrap();
+    gone(&client, "child").await;
+}

@@ -1,0 +1,46 @@
+//! The life of namespaces.
+
+use crate::{cluster, eventually, namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_has_its_service_account_and_gets_it_back() {
+    let client = cluster().admin();
+    namespace(&client, "a").await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "a");
+    let there = || async { accounts.get_opt("default").await.unwrap().is_some() };
+    eventually("the service account", there).await;
+    accounts.delete("default", &DeleteParams::default()).await.unwrap();
+    eventually("the second service account", there).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_a_namespace_goes_with_it() {
+    let client = cluster().admin();
+    namespace(&client, "a").await;
+    let (maps, namespaces) = (Api::<ConfigMap>::namespaced(client.clone(), "a"), Api::<Namespace>::all(client.clone()));
+    let held: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})).unwrap();
+    maps.create(&PostParams::default(), &held).await.unwrap();
+    namespaces.delete("a", &DeleteParams::default()).await.unwrap();
+    eventually("the reason for the wait", || async {
+        let conditions = namespaces.get("a").await.unwrap().status.and_then(|status| status.conditions);
+        let conditions = conditions.unwrap_or_default();
+        let told = |kind: &str, text: &str| {
+            conditions.iter().any(|c| c.type_ == kind && c.status == "True" && c.message.as_deref() == Some(text))
+        };
+        told("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
+            && told(
+                "NamespaceFinalizersRemaining",
+                "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+            )
+    })
+    .await;
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("held", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
+    eventually("the end", || async { namespaces.get_opt("a").await.unwrap().is_none() }).await;
+    assert_eq!(maps.list(&ListParams::default()).await.unwrap().iter().map(|map| map.name_any()).count(), 0);
+}

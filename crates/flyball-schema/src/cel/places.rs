@@ -1,0 +1,112 @@
+//! Where in the text of an expression its parts stand, which the parser does not tell.
+//!
+//! Whoever walks the syntax tree in the order of the text asks for each part as it comes by.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The places of names and operators that have not come by yet, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Places(BTreeMap<String, VecDeque<usize>>);
+
+/// Operators, the longer ones first, with their names in the syntax tree.
+const OPERATORS: [(&str, &str); 15] = [
+    ("==", "_==_"),
+    ("!=", "_!=_"),
+    ("<=", "_<=_"),
+    (">=", "_>=_"),
+    ("&&", "_&&_"),
+    ("||", "_||_"),
+    ("<", "_<_"),
+    (">", "_>_"),
+    ("+", "_+_"),
+    ("-", "_-_"),
+    ("*", "_*_"),
+    ("/", "_/_"),
+    ("%", "_%_"),
+    ("?", "_?_:_"),
+    ("[", "_[_]"),
+];
+
+impl Places {
+    pub(super) fn of(text: &str) -> Self {
+        let mut places = Self::default();
+        let mut at = 0;
+        let mut dot = None;
+        // Whether what came last is a value, after which `-` and `[` mean something else.
+        let mut value = false;
+        while let Some(c) = text[at..].chars().next() {
+            let rest = &text[at..];
+            let mut length = c.len_utf8();
+            if c == '"' || c == '\'' {
+                length = quoted(rest, c);
+                (dot, value) = (None, true);
+            } else if rest.starts_with("//") {
+                length = rest.find('\n').unwrap_or(rest.len());
+            } else if c.is_ascii_digit() {
+                length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
+                (dot, value) = (None, true);
+            } else if c.is_ascii_alphabetic() || c == '_' || c == '`' {
+                length = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '`')
+                    .unwrap_or(rest.len())
+                    .max(1);
+                let name = rest[..length].trim_matches('`');
+                let after = rest[length..].trim_start();
+                value = name != "in";
+                match dot.take() {
+                    _ if after.starts_with('(') => places.note(format!("{name}("), text.len() - after.len()),
+                    Some(dot) => places.note(format!(".{name}"), dot),
+                    None if name == "in" => places.note("@in".into(), at),
+                    None => places.note(name.to_owned(), at),
+                }
+            } else if c == '.' {
+                dot = Some(at);
+            } else if let Some((sign, name)) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)) {
+                length = sign.len();
+                if value || !matches!(*sign, "-" | "[") {
+                    places.note((*name).to_owned(), at);
+                }
+                value = false;
+            } else if !c.is_whitespace() {
+                value = matches!(c, ')' | ']' | '}');
+            }
+            at += length;
+        }
+        places
+    }
+
+    fn note(&mut self, part: String, at: usize) {
+        self.0.entry(part).or_default().push_back(at);
+    }
+
+    /// Returns the place of the next part of this name.
+    pub(super) fn next(&mut self, part: &str) -> usize {
+        self.0.get_mut(part).and_then(VecDeque::pop_front).unwrap_or_default()
+    }
+}
+
+/// Returns how long a quoted text is.
+fn quoted(text: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Places;
+
+    #[test]
+    fn parts_are_found_in_the_order_of_the_text() {
+        let mut places = Places::of("self.a[0] - 1 == -2 && 'a.b == c' in self.a.f(self.a)");
+        assert_eq!(["_[_]", "_-_", "_==_", "_&&_", "@in", "f("].map(|part| places.next(part)), [6, 10, 14, 20, 34, 45]);
+        assert_eq!([".a", ".a", ".a", ".a"].map(|part| places.next(part)), [4, 41, 50, 0]);
+    }
+}

@@ -1,0 +1,386 @@
+//! Reading protobuf, in which Go clients send built-in kinds, into the JSON that they would have sent instead.
+//!
+//! The numbers of fields come from the schema ([`crate::notation`]), as does what a few types have on the wire: times,
+//! quantities and the like are messages there and texts in JSON. Nothing is dropped or defaulted here: that is left to
+//! [`crate::decode`], which what comes out is meant for. See <https://protobuf.dev/programming-guides/encoding/>.
+
+use crate::schema::{Node, Shape, Struct, Text};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flyball_core::time::{self, Timestamp};
+use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
+
+/// How deep messages may nest: as deep as JSON does.
+const DEPTH: usize = 127;
+
+/// Why bytes are no protobuf, or not of the type wanted, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum Error {
+    #[error("unexpected EOF")]
+    Short,
+    #[error("proto: integer overflow")]
+    Overflow,
+    #[error("proto: illegal wireType {0}")]
+    IllegalType(u64),
+    #[error("proto: wrong wireType = {wire} for field {field}")]
+    WrongType { wire: u64, field: String },
+    #[error("proto: illegal tag 0 (wire type {0})")]
+    IllegalTag(u64),
+    #[error("proto: unexpected end of group")]
+    EndOfGroup,
+    #[error("proto: exceeded max depth")]
+    TooDeep,
+    #[error("proto: {0}")]
+    Value(String),
+}
+
+/// Reads a message as a value of a built-in type.
+pub fn read(node: Node<'_>, bytes: &[u8]) -> Result<Value, Error> {
+    message(node, bytes, 0)
+}
+
+/// Splits a message into its fields.
+pub fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, Wire<'_>), Error>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let field = next_field(&mut bytes);
+        if field.is_err() {
+            bytes = &[];
+        }
+        Some(field)
+    })
+}
+
+/// The value of a field as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire<'b> {
+    /// A number.
+    Varint(u64),
+    /// Eight bytes.
+    Fixed64(u64),
+    /// Bytes of some length: a text, a message, packed numbers.
+    Bytes(&'b [u8]),
+    /// Four bytes.
+    Fixed32(u32),
+    /// An old form that nobody sends; its content is skipped.
+    Group,
+}
+
+impl<'b> Wire<'b> {
+    /// The bytes, if that is what the field has.
+    pub fn bytes(self, field: &str) -> Result<&'b [u8], Error> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            other => Err(other.wrong(field)),
+        }
+    }
+
+    fn varint(self, field: &str) -> Result<u64, Error> {
+        match self {
+            Self::Varint(number) => Ok(number),
+            other => Err(other.wrong(field)),
+        }
+    }
+
+    fn wrong(self, field: &str) -> Error {
+        let wire = match self {
+            Self::Varint(_) => 0,
+            Self::Fixed64(_) => 1,
+            Self::Bytes(_) => 2,
+            Self::Group => 3,
+            Self::Fixed32(_) => 5,
+        };
+        Error::WrongType { wire, field: field.to_owned() }
+    }
+}
+
+fn next_field<'b>(bytes: &mut &'b [u8]) -> Result<(u32, Wire<'b>), Error> {
+    let tag = varint(bytes)?;
+    let number = u32::try_from(tag >> 3).map_err(|_| Error::Overflow)?;
+    let wire = match tag & 7 {
+        0 => Wire::Varint(varint(bytes)?),
+        1 => Wire::Fixed64(u64::from_le_bytes(take(bytes)?)),
+        2 => {
+            let length = usize::try_from(varint(bytes)?).map_err(|_| Error::Overflow)?;
+            Wire::Bytes(bytes.split_off(..length).ok_or(Error::Short)?)
+        }
+        3 => {
+            skip_group(bytes)?;
+            Wire::Group
+        }
+        4 => return Err(Error::EndOfGroup),
+        5 => Wire::Fixed32(u32::from_le_bytes(take(bytes)?)),
+        other => return Err(Error::IllegalType(other)),
+    };
+    if number == 0 {
+        return Err(Error::IllegalTag(tag & 7));
+    }
+    Ok((number, wire))
+}
+
+fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
+    let mut open = 1;
+    while open > 0 {
+        let tag = varint(bytes)?;
+        match tag & 7 {
+            0 => drop(varint(bytes)?),
+            1 => drop(take::<8>(bytes)?),
+            2 => {
+                let length = usize::try_from(varint(bytes)?).map_err(|_| Error::Overflow)?;
+                bytes.split_off(..length).ok_or(Error::Short)?;
+            }
+            3 => open += 1,
+            4 => open -= 1,
+            5 => drop(take::<4>(bytes)?),
+            other => return Err(Error::IllegalType(other)),
+        }
+    }
+    Ok(())
+}
+
+fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.split_off_first().ok_or(Error::Short)?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Error::Overflow)
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
+    let taken = bytes.split_off(..N).ok_or(Error::Short)?;
+    taken.try_into().map_err(|_| Error::Short)
+}
+
+fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
+    if depth > DEPTH {
+        return Err(Error::TooDeep);
+    }
+    match &node.get().shape {
+        Shape::Struct(of) => {
+            let mut out = Map::new();
+            read_struct(node, of, bytes, depth, &mut out)?;
+            Ok(out.into())
+        }
+        Shape::Open(open) => {
+            let mut out = Value::Null;
+            for field in fields(bytes) {
+                let (number, wire) = field?;
+                let Some((_, sort)) = open.numbered.iter().find(|(known, _)| *known == number) else { continue };
+                let inner = node.at(*sort);
+                match (&mut out, inner.items()) {
+                    (Value::Array(items), Some(_)) => push(inner, wire, "Items", depth, items)?,
+                    (out, Some(_)) => {
+                        let mut items = Vec::new();
+                        push(inner, wire, "Items", depth, &mut items)?;
+                        *out = items.into();
+                    }
+                    // An object wins over what says that there could be one.
+                    (Value::Object(_) | Value::Array(_), None) => {}
+                    (out, None) => *out = value(inner, wire, "Schema", depth)?,
+                }
+            }
+            Ok(out)
+        }
+        Shape::Text(Text::Quantity) => {
+            Ok(lossy(first(bytes, 1, |wire| wire.bytes("String"))?.unwrap_or_default()).into())
+        }
+        Shape::Text(text @ (Text::Time | Text::MicroTime)) => moment(*text, bytes),
+        Shape::Text(Text::Duration) => {
+            let nanos = first(bytes, 1, |wire| wire.varint("Duration"))?.unwrap_or(0);
+            Ok(crate::decode::print_duration(nanos as i64).into())
+        }
+        Shape::IntOrString => {
+            let kind = first(bytes, 1, |wire| wire.varint("Type"))?.unwrap_or(0);
+            Ok(match kind {
+                0 => (first(bytes, 2, |wire| wire.varint("IntVal"))?.unwrap_or(0) as i32).into(),
+                _ => lossy(first(bytes, 3, |wire| wire.bytes("StrVal"))?.unwrap_or_default()).into(),
+            })
+        }
+        Shape::Any => match first(bytes, 1, |wire| wire.bytes("Raw"))?.unwrap_or_default() {
+            [] => Ok(Value::Null),
+            raw => serde_json::from_slice(raw).map_err(|error| Error::Value(error.to_string())),
+        },
+        // Protobuf has no map of lists: each stands in a message of its own.
+        Shape::List(_) => {
+            let mut items = Vec::new();
+            for field in fields(bytes) {
+                let (number, wire) = field?;
+                if number == 1 {
+                    push(node, wire, "Items", depth, &mut items)?;
+                }
+            }
+            Ok(items.into())
+        }
+        _ => Err(Error::Value("a message stands where a plain value is wanted".into())),
+    }
+}
+
+/// Returns the last value of one field of a message.
+fn first<'b, T>(bytes: &'b [u8], number: u32, read: impl Fn(Wire<'b>) -> Result<T, Error>) -> Result<Option<T>, Error> {
+    let mut found = None;
+    for field in fields(bytes) {
+        let (known, wire) = field?;
+        if known == number {
+            found = Some(read(wire)?);
+        }
+    }
+    Ok(found)
+}
+
+fn moment(text: Text, bytes: &[u8]) -> Result<Value, Error> {
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let seconds = first(bytes, 1, |wire| wire.varint("Seconds"))?.unwrap_or(0) as i64;
+    let nanos = first(bytes, 2, |wire| wire.varint("Nanos"))?.unwrap_or(0) as i32;
+    let nanos = if text == Text::MicroTime { nanos } else { 0 };
+    let moment = Timestamp::new(seconds, nanos).map_err(|error| Error::Value(error.to_string()))?;
+    Ok(if text == Text::MicroTime { time::rfc3339_micro(moment) } else { time::rfc3339(moment) }.into())
+}
+
+fn read_struct(
+    node: Node<'_>,
+    of: &Struct,
+    bytes: &[u8],
+    depth: usize,
+    out: &mut Map<String, Value>,
+) -> Result<(), Error> {
+    for field in fields(bytes) {
+        let (number, wire) = field?;
+        if let Some((name, field)) = of.fields.iter().find(|(_, field)| field.number == number) {
+            let inner = node.at(field.schema);
+            match &inner.get().shape {
+                Shape::List(_) => {
+                    let list = out.entry(&**name).or_insert_with(|| Value::Array(Vec::new()));
+                    let Value::Array(items) = list else { unreachable!("just made as a list") };
+                    push(inner, wire, name, depth, items)?;
+                }
+                Shape::Map(map) => {
+                    let entries = out.entry(&**name).or_insert_with(|| Value::Object(Map::new()));
+                    let Value::Object(entries) = entries else { unreachable!("just made as a map") };
+                    let entry = wire.bytes(name)?;
+                    let key = lossy(first(entry, 1, |wire| wire.bytes(name))?.unwrap_or_default());
+                    let values = map.values.map(|values| node.at(values));
+                    let read = |wire| values.map_or(Ok(Value::Null), |values| value(values, wire, name, depth));
+                    let value = match first(entry, 2, read)? {
+                        Some(value) => value,
+                        None => values.map_or(Value::Null, crate::decode::zero),
+                    };
+                    entries.insert(key.into_owned(), value);
+                }
+                _ => {
+                    out.insert(name.to_string(), value(inner, wire, name, depth)?);
+                }
+            }
+        } else if let Some((_, embedded)) = of.embedded.iter().find(|(known, _)| *known == number) {
+            if depth > DEPTH {
+                return Err(Error::TooDeep);
+            }
+            let inner = node.at(*embedded);
+            let of = inner.as_struct().expect("only structs are embedded");
+            read_struct(inner, of, wire.bytes(&of.name)?, depth + 1, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what a field of a list brings: an item, or many packed numbers.
+fn push(list: Node<'_>, wire: Wire<'_>, name: &str, depth: usize, items: &mut Vec<Value>) -> Result<(), Error> {
+    let Some(item) = list.items() else { return Ok(()) };
+    match (&item.get().shape, wire) {
+        (Shape::Boolean | Shape::Integer(_), Wire::Bytes(mut packed)) => {
+            while !packed.is_empty() {
+                items.push(value(item, Wire::Varint(varint(&mut packed)?), name, depth)?);
+            }
+        }
+        _ => items.push(value(item, wire, name, depth)?),
+    }
+    Ok(())
+}
+
+fn value(node: Node<'_>, wire: Wire<'_>, name: &str, depth: usize) -> Result<Value, Error> {
+    Ok(match &node.get().shape {
+        Shape::Boolean => (wire.varint(name)? != 0).into(),
+        Shape::Integer(32) => (wire.varint(name)? as i32).into(),
+        Shape::Integer(_) => (wire.varint(name)? as i64).into(),
+        Shape::Number => match wire {
+            Wire::Fixed64(bits) => Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number),
+            other => return Err(other.wrong(name)),
+        },
+        Shape::Text(Text::Plain) => lossy(wire.bytes(name)?).into(),
+        Shape::Text(Text::Bytes) => BASE64.encode(wire.bytes(name)?).into(),
+        _ => message(node, wire.bytes(name)?, depth + 1)?,
+    })
+}
+
+fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notation::Library;
+    use serde_json::json;
+
+    const TYPES: &str = "package core/v1\n\nkind Thing\n  metadata meta.ObjectMeta @1\n  spec ThingSpec @2\nstruct ThingSpec\n  replicas *int32 @1\n  \
+                         limits {}Quantity @2\n  ports []int64 @3\n  at Time @4\n  port IntOrString @5\n  data {}bytes @6\n  ...Source @7\n  \
+                         extra {}Words @8\n  any *Any @9\n  open *AnyOrBool @10\nstruct Source\n  path! string @1\nalias Words []string\n\
+                         open AnyOrBool Source @2 bool @1\n";
+
+    fn read_hex(hex: &str) -> Result<Value, String> {
+        let digits: String = hex.split_whitespace().collect();
+        let bytes: Vec<u8> =
+            (0..digits.len() / 2).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect();
+        let library = Library::read(&[TYPES]);
+        read(library.get("core/v1", "Thing").unwrap().node(), &bytes).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_type_is_read_as_json_has_it() {
+        let cases = [
+            ("0a 03 0a 01 61", json!({"metadata": {"name": "a"}})),
+            ("12 0b 08 ff ff ff ff ff ff ff ff ff 01", json!({"spec": {"replicas": -1}})),
+            ("12 0d 12 0b 0a 03 63 70 75 12 04 0a 02 31 6d", json!({"spec": {"limits": {"cpu": "1m"}}})),
+            ("12 06 18 01 1a 02 02 03", json!({"spec": {"ports": [1, 2, 3]}})),
+            ("12 02 22 00", json!({"spec": {"at": null}})),
+            ("12 06 22 04 08 3c 10 05", json!({"spec": {"at": "1970-01-01T00:01:00Z"}})),
+            ("12 06 2a 04 08 00 10 50", json!({"spec": {"port": 80}})),
+            ("12 07 2a 05 08 01 1a 01 78", json!({"spec": {"port": "x"}})),
+            ("12 08 32 06 0a 01 6b 12 01 ff", json!({"spec": {"data": {"k": "/w=="}}})),
+            ("12 05 3a 03 0a 01 70", json!({"spec": {"path": "p"}})),
+            ("12 0d 42 0b 0a 01 6b 12 06 0a 01 61 0a 01 62", json!({"spec": {"extra": {"k": ["a", "b"]}}})),
+            ("12 06 4a 04 0a 02 7b 7d", json!({"spec": {"any": {}}})),
+            ("12 04 52 02 08 01", json!({"spec": {"open": true}})),
+            ("12 09 52 07 08 01 12 03 0a 01 78", json!({"spec": {"open": {"path": "x"}}})),
+            ("f8 07 01 1a 01 00", json!({})),
+        ];
+        for (hex, expected) in cases {
+            assert_eq!(read_hex(hex), Ok(expected), "{hex}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let cases = [
+            ("0a", "unexpected EOF"),
+            ("0a 05 61", "unexpected EOF"),
+            ("0f", "proto: illegal wireType 7"),
+            ("08 01", "proto: wrong wireType = 0 for field metadata"),
+            ("02 00", "proto: illegal tag 0 (wire type 2)"),
+            ("ff ff ff ff ff ff ff ff ff ff 01", "proto: integer overflow"),
+            ("0c", "proto: unexpected end of group"),
+        ];
+        for (hex, expected) in cases {
+            assert_eq!(read_hex(hex), Err(expected.to_owned()), "{hex}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Plays scenarios that were recorded on a real API server, and judges the answers.
+//!
+//! Each file of the folder `tests/conformance` is a scenario: requests, watches and waits, with what a kube-apiserver
+//! answered. What differs from run to run stands there as placeholders (`<uid:1>`, `<time>`). Each step gets three
+//! verdicts: on what was meant, on the texts of messages, on `managedFields`.
+//!
+//! A list beside the recordings names what passes. It may only grow: the test fails if something in it no longer
+//! passes. `FLYBALL_BLESS=1` adds what passes now; it takes nothing away. `FLYBALL_SCENARIO=<regex>` plays only the
+//! scenarios that match, and leaves the list alone. What differs is written to `target/tmp/conformance.txt`.
+//!
+//! The judge knows no server: it is given a function that makes one, so that a server with controllers beside it can
+//! be put to the same test.
+
+mod judge;
+mod names;
+mod passing;
+mod play;
+mod scenario;
+
+use bytes::Bytes;
+use flyball_core::Clock;
+use flyball_core::time::{SignedDuration, Timestamp};
+use http::{Request, Response};
+use http_body_util::Full;
+use judge::{Verdict, judge};
+use passing::Passing;
+use scenario::Scenario;
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+use tower_service::Service;
+
+/// An API server, called as one is over HTTP.
+pub(crate) trait Api:
+    Service<Request<Full<Bytes>>, Response = Response<flyball_server::Body>, Error = Infallible, Future: Send> + Clone
+{
+}
+
+impl<S> Api for S where
+    S: Service<Request<Full<Bytes>>, Response = Response<flyball_server::Body>, Error = Infallible, Future: Send>
+        + Clone
+{
+}
+
+/// Plays all scenarios, each on a server of its own, and compares what passes with the list of what did.
+///
+/// `patience` is the longest that a step asks again, in the time of the simulation.
+pub(crate) fn check<S: Api>(recordings: &Path, passing: &Path, patience: Duration, server: impl AsyncFn(Clock) -> S) {
+    let chosen = std::env::var("FLYBALL_SCENARIO").ok().map(|regex| regex::Regex::new(&regex).expect("a regex"));
+    let mut verdicts = Vec::new();
+    for scenario in scenario::read_all(recordings) {
+        if chosen.as_ref().is_none_or(|chosen| chosen.is_match(&scenario.name)) {
+            let rows = replay(&scenario, patience, &server);
+            verdicts.push((scenario.name, rows));
+        }
+    }
+    report(&verdicts);
+    let now = Passing::of(&verdicts);
+    let before = Passing::read(passing);
+    let lost: Vec<String> = before
+        .missing_in(&now)
+        .filter(|(name, _)| verdicts.iter().any(|(played, _)| *played == **name))
+        .map(|(_, lost)| lost)
+        .collect();
+    assert!(lost.is_empty(), "these passed before:\n{}", lost.join("\n"));
+    if chosen.is_none() && std::env::var_os("FLYBALL_BLESS").is_some() {
+        now.write(passing);
+    }
+}
+
+/// Plays one scenario in paused time.
+fn replay<S: Api>(scenario: &Scenario, patience: Duration, server: &impl AsyncFn(Clock) -> S) -> Vec<Verdict> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime needs nothing that could be missing").block_on(async {
+        let began = tokio::time::Instant::now();
+        let start = Timestamp::from_second(1_800_000_000).expect("a time that there is");
+        let clock =
+            Clock::new(move || start + SignedDuration::try_from(began.elapsed()).expect("no test takes that long"));
+        let api = server(clock).await;
+        judge(&scenario.steps, play::play(scenario, api, patience).await)
+    })
+}
+
+/// Writes what differs, and how much passes.
+fn report(verdicts: &[(String, Vec<Verdict>)]) {
+    let mut text = String::new();
+    for (name, rows) in verdicts {
+        for (step, row) in rows.iter().enumerate() {
+            for (what, why) in row.reasons() {
+                writeln!(text, "{name} {step} {what} {why}").expect("a text takes all");
+            }
+        }
+    }
+    let all: Vec<&Verdict> = verdicts.iter().flat_map(|(_, rows)| rows).collect();
+    let share = |passes: fn(&Verdict) -> bool| {
+        let passed = all.iter().filter(|verdict| passes(verdict)).count();
+        format!("{:.1} %", 100.0 * passed as f64 / all.len().max(1) as f64)
+    };
+    let whole = verdicts.iter().filter(|(_, rows)| rows.iter().all(|row| row.semantic.is_none())).count();
+    let (semantic, message, managed) =
+        (share(|v| v.semantic.is_none()), share(|v| v.message.is_none()), share(|v| v.managed.is_none()));
+    writeln!(
+        text,
+        "scenarios {whole}/{}; steps {}: semantic {semantic}, message {message}, managed {managed}",
+        verdicts.len(),
+        all.len()
+    )
+    .expect("a text takes all");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(folder.join("conformance.txt"), text).expect("cargo made the folder");
+}

@@ -1,0 +1,127 @@
+//! Scenarios as files hold them.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A scenario and what was recorded of it.
+#[derive(Deserialize)]
+pub(crate) struct Scenario {
+    pub(crate) name: String,
+    pub(crate) steps: Vec<Step>,
+    /// Variables beside those that every run has.
+    #[serde(default)]
+    pub(crate) vars: BTreeMap<String, Value>,
+    /// Whether it is about what controllers do.
+    #[serde(default)]
+    pub(crate) controllers: bool,
+}
+
+/// One step: one of a request, a watch, what a watch brought, a wait; and what came of it.
+#[derive(Deserialize)]
+pub(crate) struct Step {
+    pub(crate) request: Option<Call>,
+    /// Where to take variables from the answer: a JSON pointer each.
+    #[serde(default)]
+    pub(crate) capture: BTreeMap<String, String>,
+    /// What the answer must come to hold; the request is repeated until then.
+    pub(crate) eventually: Option<Value>,
+    /// Seconds until a wait is given up.
+    pub(crate) within: Option<f64>,
+    pub(crate) watch: Option<Value>,
+    pub(crate) collect: Option<Value>,
+    pub(crate) received: Option<Value>,
+    pub(crate) sleep: Option<f64>,
+    #[serde(default)]
+    pub(crate) compare: Compare,
+    /// JSON pointers, `*` for any step, to what is not compared.
+    #[serde(default)]
+    pub(crate) ignore: Vec<String>,
+    pub(crate) expect: Value,
+}
+
+/// A request. Its body is kept as it was written, since the order of keys shows in answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Call {
+    pub(crate) method: Option<String>,
+    pub(crate) path: String,
+    #[serde(default)]
+    pub(crate) query: Map<String, Value>,
+    #[serde(default)]
+    pub(crate) headers: Map<String, Value>,
+    pub(crate) body: Option<Box<RawValue>>,
+    pub(crate) raw: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) accept: Option<String>,
+    pub(crate) user: Option<Value>,
+}
+
+/// How much of an answer is compared.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Compare {
+    #[default]
+    Body,
+    /// Code, reason and details.
+    Status,
+    /// The HTTP code alone.
+    Code,
+    /// The answer must hold this, whatever else it holds.
+    Subset(Value),
+}
+
+/// Reads all scenarios of a folder, by name.
+pub(crate) fn read_all(folder: &Path) -> Vec<Scenario> {
+    let entries = std::fs::read_dir(folder).expect("the recordings are checked in");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path).expect("just listed");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    paths.iter().map(|path| read(path)).collect()
+}
+
+/// Values for `${NAME}` in what a scenario sends.
+pub(crate) struct Variables(pub(crate) BTreeMap<String, Value>);
+
+impl Variables {
+    /// Puts values for variables; a text that is one variable becomes that value.
+    pub(crate) fn fill(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => {
+                match text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).and_then(|name| self.0.get(name))
+                {
+                    Some(value) => value.clone(),
+                    None => self.text(text).into(),
+                }
+            }
+            Value::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
+            Value::Object(fields) => fields.iter().map(|(key, value)| (self.text(key), self.fill(value))).collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// Puts values for variables within a text.
+    pub(crate) fn text(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), &plain(value)))
+    }
+
+    /// Puts values for variables within the text of a JSON document.
+    pub(crate) fn json(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| {
+            let quoted = Value::from(plain(value)).to_string();
+            let whole = text.replace(&format!("\"${{{name}}}\""), &value.to_string());
+            whole.replace(&format!("${{{name}}}"), &quoted[1..quoted.len() - 1])
+        })
+    }
+}
+
+/// Writes a value without the quotes of a text.
+pub(crate) fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,148 @@
+//! The log of a program: a line for each thing that is told, as text for people or as JSON for machines.
+
+use clap::ValueEnum;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::io::IsTerminal;
+use tracing::dispatcher::{Dispatch, set_global_default};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// Starts the log of this program, on standard error.
+pub(super) fn start(format: Format, verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    // What the HTTP client says belongs to the second -v: whoever sent the request tells of its failure.
+    let quiet = if verbose < 2 { LevelFilter::OFF } else { level };
+    let targets = ["hyper_util", "kube_client", "rustls", "tower"].map(|target| (target, quiet));
+    let usual = Targets::new().with_default(level).with_targets(targets);
+    let (filter, wrong) = match std::env::var("RUST_LOG").map(|text| text.parse()) {
+        Ok(Ok(filter)) => (filter, None),
+        Ok(Err(error)) => (usual, Some(error)),
+        Err(_) => (usual, None),
+    };
+    // An operator that is embedded may have a log already.
+    let _ = set_global_default(log(format, filter, std::io::stderr().is_terminal(), std::io::stderr));
+    if let Some(error) = wrong {
+        tracing::warn!(%error, "RUST_LOG cannot be read and is passed over");
+    }
+}
+
+fn log(
+    format: Format,
+    filter: Targets,
+    colours: bool,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Dispatch {
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
+    match format {
+        Format::Text => registry.with(lines.with_ansi(colours)).into(),
+        Format::Json => registry.with(lines.fmt_fields(JsonFields::new()).event_format(Json)).into(),
+    }
+}
+
+/// Writes one JSON object a line. The fields of the reconcile stand beside those of the event, where programs that search
+/// logs look for them.
+struct Json;
+
+impl<S> FormatEvent<S, JsonFields> for Json
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn format_event(
+        &self,
+        cx: &FmtContext<'_, S, JsonFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let mut line = Map::new();
+        line.insert("timestamp".into(), time.into());
+        line.insert("level".into(), event.metadata().level().as_str().into());
+        line.insert("target".into(), event.metadata().target().into());
+        let mut add = |fields: &str| {
+            line.extend(serde_json::from_str::<Map<String, Value>>(fields).unwrap_or_default());
+        };
+        for span in cx.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(fields) = span.extensions().get::<FormattedFields<JsonFields>>() {
+                add(fields);
+            }
+        }
+        let mut fields = String::new();
+        cx.field_format().format_fields(Writer::new(&mut fields), event)?;
+        add(&fields);
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyball_core::ObjectKey;
+    use serde_json::json;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("no test panics here").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Returns what a reconcile writes where only warnings are logged.
+    fn written(format: Format) -> String {
+        let (lines, filter) = (Lines::default(), "warn".parse().expect("a filter"));
+        let writer = lines.clone();
+        tracing::dispatcher::with_default(&log(format, filter, false, move || writer.clone()), || {
+            let _span = crate::reconcile::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
+            tracing::info!("not told");
+            tracing::warn!(failures = 1, "failed: no");
+        });
+        let bytes = lines.0.lock().expect("no test panics here").clone();
+        String::from_utf8(bytes).expect("text")
+    }
+
+    #[test]
+    fn a_line_of_text_names_controller_and_object() {
+        let text = written(Format::Text);
+        let fields = r#"reconcile{controller="site" kind="Site" namespace="ns" name="a" id=0000000000000007}"#;
+        assert!(text.contains(&format!(" WARN {fields}: ")) && text.ends_with("failed: no failures=1\n"), "{text}");
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_line_of_json_names_controller_and_object() {
+        let mut line: Value = serde_json::from_str(&written(Format::Json)).expect("one line of JSON");
+        let time = line.as_object_mut().and_then(|line| line.remove("timestamp"));
+        assert!(time.is_some_and(|time| time.as_str().is_some_and(|time| time.ends_with('Z'))));
+        let expected = json!({
+            "level": "WARN", "target": "flyball::operator::log::tests", "message": "failed: no", "failures": 1,
+            "controller": "site", "kind": "Site", "namespace": "ns", "name": "a", "id": "0000000000000007",
+        });
+        assert_eq!(line, expected);
+    }
+}
