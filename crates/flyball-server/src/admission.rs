@@ -103,6 +103,7 @@ impl Admission {
         if let Some(object) = object {
             escalation::check(inner, attributes, object, old)?;
             limits::validate(inner, attributes, object)?;
+            volumes::validate(inner, attributes, object, old)?;
         }
         Ok(())
     }

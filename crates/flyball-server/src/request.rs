@@ -7,7 +7,7 @@ pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod options;
 mod query;
-mod syntax;
+pub(crate) mod syntax;
 mod target;
 
 pub(crate) use query::{Query, decode as percent_decode};

@@ -23,10 +23,12 @@ impl Include {
             "None" => Ok(Self::Nothing),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Status::bad_request(format!(
-                "unrecognized includeObject value: {}",
-                flyball_core::field::go_quote(other)
-            ))),
+            other => {
+                let given = flyball_core::field::go_quote(other);
+                let why =
+                    format!("includeObject: Invalid value: {given}: must be 'Metadata', 'Object', 'None', or empty");
+                Err(Status::bad_request(format!("Unable to convert to Table as requested: {why}")))
+            }
         }
     }
 }

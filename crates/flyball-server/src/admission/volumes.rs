@@ -1,8 +1,9 @@
 //! What every new volume and claim gets: protection while it is in use, and a claim its class.
 
 use super::Attributes;
+use crate::kinds::Part;
 use crate::server::Inner;
-use flyball_core::{GroupResource, Object};
+use flyball_core::{GroupResource, Object, ObjectKey, Quantity, Status};
 use serde_json::{Value, json};
 
 const DEFAULT: [&str; 2] =
@@ -44,4 +45,37 @@ fn class(inner: &Inner, claim: &mut Object) {
     if let (Some(class), Some(spec)) = (newest, claim.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.insert("storageClassName".into(), class.name().into());
     }
+}
+
+/// Refuses to let a claim grow whose class does not allow it.
+pub(super) fn validate(
+    inner: &Inner,
+    attributes: &Attributes<'_>,
+    claim: &Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let Some(old) = old.filter(|_| attributes.is("", "persistentvolumeclaims") && attributes.part == Part::Whole)
+    else {
+        return Ok(());
+    };
+    let size = |claim: &Object| {
+        let size = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
+        size.and_then(|size| size.parse().ok()).unwrap_or(Quantity::ZERO)
+    };
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(Status::forbidden(&attributes.resource.group_resource(), attributes.name, why));
+    if old.at(&["status", "phase"]) != Some(&"Bound".into()) {
+        return refuse("only bound persistent volume claims can be expanded");
+    }
+    let class =
+        claim.annotation(OLD_CLASS).or_else(|| claim.at(&["spec", "storageClassName"])?.as_str()).unwrap_or_default();
+    let class = inner.store.get(&GroupResource::new("storage.k8s.io", "storageclasses"), &ObjectKey::new(None, class));
+    if class.is_some_and(|class| class.object().get("allowVolumeExpansion") == Some(&Value::Bool(true))) {
+        return Ok(());
+    }
+    refuse(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    )
 }

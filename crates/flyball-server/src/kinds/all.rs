@@ -46,7 +46,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "ReplicationController", "replicationcontrollers").printed(printers::workload::replication_controller).default(workload::replication_controller).warn(apps::warn).validate(apps::replication_controller).short(&["rc"]).category("all").generation()
         .subresources(&[Sub::SCALE, Sub::STATUS]).paths(&["status.replicas"]),
     kind(CORE, "v1", "ResourceQuota", "resourcequotas").printed(printers::configuration::resource_quota).validate(quota::resource_quota).short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "Secret", "secrets").printed(printers::configuration::secret).default(defaults::secret).checks(Checks::Whole).validate(config::secret).paths(&["type"]),
+    kind(CORE, "v1", "Secret", "secrets").printed(printers::configuration::secret).default(defaults::secret).warn(config::warn_of_secret).checks(Checks::Whole).validate(config::secret).paths(&["type"]),
     kind(CORE, "v1", "ServiceAccount", "serviceaccounts").printed(printers::configuration::named).checks(Checks::Whole).warn(config::warn_of_account).short(&["sa"]).subresources(&[Sub::TOKEN]).deleted_as_object(),
     kind(CORE, "v1", "Service", "services").printed(printers::network::service).default(service::default).name_rule(dns_label).warn(service::warn).prepare(service::prepare).validate(service::validate).short(&["svc"]).category("all").create_on_update().deleted_as_object()
         .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS]).paths(&["spec.clusterIP", "spec.type"]),
@@ -114,7 +114,7 @@ pub(crate) static KINDS: &[Kind] = &[
         .generation().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS])
         .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate),
 
-    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).validate(policy::priority_class).short(&["pc"]).cluster().generation(),
+    kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).prepare(policy::prepare_priority_class).validate(policy::priority_class).short(&["pc"]).cluster(),
 
     kind("coordination.k8s.io", "v1", "Lease", "leases").printed(printers::configuration::lease).prepare(policy::prepare_lease).validate(policy::lease).create_on_update().versioned_updates(),
 

@@ -350,9 +350,7 @@ pub(super) fn stateful_set(object: &Object, old: Option<&Object>, part: Part) ->
         let filled = with_claims(template.value(), spec.at("volumeClaimTemplates").list());
         let template = Field::new(*template.path(), &filled);
         errors.extend(pod::check_template(&template));
-        let metadata = template.at("metadata");
-        let labels = template.at("labels");
-        errors.extend(label::labels(&Field::new(*labels.path(), metadata.at("labels").value())));
+        errors.extend(pod::check_template_metadata(&template));
     }
     errors.extend(endless(&spec.at("template"), "StatefulSet"));
     if let Some(old) = old {
@@ -444,4 +442,38 @@ pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let spec = root.at("spec");
     let template = spec.at("template");
     pod::warn_of_spec(&template.at("spec"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: Value, expected: &[&str]) {
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let mut spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        for (field, value) in change.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        let mut object = Object::try_from(json!({"metadata": {"name": "d"}, "spec": spec})).unwrap();
+        super::super::workload::deployment(&mut object);
+        let errors: Vec<String> = deployment(&object, None, Part::Whole).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{change}");
+    }
+
+    #[test]
+    fn templates_have_what_is_selected() {
+        check(json!({}), &[]);
+        check(
+            json!({"selector": {"matchLabels": {"a": "c"}}}),
+            &[
+                "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
+            ],
+        );
+        check(json!({"selector": {}}), &["spec.selector: Invalid value: {}: empty selector is invalid for deployment"]);
+        check(
+            json!({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}}),
+            &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"0%\": may not be 0 when `maxSurge` is 0"],
+        );
+    }
 }

@@ -123,13 +123,23 @@ fn wrong_json(text: &[u8]) -> Option<String> {
             };
             Some(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"))
         }
-        Err(error) if error.is_eof() => Some("unexpected end of JSON input".into()),
-        Err(error) => {
-            let bad = text.get(error.column().saturating_sub(1)).copied().unwrap_or(b' ');
-            Some(format!("invalid character '{}' looking for beginning of value", char::from(bad)))
-        }
+        Err(_) => Some(crate::request::syntax::json_error(text)),
     }
 }
+
+/// Says what Go finds wrong with a certificate and its key that are no PEM.
+pub(super) fn warn_of_secret(object: &Object, _: Option<&Object>) -> Vec<String> {
+    if object.get("type") != Some(&"kubernetes.io/tls".into()) {
+        return Vec::new();
+    }
+    let is_pem = |key: &str| {
+        bytes(object.at(&["data", key]).unwrap_or(&Value::Null)).windows(BEGIN.len()).any(|window| window == BEGIN)
+    };
+    let bad = [("tls.crt", "certificate"), ("tls.key", "key")].into_iter().find(|(key, _)| !is_pem(key));
+    bad.map(|(_, what)| format!("tls: failed to find any PEM data in {what} input")).into_iter().collect()
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ";
 
 /// Says what a service account that names secrets leads to believe.
 pub(super) fn warn_of_account(object: &Object, old: Option<&Object>) -> Vec<String> {

@@ -412,7 +412,7 @@ fn slice_endpoints(endpoints: &Field<'_>, family: &str) -> Errors {
 pub(super) fn warn_of_slice(object: &Object, _: Option<&Object>) -> Vec<String> {
     let root = Field::root(object);
     if root.at("addressType").text() == "FQDN" {
-        return vec!["addressType: FQDN endpoints are deprecated".into()];
+        return vec!["spec.addressType: FQDN endpoints are deprecated".into()];
     }
     let mut warnings = Vec::new();
     for endpoint in root.at("endpoints").items() {

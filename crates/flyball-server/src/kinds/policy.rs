@@ -89,6 +89,13 @@ pub(super) fn namespace(object: &Object, old: Option<&Object>, part: Part) -> Er
 /// The greatest priority that is not the system's own.
 const HIGHEST: i64 = 1_000_000_000;
 
+/// The generation is there, but does not count.
+pub(super) fn prepare_priority_class(class: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
+    if old.is_none() {
+        class.metadata_mut().insert("generation".into(), 1.into());
+    }
+}
+
 pub(super) fn priority_class(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
     let (value, policy) = (root.at("value"), root.at("preemptionPolicy"));
@@ -206,13 +213,12 @@ pub(super) fn prepare_node(node: &mut Object, _: Option<&Object>, _: Part, _: &C
     let all = node.at(&["spec", "podCIDRs"]).and_then(Value::as_array).cloned().unwrap_or_default();
     let single = node.at(&["spec", "podCIDR"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    match all.first() {
-        None if !single.is_empty() => {
-            spec.insert("podCIDRs".into(), json!([single]));
-        }
-        Some(first) if *first != single.as_str() && single.is_empty() => {
+    // The one that was first is heard first.
+    if single.is_empty() {
+        if let Some(first) = all.first() {
             spec.insert("podCIDR".into(), first.clone());
         }
-        _ => {}
+    } else if all.first().is_none_or(|first| *first != single.as_str()) {
+        spec.insert("podCIDRs".into(), json!([single]));
     }
 }

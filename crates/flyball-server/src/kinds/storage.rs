@@ -105,6 +105,11 @@ pub(super) fn prepare_volume(volume: &mut Object, old: Option<&Object>, part: Pa
     }
 }
 
+/// A field of a spec that errors take for one of the object itself.
+fn at_root<'a>(name: &'a str, spec: &'a Value) -> Field<'a> {
+    Field::new(Path::new(name), &spec[name])
+}
+
 pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(claim);
     if part == Part::Status {
@@ -152,9 +157,7 @@ pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -
             "field can not be less than status.capacity",
         ));
     }
-    let mode = Path::new("volumeMode");
-    let (mode, earlier) = (Field::new(mode, &now["volumeMode"]), Field::new(mode, &then.value()["volumeMode"]));
-    errors.extend(mode.unchanged_from(&earlier));
+    errors.extend(at_root("volumeMode", now).unchanged_from(&then.at("volumeMode")));
     errors
 }
 
@@ -219,11 +222,12 @@ pub(super) fn validate_volume(volume: &Object, old: Option<&Object>, part: Part)
             spec.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation\n"),
         );
     }
-    errors.extend(spec.at("volumeMode").unchanged_from(&then.at("volumeMode")));
+    errors.extend(at_root("volumeMode", spec.value()).unchanged_from(&then.at("volumeMode")));
     let nodes = then.at("nodeAffinity");
     if nodes.is_set() && spec.at("nodeAffinity").value() != nodes.value() {
-        let shown = internal("VolumeNodeAffinity", spec.at("nodeAffinity").value());
-        errors.push(spec.at("nodeAffinity").invalid_as(shown, super::field::IMMUTABLE));
+        let field = at_root("nodeAffinity", spec.value());
+        let shown = if field.is_set() { internal("VolumeNodeAffinity", field.value()) } else { Value::Null.into() };
+        errors.push(field.invalid_as(shown, "field is immutable, except for updating from beta label to GA"));
     }
     errors
 }

@@ -166,9 +166,6 @@ impl Inner {
         meta::carry_generation(object, live);
         resource.prepare(object, Some(live), target.part, &self.clock);
         meta::carry(object, live);
-        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
-            object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
-        }
         let mut errors = meta::validate(resource, object, names::path_segment);
         errors.extend(meta::validate_update(object, live));
         // The rules of a kind look at metadata again, and clients are told what they find.
@@ -178,9 +175,13 @@ impl Inner {
         errors.extend(resource.validate(object, Some(live), target.part));
         if resource.checks() == Checks::Whole && target.part == Part::Whole {
             errors.extend(meta::validate(resource, object, resource.name_rule()));
+            errors.extend(resource.validate_finalizers(object));
         }
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));
+        }
+        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
+            object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
         managed::keep_times(object, live);
         Ok(())

@@ -211,13 +211,18 @@ impl Resource {
     pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => {
-                let mut errors =
-                    if kind.strict_finalizers() { super::meta::validate_finalizers(object) } else { Vec::new() };
+                let mut errors = self.validate_finalizers(object);
                 errors.extend((kind.validate)(object, old, part));
                 errors
             }
             Behaviour::Custom(custom) => custom.validate(&self.schema, object, old, part),
         }
+    }
+
+    /// Finds finalizers that are neither Kubernetes' own nor have a domain, where they must.
+    pub(crate) fn validate_finalizers(&self, object: &Object) -> Vec<FieldError> {
+        let strict = self.as_built_in().is_some_and(Kind::strict_finalizers);
+        if strict { super::meta::validate_finalizers(object) } else { Vec::new() }
     }
 
     /// Warns of what is allowed but unwise.

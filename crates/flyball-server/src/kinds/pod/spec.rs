@@ -83,17 +83,22 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
 
 /// A template of pods: its labels, its annotations, its spec.
 pub(crate) fn template(template: &Field<'_>) -> Errors {
-    let metadata = template.at("metadata");
-    // Errors leave out that these stand in the metadata.
-    let (labels, annotations) = (template.at("labels"), template.at("annotations"));
-    let mut errors = label::labels(&Field::new(*labels.path(), metadata.at("labels").value()));
-    errors.extend(validate_annotations(metadata.at("annotations").value().as_object(), annotations.path()));
+    let mut errors = template_metadata(template);
     let spec = template.at("spec");
     errors.extend(check(&spec, "", false));
     let ephemeral = spec.at("ephemeralContainers");
     if !ephemeral.is_empty() {
         errors.push(ephemeral.forbidden("ephemeral containers not allowed in pod template"));
     }
+    errors
+}
+
+/// The metadata of a template; errors leave out that it is metadata.
+pub(crate) fn template_metadata(template: &Field<'_>) -> Errors {
+    let metadata = template.at("metadata");
+    let (labels, annotations) = (template.at("labels"), template.at("annotations"));
+    let mut errors = label::labels(&Field::new(*labels.path(), metadata.at("labels").value()));
+    errors.extend(validate_annotations(metadata.at("annotations").value().as_object(), annotations.path()));
     errors
 }
 

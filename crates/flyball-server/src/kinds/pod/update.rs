@@ -368,3 +368,62 @@ pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
     warnings.extend(super::warnings::spec(&Field::new(spec, value)));
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(spec: Value) -> Object {
+        let mut object = Object::try_from(json!({"metadata": {"name": "p", "namespace": "n"}, "spec": spec})).unwrap();
+        super::super::default(&mut object);
+        object
+    }
+
+    fn check(new: Value, old: Option<Value>, expected: &[&str]) {
+        let (new, old) = (pod(new), old.map(pod));
+        let errors: Vec<String> = validate(&new, old.as_ref(), Part::Whole).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{new:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_order() {
+        check(json!({"containers": [{"name": "c", "image": "i"}]}), None, &[]);
+        check(json!({"containers": []}), None, &["spec.containers: Required value"]);
+        check(
+            json!({"restartPolicy": "X", "containers": [{"name": "c", "image": "", "ports": [{"containerPort": 0, "protocol": "TCP"}],
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}),
+            None,
+            &[
+                "spec.containers[0].image: Required value",
+                "spec.containers[0].ports[0].containerPort: Required value",
+                "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+                "spec.restartPolicy: Unsupported value: \"X\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn images_may_change_and_little_else() {
+        let one =
+            |image: &str| json!({"containers": [{"name": "c", "image": image}], "terminationGracePeriodSeconds": 5});
+        check(one("i:2"), Some(one("i:1")), &[]);
+        let two = json!({"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]});
+        check(two, Some(one("i")), &["spec.containers: Forbidden: pod updates may not add or remove containers"]);
+        let errors =
+            validate(&pod(json!({"containers": [{"name": "d", "image": "i"}]})), Some(&pod(one("i"))), Part::Whole);
+        assert!(
+            errors.len() == 1 && errors[0].detail.starts_with("pod updates may not change fields other than"),
+            "{errors:?}"
+        );
+    }
+
+    #[test]
+    fn quality_is_what_is_promised() {
+        let of = |resources: Value| {
+            quality(&pod(json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})))
+        };
+        assert_eq!(of(json!({})), "BestEffort");
+        assert_eq!(of(json!({"requests": {"cpu": "1"}})), "Burstable");
+        assert_eq!(of(json!({"limits": {"cpu": "1", "memory": "1Gi"}})), "Guaranteed");
+    }
+}

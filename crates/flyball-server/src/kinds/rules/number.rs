@@ -59,7 +59,7 @@ pub(crate) fn not_decremented(field: &Field<'_>, old: &Field<'_>) -> Option<Fiel
     let shrunk = match (field.given_int(), old.given_int()) {
         (Some(new), Some(old)) => new < old,
         (None, old) => old.is_some(),
-        (Some(new), None) => new < 0,
+        (Some(_), None) => false,
     };
     shrunk.then(|| field.invalid_as(field.int(), "cannot be decremented"))
 }

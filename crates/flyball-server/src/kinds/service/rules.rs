@@ -102,7 +102,13 @@ fn kept_addresses(service: &Object, old: &Object) -> Errors {
 pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(service);
     if part == Part::Status {
-        return status(&root.at("status").at("loadBalancer"));
+        let status_field = root.at("status");
+        let balancer = status_field.at("loadBalancer");
+        let ingress = balancer.at("ingress");
+        if text(service, "type") != "LoadBalancer" && !ingress.is_empty() {
+            return vec![ingress.forbidden("may only be used when `spec.type` is 'LoadBalancer'")];
+        }
+        return status(&balancer);
     }
     let mut errors = Errors::new();
     if let Some(old) = old {
@@ -360,4 +366,51 @@ pub(crate) fn warn(service: &Object, old: Option<&Object>) -> Vec<String> {
         warnings.push("spec.trafficDistribution: PreferClose is deprecated; use PreferSameZone instead".into());
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(spec: Value) -> Object {
+        let mut object = Object::try_from(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap();
+        super::super::default(&mut object);
+        object
+    }
+
+    fn check(new: Value, old: Option<Value>, expected: &[&str]) {
+        let (new, old) = (service(new), old.map(service));
+        let errors: Vec<String> = validate(&new, old.as_ref(), Part::Whole).iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected, "{new:?}");
+    }
+
+    #[test]
+    fn types_have_what_they_need() {
+        check(json!({"ports": [{"port": 80}]}), None, &[]);
+        check(json!({}), None, &["spec.ports: Required value"]);
+        check(json!({"type": "ExternalName"}), None, &["spec.externalName: Required value"]);
+        check(
+            json!({"ports": [{"port": 80, "nodePort": 30080}]}),
+            None,
+            &["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"],
+        );
+        check(
+            json!({"ports": [{"port": 80, "name": "a"}, {"port": 80, "name": "b"}]}),
+            None,
+            &[
+                "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,\"TargetPort\":0,\"NodePort\":0}",
+            ],
+        );
+    }
+
+    #[test]
+    fn addresses_stay() {
+        let at = |ip: &str| json!({"ports": [{"port": 80}], "clusterIP": ip, "clusterIPs": [ip]});
+        check(at("10.0.0.1"), Some(at("10.0.0.1")), &[]);
+        check(
+            at("10.0.0.2"),
+            Some(at("10.0.0.1")),
+            &["spec.clusterIPs[0]: Invalid value: [\"10.0.0.2\"]: may not change once set"],
+        );
+    }
 }
