@@ -1,21 +1,28 @@
 //! The server and the runtime together, in process, in one thread and under paused time.
 
 mod collection;
+mod conformance;
 mod determinism;
 mod namespaces;
 mod roles;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};
+use flyball_core::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// A cluster whose controllers run until the test is over.
 fn cluster() -> Cluster {
-    let cluster = Cluster::new(Options::simulated(simulated_clock(), 1));
+    cluster_at(simulated_clock())
+}
+
+fn cluster_at(clock: Clock) -> Cluster {
+    let cluster = Cluster::new(Options::simulated(clock, 1)).with_certificate("a certificate");
     let running = cluster.clone();
     tokio::spawn(async move { running.run(&Controllers::all()).await });
     cluster
@@ -49,4 +56,14 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
         }
     };
     timeout(Duration::from_secs(60), wait).await.unwrap_or_else(|_| panic!("{what} does not come to pass"));
+}
+
+/// The longest that a step asks again for what controllers bring about, in simulated time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn recorded_answers_are_repeated() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let server = async |clock: Clock| cluster_at(clock).server().clone();
+    conformance::check(&folder, &folder.join("passing.txt"), PATIENCE, server);
 }
