@@ -75,6 +75,11 @@
 //!
 //! Leader election, webhooks and a protected metrics endpoint. Run one replica.
 
+/// The README is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod client;
 mod conflict;
 mod error;

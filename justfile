@@ -1,0 +1,33 @@
+# The menu; `just` lists it.
+_default:
+    @just --list --unsorted
+
+# The main job: an operator at work
+demo *args:
+    cargo run --release -- demo {{args}}
+
+# All tests
+test:
+    cargo test --workspace
+
+# What main must pass
+ci:
+    .ci/run
+
+# Play recordings whose name matches
+recordings regex='':
+    FLYBALL_SCENARIO='{{regex}}' cargo test -p flyball-cluster --test it recorded; tail -1 target/tmp/conformance.txt
+
+# Add what passes by now to the list of recordings that must
+bless:
+    FLYBALL_BLESS=1 cargo test -p flyball-cluster --test it recorded
+
+# Measure, beside the cluster of a kubeconfig if one is given
+bench peer='':
+    cargo build --release
+    cargo run --release --manifest-path benches/Cargo.toml -- server target/release/flyball {{peer}}
+    cargo run --release --manifest-path benches/Cargo.toml -- cold-start
+
+# Licences, advisories, duplicates
+deny:
+    cargo deny check
