@@ -1,6 +1,6 @@
 //! The reconciler: each `VmGroup` is a group of machines in vCenter, and its status tells how far that is.
 //!
-//! One reconcile is one pass of [`converge`](crate::converge), so that a change of the spec is seen between two. Errors
+//! One reconcile is one pass of [`crate::converge`], so that a change of the spec is seen between two. Errors
 //! are tried again with backoff, whatever they are; only those that wait for somebody to change something wait for the
 //! next resync.
 

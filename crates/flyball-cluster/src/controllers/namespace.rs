@@ -63,51 +63,52 @@ impl Found {
         *self == Self::default()
     }
 
-    /// Words the conditions as the real server does.
-    fn conditions(&self) -> [(&'static str, Option<(&'static str, String)>, &'static str, &'static str); 5] {
+    /// Words the conditions as the real server does: type, whether it holds, reason and message.
+    fn conditions(&self) -> [(&'static str, bool, &'static str, String); 5] {
         let all = |counts: &BTreeMap<String, usize>, word: &str| {
-            counts
-                .iter()
-                .map(|(name, n)| format!("{name} {word} {n} resource instances"))
-                .collect::<Vec<_>>()
-                .join(", ")
+            let words = counts.iter().map(|(name, n)| format!("{name} {word} {n} resource instances"));
+            words.collect::<Vec<_>>().join(", ")
         };
-        let resources = format!("Some resources are remaining: {}", all(&self.resources, "has"));
-        let finalizers =
-            format!("Some content in the namespace has finalizers remaining: {}", all(&self.finalizers, "in"));
-        let failures = format!(
-            "Failed to delete all resource types, {} remaining: {}",
-            self.failures.len(),
-            self.failures.join(", ")
-        );
+        let condition = |kind, trouble: Option<(&'static str, String)>, reason, message: &str| match trouble {
+            Some((reason, message)) => (kind, true, reason, message),
+            None => (kind, false, reason, message.to_owned()),
+        };
+        let failed = (!self.failures.is_empty()).then(|| {
+            let (n, failures) = (self.failures.len(), self.failures.join(", "));
+            ("ContentDeletionFailed", format!("Failed to delete all resource types, {n} remaining: {failures}"))
+        });
+        let remaining = (!self.resources.is_empty()).then(|| {
+            let text = format!("Some resources are remaining: {}", all(&self.resources, "has"));
+            ("SomeResourcesRemain", text)
+        });
+        let finalizers = (!self.finalizers.is_empty()).then(|| {
+            let text = all(&self.finalizers, "in");
+            let text = format!("Some content in the namespace has finalizers remaining: {text}");
+            ("SomeFinalizersRemain", text)
+        });
         [
-            (
+            condition(
                 "NamespaceDeletionDiscoveryFailure",
                 self.discovery.clone().map(|why| ("DiscoveryFailed", why)),
                 "ResourcesDiscovered",
                 "All resources successfully discovered",
             ),
-            (
+            condition(
                 "NamespaceDeletionGroupVersionParsingFailure",
                 None,
                 "ParsedGroupVersions",
                 "All legacy kube types successfully parsed",
             ),
-            (
+            condition(
                 "NamespaceDeletionContentFailure",
-                (!self.failures.is_empty()).then_some(("ContentDeletionFailed", failures)),
+                failed,
                 "ContentDeleted",
                 "All content successfully deleted, may be waiting on finalization",
             ),
-            (
-                "NamespaceContentRemaining",
-                (!self.resources.is_empty()).then_some(("SomeResourcesRemain", resources)),
-                "ContentRemoved",
-                "All content successfully removed",
-            ),
-            (
+            condition("NamespaceContentRemaining", remaining, "ContentRemoved", "All content successfully removed"),
+            condition(
                 "NamespaceFinalizersRemaining",
-                (!self.finalizers.is_empty()).then_some(("SomeFinalizersRemain", finalizers)),
+                finalizers,
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished",
             ),
@@ -164,9 +165,8 @@ async fn tell(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> 
         return Ok(());
     }
     let now: Time = serde_json::from_value(rfc3339(cx.now()).into())?;
-    for (kind, trouble, good_reason, good_message) in found.conditions() {
-        let holds = if trouble.is_some() { "True" } else { "False" };
-        let (reason, message) = trouble.unwrap_or_else(|| (good_reason, good_message.to_owned()));
+    for (kind, holds, reason, message) in found.conditions() {
+        let holds = if holds { "True" } else { "False" };
         let known = conditions.iter().position(|condition| condition.type_ == kind);
         let since = known.map(|at| &conditions[at]).filter(|known| known.status == holds);
         let condition = NamespaceCondition {

@@ -1,4 +1,5 @@
 //! The server and the runtime together, in process, in one thread and under paused time.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod collection;
 mod conformance;
