@@ -74,7 +74,7 @@ async fn story(seed: u64) -> String {
 /// Waits until every group is what it should be.
 async fn settled(objects: &Api<VmGroup>) {
     loop {
-        sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(5)).await;
         let groups = objects.list(&ListParams::default()).await.unwrap();
         let is_settled = |group: &VmGroup| {
             group.status.as_ref().is_some_and(|status| {

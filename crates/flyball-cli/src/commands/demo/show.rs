@@ -81,10 +81,10 @@ impl Show<'_> {
         let (mut board, began) = (Board::default(), Instant::now());
         loop {
             let group = self.groups.get(NAME).await.when(format!("step {what:?}: cannot read vg-1"))?;
-            board.show(table::fetch(&self.stage.admin, &path).await?);
+            board.show(table::fetch(&self.stage.admin, path).await?);
             if holds(&group) {
                 // What held may be shown by a table that is a moment older.
-                board.show(table::fetch(&self.stage.admin, &path).await?);
+                board.show(table::fetch(&self.stage.admin, path).await?);
                 done(what);
                 return Ok(());
             }
