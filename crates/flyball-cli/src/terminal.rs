@@ -1,5 +1,4 @@
 //! How the program speaks: in colours and in place on a terminal, in plain lines elsewhere.
-#![expect(clippy::print_stdout, reason = "the one place that speaks to people")]
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 
@@ -65,13 +64,10 @@ impl Board {
             return;
         }
         if is_lively() {
-            if !self.shown.is_empty() {
-                print!("\x1b[{}A\x1b[J", self.shown.len());
-            }
-            for line in &lines {
-                print!("{line}\r\n");
-            }
-            let _ = stdout().flush();
+            let width = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
+            let rows: usize = self.shown.iter().map(|line| columns(line).max(1).div_ceil(width)).sum();
+            let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A\x1b[J") };
+            say(&(up + &lines.join("\n")));
         } else {
             let same_heading = self.shown.first() == lines.first();
             for line in lines.iter().skip(usize::from(same_heading)) {
@@ -79,5 +75,28 @@ impl Board {
             }
         }
         self.shown = lines;
+    }
+}
+
+/// Counts the columns that a line takes on a terminal, which colours do not.
+fn columns(line: &str) -> usize {
+    let mut in_colour = false;
+    let visible = line.chars().filter(|&c| {
+        let skip = in_colour || c == '\x1b';
+        in_colour = skip && c != 'm';
+        !skip
+    });
+    visible.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_take_no_columns() {
+        for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
+            assert_eq!(columns(line), expected, "{line:?}");
+        }
     }
 }

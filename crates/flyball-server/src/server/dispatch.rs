@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How much of a body that is too long is read before its client is cut off.
+const DRAINED: usize = 8 * body::LIMIT;
+
 /// A request that was let in.
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -116,10 +119,7 @@ where
     B::Error: std::fmt::Display,
 {
     let too_large = || Status::too_large(format!("Request entity too large: limit is {}", body::LIMIT));
-    if body.size_hint().lower() > body::LIMIT as u64 {
-        return Err(too_large());
-    }
-    let mut body = pin!(body);
+    let (mut body, mut length) = (pin!(body), 0);
     let collect = async {
         let mut first: Option<Bytes> = None;
         let mut all = BytesMut::new();
@@ -127,6 +127,15 @@ where
             let frame =
                 frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
+            length += data.len();
+            if length > DRAINED {
+                return Err(too_large());
+            }
+            if length > body::LIMIT {
+                // Many a client does not hear the answer before it is done with sending.
+                (first, all) = (None, BytesMut::new());
+                continue;
+            }
             match first.take() {
                 None if all.is_empty() => first = Some(data),
                 None => all.extend_from_slice(&data),
@@ -135,11 +144,8 @@ where
                     all.extend_from_slice(&data);
                 }
             }
-            if all.len().max(first.as_ref().map_or(0, Bytes::len)) > body::LIMIT {
-                return Err(too_large());
-            }
         }
-        Ok(first.unwrap_or_else(|| all.freeze()))
+        if length > body::LIMIT { Err(too_large()) } else { Ok(first.unwrap_or_else(|| all.freeze())) }
     };
     let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
     tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(late)?
