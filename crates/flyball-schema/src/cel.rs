@@ -5,17 +5,20 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
 mod check;
+mod expression;
 mod places;
 mod types;
 
 pub use check::{Type, check};
+pub use expression::{Expression, Scope};
+pub use kube_cel::cel::objects::Value as Cel;
 
 use crate::schema::{ListKind, Node, Shape};
 use crate::validate::correlated;
 use flyball_core::field::{FieldError, Path};
 use flyball_core::time;
 use kube_cel::KubeCelExt;
-use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue, Value as Cel};
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, Program};
 use serde_json::Value;
 use std::collections::HashMap;

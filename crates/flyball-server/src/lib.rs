@@ -25,6 +25,7 @@ mod openapi;
 mod response;
 mod server;
 mod table;
+mod webhook;
 
 pub mod pki;
 mod serve;
@@ -33,3 +34,4 @@ pub use auth::User;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server};
+pub use webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};

@@ -12,6 +12,7 @@ use crate::auth::{Issuer, Rbac};
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
+use crate::webhook::{Caller, Unreachable};
 use bytes::Bytes;
 use flyball_core::{Clock, Rng};
 use http::{Request, Response};
@@ -29,6 +30,8 @@ pub struct Options {
     pub rng: Rng,
     /// The secret that keys for tokens are made from.
     pub secret: [u8; 32],
+    /// Brings requests to webhooks.
+    pub webhooks: Arc<dyn Caller>,
 }
 
 impl Options {
@@ -41,7 +44,7 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret })
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Unreachable) })
     }
 
     /// Repeats from a seed: the same requests bring the same answers, tokens included.
@@ -50,7 +53,7 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret }
+        Self { clock, rng, secret, webhooks: Arc::new(Unreachable) }
     }
 }
 
@@ -70,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) issuer: Issuer,
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
+    pub(crate) webhooks: Arc<dyn Caller>,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     /// How many watches were cut off because they read too slowly.
@@ -86,7 +90,8 @@ impl Server {
             clock: options.clock,
             rng: options.rng,
             rbac: Rbac::default(),
-            admission: Admission,
+            admission: Admission::default(),
+            webhooks: options.webhooks,
             definitions_moved: AtomicBool::new(false),
             slow_watches: AtomicU64::new(0),
         };
