@@ -9,6 +9,7 @@ pub(crate) use reply::Presenter;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::dial::Dialer;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
@@ -44,7 +45,7 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Unreachable) })
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Dialer::default()) })
     }
 
     /// Repeats from a seed: the same requests bring the same answers, tokens included.

@@ -115,7 +115,7 @@ impl Watch {
         let mut out = BytesMut::new();
         let mut state = std::mem::take(&mut self.state);
         state.retain(|entry| self.selection.matches(entry));
-        match self.show.inner.shown(&self.show.resource, state, false).await {
+        match self.show.inner.shown(&self.show.resource, state).await {
             Ok(state) => state.iter().for_each(|entry| self.frame(&mut out, "ADDED", entry, entry.revision)),
             Err(status) => {
                 write(&mut out, "ERROR", &status_value(&status));

@@ -39,24 +39,12 @@ impl Conversion {
         Some(Self { client: Client::read(&webhook["clientConfig"]), review })
     }
 
-    /// Has objects of one version turned into another.
-    async fn convert(
-        &self,
-        inner: &Inner,
-        from: &Resource,
-        to: &Resource,
-        objects: &[Object],
-        list: bool,
-    ) -> Result<Vec<Object>, String> {
-        let kind = if list { from.list_kind.as_str() } else { &from.kind.kind };
-        let what = format!("conversion webhook for {}, Kind={kind}", from.kind.api_version());
+    /// Has an object of one version turned into another.
+    async fn convert(&self, inner: &Inner, from: &Resource, to: &Resource, before: &Object) -> Result<Object, String> {
+        let what = format!("conversion webhook for {}, Kind={}", from.kind.api_version(), from.kind.kind);
         let version = self.review.ok_or("no supported conversion review versions")?;
         let uid = inner.rng.uuid();
-        let request = json!({
-            "uid": uid,
-            "desiredAPIVersion": to.kind.api_version(),
-            "objects": objects.iter().map(Object::as_value).collect::<Vec<_>>(),
-        });
+        let request = json!({"uid": uid, "desiredAPIVersion": to.kind.api_version(), "objects": [before.as_value()]});
         let review = json!({
             "kind": "ConversionReview",
             "apiVersion": format!("apiextensions.k8s.io/{version}"),
@@ -65,21 +53,15 @@ impl Conversion {
         });
         let failed = |why: String| format!("{what} failed: {why}");
         let answer = self.client.ask(inner, &review, Patience::Client(PATIENCE)).await.map_err(failed)?;
-        let converted = read(version, &uid, answer).map_err(failed)?;
-        if converted.len() != objects.len() {
-            return Err(format!("{what} returned {} objects, expected {}", converted.len(), objects.len()));
-        }
-        let mut out = Vec::with_capacity(converted.len());
-        for (i, (before, value)) in objects.iter().zip(converted).enumerate() {
-            let at = if list { format!("invalid converted object at index {i}") } else { "invalid object".into() };
-            let shape = if list { at.clone() } else { format!("{at} at index 0") };
-            let after = check_kind(from, to, value).map_err(|why| format!("{what} returned {shape}: {why}"))?;
-            check_identity(before, &after).map_err(|why| format!("{what} returned {at}: {why}"))?;
-            let metadata =
-                if list { format!("invalid metadata in object at index {i}") } else { "invalid metadata".into() };
-            out.push(keep_metadata(before, after).map_err(|why| format!("{what} returned {metadata}: {why}"))?);
-        }
-        Ok(out)
+        let mut converted = read(version, &uid, answer).map_err(failed)?;
+        let count = converted.len();
+        let (Some(value), 1) = (converted.pop(), count) else {
+            return Err(format!("{what} returned {count} objects, expected 1"));
+        };
+        let wrong = |how: &str, why: String| format!("{what} returned invalid {how}: {why}");
+        let after = check_kind(from, to, value).map_err(|why| wrong("object at index 0", why))?;
+        check_identity(before, &after).map_err(|why| wrong("object", why))?;
+        keep_metadata(before, after).map_err(|why| wrong("metadata", why))
     }
 }
 
@@ -169,19 +151,19 @@ impl Inner {
         let Some(conversion) = from.custom().and_then(|custom| custom.conversion.as_ref()) else {
             return Ok(convert(from, to, object));
         };
-        let converted = conversion.convert(self, from, to, std::slice::from_ref(&object), false).await;
-        let converted = converted.map_err(|why| Status::new(500, None, why))?;
-        Ok(converted.into_iter().next().map_or(object, |converted| pruned(to, converted)))
+        let converted = conversion.convert(self, from, to, &object).await.map_err(|why| Status::new(500, None, why))?;
+        Ok(pruned(to, converted))
     }
 
     /// Turns an object into the version in which it is stored; also returns that version.
     pub(crate) async fn to_stored(
         &self,
         resource: &Arc<Resource>,
-        object: Object,
+        mut object: Object,
     ) -> Result<(Arc<Resource>, Object), Status> {
         match resource.stored_as(self).filter(|_| resource.converts()) {
             Some(stored) => {
+                object.metadata_mut().remove("resourceVersion");
                 let object = self.as_version(resource, &stored, object).await?;
                 Ok((stored, object))
             }
@@ -195,49 +177,34 @@ impl Inner {
     pub(crate) async fn shown(
         &self,
         resource: &Resource,
-        entries: Vec<Arc<Entry>>,
-        list: bool,
+        mut entries: Vec<Arc<Entry>>,
     ) -> Result<Vec<Arc<Entry>>, Status> {
-        let Some(conversion) = resource.custom().and_then(|custom| custom.conversion.as_ref()) else {
-            return Ok(entries);
-        };
-        let mut out = entries;
-        // Usually all were stored in one version; one call for each is enough.
-        let mut versions: Vec<(Arc<Resource>, Vec<usize>)> = Vec::new();
-        for (i, entry) in out.iter().enumerate().filter(|(_, entry)| entry.schema != resource.schema_number) {
-            let Some(stored) = resource.written_as(self, entry).filter(|stored| stored.kind != resource.kind) else {
-                continue;
-            };
-            match versions.iter_mut().find(|(known, _)| known.kind == stored.kind) {
-                Some((_, places)) => places.push(i),
-                None => versions.push((stored, vec![i])),
+        if resource.converts() {
+            for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
+                *entry = self.shown_one(resource, entry.clone()).await?;
             }
         }
-        for (stored, places) in versions {
-            let objects: Vec<Object> = places.iter().map(|i| self.object(&stored, &out[*i])).collect();
-            let converted = conversion.convert(self, &stored, resource, &objects, list).await;
-            for (i, object) in places.into_iter().zip(converted.map_err(|why| Status::new(500, None, why))?) {
-                let (object, entry) = (pruned(resource, object), &out[i]);
-                let facts = resource.facts(&object);
-                out[i] = Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number));
-            }
-        }
-        Ok(out)
+        Ok(entries)
     }
 
     /// Returns an entry as a version of its resource shows it.
     pub(crate) async fn shown_one(&self, resource: &Resource, entry: Arc<Entry>) -> Result<Arc<Entry>, Status> {
-        let mut shown = self.shown(resource, vec![entry.clone()], false).await?;
-        Ok(shown.pop().unwrap_or(entry))
+        if !resource.converts() || entry.schema == resource.schema_number {
+            return Ok(entry);
+        }
+        let Some(stored) = resource.written_as(self, &entry).filter(|stored| stored.kind != resource.kind) else {
+            return Ok(entry);
+        };
+        let mut object = self.object(&stored, &entry);
+        // Storage gives an object its version, and that last of all.
+        object.metadata_mut().remove("resourceVersion");
+        let object = self.as_version(&stored, resource, object).await?;
+        let facts = resource.facts(&object);
+        Ok(Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number)))
     }
 }
 
-/// Takes from what a webhook made what the version does not know, and fills in what it must have.
+/// Takes from what a webhook made what the version does not know; what the version has by default stays away.
 fn pruned(resource: &Resource, object: Object) -> Object {
-    let mut object = match decode::read_as(resource, object.clone()) {
-        Ok((read, _)) => read,
-        Err(_) => object,
-    };
-    resource.default(&mut object);
-    object
+    decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read)
 }

@@ -165,7 +165,7 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
             let mut listed = inner.list(&resource, target.namespace.as_deref(), &options).await?;
-            listed.entries = inner.shown(&resource, listed.entries, true).await?;
+            listed.entries = inner.shown(&resource, listed.entries).await?;
             show.list(listed)
         }
         "watch" => {
@@ -438,7 +438,7 @@ async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Re
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(show, call)?;
     let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
-    listed.entries = show.inner.shown(&target.resource, listed.entries, true).await?;
+    listed.entries = show.inner.shown(&target.resource, listed.entries).await?;
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     show.list(listed)
 }
