@@ -4,12 +4,14 @@
 //! runs, and how its failure reads. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
+mod authorizer;
 mod check;
 mod expression;
 mod places;
 mod types;
 
-pub use check::{Type, check};
+pub use authorizer::{Decide, Question, authorizer};
+pub use check::{Type, check, check_among};
 pub use expression::{Expression, Scope};
 pub use kube_cel::cel::objects::Value as Cel;
 
@@ -171,6 +173,7 @@ impl Rule {
 static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     types::add(&mut context);
+    authorizer::add(&mut context);
     context
 });
 

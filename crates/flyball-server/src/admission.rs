@@ -12,6 +12,7 @@ mod matching;
 mod namespace;
 mod nodes;
 mod pods;
+mod policy;
 mod review;
 mod services;
 mod volumes;
@@ -19,12 +20,13 @@ mod webhook;
 
 use crate::auth::User;
 use crate::kinds::Part;
-use crate::registry::{Resource, Target, Writer};
+use crate::registry::{Resource, Target, Writer, scale};
 use crate::request::options::DeleteOptions;
 use crate::response::Warnings;
 use crate::server::Inner;
 use configured::Configured;
 use flyball_core::{Object, Status};
+use policy::{Binding, Policy};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,6 +108,22 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// Shows the objects of a request in one version, and as the part that is written.
+async fn shown(
+    inner: &Inner,
+    attributes: &Attributes<'_>,
+    shown_as: &Resource,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Result<(Option<Object>, Option<Object>), Status> {
+    let show = async |object: Option<&Object>| match object {
+        None => Ok(None),
+        Some(object) if attributes.part == Part::Scale => scale::of(attributes.resource, object).map(Some),
+        Some(object) => inner.as_version(attributes.resource, shown_as, object.clone()).await.map(Some),
+    };
+    Ok((show(object).await?, show(old).await?))
+}
+
 /// How often those that change a request have been asked.
 #[derive(Default)]
 pub(super) struct Rounds {
@@ -140,6 +158,8 @@ impl Rounds {
 pub(crate) struct Admission {
     mutating: Configured<Vec<Webhook>>,
     validating: Configured<Vec<Webhook>>,
+    policies: Configured<Policy>,
+    bindings: Configured<Binding>,
 }
 
 impl Default for Admission {
@@ -147,6 +167,8 @@ impl Default for Admission {
         Self {
             mutating: Configured::new("mutatingwebhookconfigurations", webhook::read),
             validating: Configured::new("validatingwebhookconfigurations", webhook::read),
+            policies: Configured::new("validatingadmissionpolicies", Policy::read),
+            bindings: Configured::new("validatingadmissionpolicybindings", Binding::read),
         }
     }
 }
@@ -241,6 +263,8 @@ impl Admission {
         if !attributes.reviewed {
             return Ok(());
         }
+        let (policies, bindings) = (self.policies.get(&inner.store), self.bindings.get(&inner.store));
+        policy::validate(inner, (&policies, &bindings), attributes, object, old).await?;
         webhook::validate(inner, &self.validating.get(&inner.store), attributes, object, old).await
     }
 }

@@ -20,7 +20,7 @@ use http::{Request, Response};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 
 /// What a server is made with.
@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
+    /// The server itself, for what outlives a call.
+    pub(crate) me: Weak<Inner>,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     /// How many watches were cut off because they read too slowly.
@@ -84,7 +86,7 @@ pub(crate) struct Inner {
 impl Server {
     /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
     pub fn new(options: Options) -> Self {
-        let inner = Inner {
+        let inner = Arc::new_cyclic(|me| Inner {
             store: Store::new(Limits::default()),
             catalog: RwLock::new(Arc::new(Catalog::built_in())),
             issuer: Issuer::new(&options.secret),
@@ -93,11 +95,12 @@ impl Server {
             rbac: Rbac::default(),
             admission: Admission::default(),
             webhooks: options.webhooks,
+            me: me.clone(),
             definitions_moved: AtomicBool::new(false),
             slow_watches: AtomicU64::new(0),
-        };
+        });
         crate::auth::bootstrap::write(&inner);
-        Self(Arc::new(inner))
+        Self(inner)
     }
 
     /// Answers a request.

@@ -1,9 +1,10 @@
 //! Expressions that stand alone, in the configuration of admission.
 
 use super::{BASE, compile, execute};
-use kube_cel::cel::objects::Value as Cel;
+use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
 use kube_cel::cel::{Context, Program};
 use std::fmt;
+use std::sync::Arc;
 
 /// An expression, ready to run.
 pub struct Expression {
@@ -18,6 +19,12 @@ impl Scope {
     /// Makes a scope in which nothing is known but functions.
     pub fn new() -> Self {
         Self(BASE.new_inner_scope())
+    }
+
+    /// Gives a variable an object's fields.
+    pub fn set_fields(&mut self, name: &str, fields: &[(String, Cel)]) {
+        let fields = fields.iter().map(|(name, value)| (Key::String(Arc::new(name.clone())), value.clone()));
+        self.set(name, Cel::Map(CelMap { map: Arc::new(fields.collect()) }));
     }
 
     /// Gives a variable its value.

@@ -1,11 +1,13 @@
 //! Conditions in CEL under which a webhook or a policy is asked at all.
 
 use super::Attributes;
+use crate::auth::{Action, Decision, On, User};
 use crate::server::Inner;
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Cel, Expression, Scope, to_cel};
+use flyball_schema::cel::{Cel, Decide, Expression, Question, Scope, authorizer, to_cel};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// The `matchConditions` of a webhook or a policy.
 pub(super) struct Conditions {
@@ -34,12 +36,12 @@ impl Conditions {
         object: Option<&Object>,
         old: Option<&Object>,
     ) -> Result<bool, Status> {
-        let scope = scope(inner, attributes, request, object, old);
-        self.hold_in(&scope, attributes)
+        self.evaluate(&scope(inner, attributes, request, object, old))
+            .map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.name, why))
     }
 
-    /// The same, with what expressions see given.
-    pub(super) fn hold_in(&self, scope: &Scope, attributes: &Attributes<'_>) -> Result<bool, Status> {
+    /// The same, with the bare reason of a failure.
+    pub(super) fn evaluate(&self, scope: &Scope) -> Result<bool, String> {
         let mut errors = Vec::new();
         for condition in &self.conditions {
             match condition.run(scope) {
@@ -55,14 +57,14 @@ impl Conditions {
         if self.ignored {
             return Ok(false);
         }
-        Err(Status::forbidden(&attributes.resource.group_resource(), attributes.name, aggregate(errors)))
+        Err(aggregate(errors))
     }
 }
 
 /// Makes what expressions see of a request.
 pub(super) fn scope(
-    _inner: &Inner,
-    _attributes: &Attributes<'_>,
+    inner: &Inner,
+    attributes: &Attributes<'_>,
     request: Map<String, Value>,
     object: Option<&Object>,
     old: Option<&Object>,
@@ -72,5 +74,30 @@ pub(super) fn scope(
     scope.set("object", seen(object));
     scope.set("oldObject", seen(old));
     scope.set("request", to_cel(None, &request.into()));
+    scope.set("authorizer", authorizer(decider(inner, attributes.user)));
     scope
+}
+
+/// Decides what expressions ask about who may do what.
+fn decider(inner: &Inner, user: &User) -> Arc<Decide> {
+    let (inner, user) = (inner.me.clone(), user.clone());
+    Arc::new(move |question: &Question| {
+        let Some(inner) = inner.upgrade() else { return (false, String::new()) };
+        let account = question.account.as_ref().map(|(namespace, name)| User::service_account(namespace, name));
+        let on = match &question.path {
+            Some(path) => On::Path(path),
+            None => On::Resource {
+                group: &question.group,
+                resource: &question.resource,
+                subresource: &question.subresource,
+                namespace: &question.namespace,
+                name: &question.name,
+            },
+        };
+        let action = Action { user: account.as_ref().unwrap_or(&user), verb: &question.verb, on };
+        match inner.rbac.decide(&inner.store, &action) {
+            Decision::Allowed(reason) => (true, reason),
+            Decision::NoOpinion => (false, String::new()),
+        }
+    })
 }

@@ -102,9 +102,24 @@ impl Constraints {
         }
     }
 
-    /// Tells whether nothing is left out but by selectors: a binding without rules takes what its policy takes.
-    pub(super) fn has_rules(&self) -> bool {
-        !self.rules.is_empty()
+    /// Tells whether a binding takes a request that its policy takes: one without rules leaves that to selectors.
+    pub(super) fn covers(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<bool, Status> {
+        if !self.rules.is_empty() {
+            return Ok(self.find(inner, attributes, object, old)?.is_some());
+        }
+        let excluded = self.excluded.iter().any(|rule| self.version_for(rule, inner, attributes).is_some());
+        Ok(!excluded && self.selects_object(object, old) && self.selects_namespace(inner, attributes, object)?)
+    }
+
+    fn selects_object(&self, object: Option<&Object>, old: Option<&Object>) -> bool {
+        let selects = |object: Option<&Object>| object.is_some_and(|it| self.objects.matches(|label| it.label(label)));
+        self.objects.is_empty() || selects(object) || selects(old)
     }
 
     /// Finds as which version of its resource a request is to be shown; `None` if it is not asked for.
@@ -119,8 +134,7 @@ impl Constraints {
         if matches!(namespace, Ok(false)) {
             return Ok(None);
         }
-        let selects = |object: Option<&Object>| object.is_some_and(|it| self.objects.matches(|label| it.label(label)));
-        if !self.objects.is_empty() && !selects(object) && !selects(old) {
+        if !self.selects_object(object, old) {
             return Ok(None);
         }
         if self.excluded.iter().any(|rule| self.version_for(rule, inner, attributes).is_some()) {

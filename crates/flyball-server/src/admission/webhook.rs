@@ -7,7 +7,7 @@
 use super::condition::Conditions;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
-use super::{Attributes, Rounds};
+use super::{Attributes, Rounds, shown};
 use crate::kinds::Part;
 use crate::registry::{Resource, decode, scale};
 use crate::request::json_error;
@@ -166,22 +166,6 @@ impl Webhook {
         shown_as.default(&mut patched);
         Ok(patched)
     }
-}
-
-/// Shows the objects of a request in one version, and as the part that is written.
-async fn shown(
-    inner: &Inner,
-    attributes: &Attributes<'_>,
-    shown_as: &Resource,
-    object: Option<&Object>,
-    old: Option<&Object>,
-) -> Result<(Option<Object>, Option<Object>), Status> {
-    let show = async |object: Option<&Object>| match object {
-        None => Ok(None),
-        Some(object) if attributes.part == Part::Scale => scale::of(attributes.resource, object).map(Some),
-        Some(object) => inner.as_version(attributes.resource, shown_as, object.clone()).await.map(Some),
-    };
-    Ok((show(object).await?, show(old).await?))
 }
 
 /// Lets webhooks change a request, one after the other: each sees what those before it did.
