@@ -20,12 +20,12 @@ pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Err
     }
     let root = Field::root(object);
     let spec = root.at("spec");
-    let (params, variables) = (spec.at("paramKind").is_set(), spec.at("variables").len() > 0);
+    let (params, variables) = (spec.at("paramKind").is_set(), !spec.at("variables").is_empty());
     let mut errors = head(&spec);
     let names = variables_of(params, variables);
     errors.extend(all_variables(&spec, params));
     let (validations, annotations) = (spec.at("validations"), spec.at("auditAnnotations"));
-    if validations.len() == 0 && annotations.len() == 0 {
+    if validations.is_empty() && annotations.is_empty() {
         const NONE: &str = "validations or auditAnnotations must contain at least one item";
         errors.extend([validations.required(NONE), annotations.required(NONE)]);
         return errors;
@@ -60,7 +60,7 @@ pub(super) fn mutating(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let mut errors = head(&spec);
     errors.extend(all_variables(&spec, params));
     let mutations = spec.at("mutations");
-    if mutations.len() == 0 {
+    if mutations.is_empty() {
         errors.push(mutations.required("mutations must contain at least one item"));
     }
     errors.extend(mutations.items().flat_map(|each| mutation(&each)));
@@ -84,7 +84,7 @@ pub(super) fn validating_binding(object: &Object, _: Option<&Object>, _: Part) -
         let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
         errors.push(actions.invalid(why));
     }
-    if actions.len() == 0 {
+    if actions.is_empty() {
         errors.push(actions.required("at least one validation action is required"));
     }
     errors
@@ -106,7 +106,7 @@ fn head(spec: &Field<'_>) -> Errors {
     if constraints.is_set() {
         errors.extend(resources(&constraints));
         let rules = constraints.at("resourceRules");
-        if rules.len() == 0 {
+        if rules.is_empty() {
             errors.push(rules.required(""));
         }
     } else {
