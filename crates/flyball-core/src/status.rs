@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why a request failed, in a word that programs may switch on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "Kubernetes' own names")]
 pub enum Reason {
     AlreadyExists,
@@ -30,12 +30,12 @@ pub enum Reason {
     Unauthorized,
     UnsupportedMediaType,
     /// Any reason that this list does not know.
-    #[serde(other)]
-    Other,
+    #[serde(untagged)]
+    Other(Box<str>),
 }
 
 /// A refusal, with what a person and what a program need to act on it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// HTTP code.
@@ -230,6 +230,15 @@ impl fmt::Display for Status {
 }
 
 impl std::error::Error for Status {}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other(reason) => f.write_str(reason),
+            known => write!(f, "{known:?}"),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,18 +4,23 @@
 //! runs, and how its failure reads. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
+mod authorizer;
 mod check;
+mod expression;
 mod places;
 mod types;
 
-pub use check::{Type, check};
+pub use authorizer::{Decide, Question, authorizer};
+pub use check::{Type, check, check_among};
+pub use expression::{Expression, Scope};
+pub use kube_cel::cel::objects::Value as Cel;
 
 use crate::schema::{ListKind, Node, Shape};
 use crate::validate::correlated;
 use flyball_core::field::{FieldError, Path};
 use flyball_core::time;
 use kube_cel::KubeCelExt;
-use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue, Value as Cel};
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::{Context, ExecutionError, Program};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -168,6 +173,7 @@ impl Rule {
 static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     types::add(&mut context);
+    authorizer::add(&mut context);
     context
 });
 

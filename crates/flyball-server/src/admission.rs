@@ -4,19 +4,33 @@
 //! all plugins may change the candidate, then all may refuse it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
+mod condition;
+mod configured;
 mod escalation;
 mod limits;
+mod matching;
 mod namespace;
 mod nodes;
 mod pods;
+mod policy;
+mod review;
 mod services;
 mod volumes;
+mod webhook;
 
 use crate::auth::User;
 use crate::kinds::Part;
-use crate::registry::{Resource, Target, Writer};
+use crate::registry::{Resource, Target, Writer, scale};
+use crate::request::options::DeleteOptions;
+use crate::response::Warnings;
 use crate::server::Inner;
+use configured::Configured;
 use flyball_core::{Object, Status};
+use policy::{Binding, Policy};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use webhook::Webhook;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +40,32 @@ pub(crate) enum Operation {
     Delete,
 }
 
+impl Operation {
+    /// The name in rules and reviews.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 /// What admission knows of a write besides the object.
 pub(crate) struct Attributes<'a> {
-    pub(crate) resource: &'a Resource,
+    pub(crate) resource: &'a Arc<Resource>,
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) part: Part,
     pub(crate) operation: Operation,
     pub(crate) user: &'a User,
+    /// Whether nothing is to come of the write.
+    pub(crate) dry_run: bool,
+    /// The options of the request, as webhooks and policies are shown them.
+    options: Value,
+    warnings: &'a Warnings,
+    /// Whether webhooks and policies look at the write.
+    reviewed: bool,
 }
 
 impl<'a> Attributes<'a> {
@@ -45,7 +77,29 @@ impl<'a> Attributes<'a> {
             part: target.part,
             operation,
             user: writer.user,
+            dry_run: writer.options.dry_run,
+            options: writer.options.as_value(if operation == Operation::Create {
+                "CreateOptions"
+            } else {
+                "UpdateOptions"
+            }),
+            warnings: writer.warnings,
+            reviewed: writer.reviewed && !matching::is_exempt(&target.resource),
         }
+    }
+
+    /// What admission knows of a deletion.
+    pub(crate) fn of_deletion(target: &'a Target, options: &DeleteOptions, writer: &Writer<'a>) -> Self {
+        Self { dry_run: options.dry_run, options: options.as_value(), ..Self::new(target, Operation::Delete, writer) }
+    }
+
+    /// The namespace of the request: a namespace's own is itself.
+    fn namespace_name(&self) -> &str {
+        if self.is("", "namespaces") { self.name } else { self.namespace.unwrap_or_default() }
+    }
+
+    fn subresource(&self) -> &'static str {
+        self.part.name()
     }
 
     /// Tells whether the write is to a built-in kind.
@@ -54,17 +108,94 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The plugins, in the order in which they run.
+/// Shows the objects of a request in one version, and as the part that is written.
+async fn shown(
+    inner: &Inner,
+    attributes: &Attributes<'_>,
+    shown_as: &Resource,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Result<(Option<Object>, Option<Object>), Status> {
+    let show = async |object: Option<&Object>| match object {
+        None => Ok(None),
+        Some(object) if attributes.part == Part::Scale => scale::of(attributes.resource, object).map(Some),
+        Some(object) => inner.as_version(attributes.resource, shown_as, object.clone()).await.map(Some),
+    };
+    Ok((show(object).await?, show(old).await?))
+}
+
+/// How often those that change a request have been asked.
 #[derive(Default)]
-pub(crate) struct Admission;
+pub(super) struct Rounds {
+    /// Whether all are run for the second time, since something changed the request after others had seen it.
+    again: bool,
+    wanted: bool,
+    /// Those that want to see later changes, and were asked after the last one.
+    settled: BTreeSet<String>,
+    /// Those that something changed the request behind.
+    outdated: BTreeSet<String>,
+}
+
+impl Rounds {
+    /// Tells whether one is to be asked in this round.
+    fn asks(&self, id: &str) -> bool {
+        !self.again || self.outdated.contains(id)
+    }
+
+    /// Notes that one was asked.
+    fn asked(&mut self, id: &str, reinvoked: bool, changed: bool) {
+        if changed {
+            self.outdated.append(&mut self.settled);
+            self.wanted = true;
+        }
+        if reinvoked {
+            self.settled.insert(id.to_owned());
+        }
+    }
+}
+
+/// The plugins, in the order in which they run.
+pub(crate) struct Admission {
+    mutating: Configured<Vec<Webhook>>,
+    validating: Configured<Vec<Webhook>>,
+    policies: Configured<Policy>,
+    bindings: Configured<Binding>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            mutating: Configured::new("mutatingwebhookconfigurations", webhook::read),
+            validating: Configured::new("validatingwebhookconfigurations", webhook::read),
+            policies: Configured::new("validatingadmissionpolicies", Policy::read),
+            bindings: Configured::new("validatingadmissionpolicybindings", Binding::read),
+        }
+    }
+}
 
 impl Admission {
     /// Lets plugins change a candidate.
-    #[expect(clippy::unused_async, reason = "webhooks will be called from here")]
     pub(crate) async fn admit(
         &self,
         inner: &Inner,
         attributes: &Attributes<'_>,
+        object: &mut Object,
+        old: Option<&Object>,
+    ) -> Result<(), Status> {
+        let mut rounds = Rounds::default();
+        self.admit_once(inner, attributes, &mut rounds, object, old).await?;
+        if rounds.wanted {
+            rounds.again = true;
+            self.admit_once(inner, attributes, &mut rounds, object, old).await?;
+        }
+        Ok(())
+    }
+
+    async fn admit_once(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        rounds: &mut Rounds,
         object: &mut Object,
         old: Option<&Object>,
     ) -> Result<(), Status> {
@@ -82,29 +213,58 @@ impl Admission {
             volumes::admit(inner, attributes, object);
             nodes::admit(attributes, object);
         }
+        if attributes.reviewed {
+            let hooks = self.mutating.get(&inner.store);
+            webhook::mutate(inner, &hooks, attributes, rounds, Some(object), old).await?;
+        }
         if attributes.is("", "services") {
             services::allocate(inner, attributes, object, old)?;
         }
         Ok(())
     }
 
-    /// Lets plugins refuse a candidate, or a deletion.
-    #[expect(clippy::unused_async, reason = "webhooks will be called from here")]
+    /// Lets plugins refuse a candidate.
     pub(crate) async fn validate(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        object: &Object,
+        old: Option<&Object>,
+    ) -> Result<(), Status> {
+        escalation::check(inner, attributes, object, old)?;
+        limits::validate(inner, attributes, object)?;
+        volumes::validate(inner, attributes, object, old)?;
+        self.review(inner, attributes, Some(object), old).await
+    }
+
+    /// Lets plugins refuse a deletion.
+    pub(crate) async fn validate_deletion(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        old: &Object,
+    ) -> Result<(), Status> {
+        namespace::check(inner, attributes)?;
+        if attributes.reviewed {
+            let hooks = self.mutating.get(&inner.store);
+            webhook::mutate(inner, &hooks, attributes, &mut Rounds::default(), None, Some(old)).await?;
+        }
+        self.review(inner, attributes, None, Some(old)).await
+    }
+
+    /// Lets what users configured refuse a request.
+    async fn review(
         &self,
         inner: &Inner,
         attributes: &Attributes<'_>,
         object: Option<&Object>,
         old: Option<&Object>,
     ) -> Result<(), Status> {
-        if attributes.operation == Operation::Delete {
-            namespace::check(inner, attributes)?;
+        if !attributes.reviewed {
+            return Ok(());
         }
-        if let Some(object) = object {
-            escalation::check(inner, attributes, object, old)?;
-            limits::validate(inner, attributes, object)?;
-            volumes::validate(inner, attributes, object, old)?;
-        }
-        Ok(())
+        let (policies, bindings) = (self.policies.get(&inner.store), self.bindings.get(&inner.store));
+        policy::validate(inner, (&policies, &bindings), attributes, object, old).await?;
+        webhook::validate(inner, &self.validating.get(&inner.store), attributes, object, old).await
     }
 }

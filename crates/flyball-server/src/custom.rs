@@ -7,6 +7,7 @@
 
 mod acceptance;
 mod columns;
+mod conversion;
 mod definition;
 mod lifecycle;
 mod structural;
@@ -14,6 +15,8 @@ mod structural;
 pub(crate) use columns::{Column, cell};
 pub(crate) use definition::{default, prepare, validate};
 pub(crate) use lifecycle::{mark, table};
+
+use conversion::Conversion;
 
 use crate::kinds::Part;
 use crate::registry::{Behaviour, Resource, head, validate_labels};
@@ -42,6 +45,8 @@ pub(crate) struct CustomKind {
     pub(crate) terminating: bool,
     /// The schema as the CRD has it, for OpenAPI.
     pub(crate) openapi: Option<Value>,
+    /// The webhook that converts between versions, if one does.
+    pub(crate) conversion: Option<Conversion>,
     /// Whether any rule in CEL stands in the schema.
     has_rules: bool,
 }
@@ -94,6 +99,7 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
                 .map(|field| text(&field["jsonPath"]))
                 .collect(),
             deprecation: deprecation(version, &kind, preferred.as_deref()),
+            conversion: Conversion::read(&spec["conversion"]),
             terminating: crd.deletion_timestamp().is_some(),
             has_rules: openapi
                 .as_ref()
@@ -109,7 +115,7 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
             namespaced: spec["scope"] == "Namespaced",
             table: GroupResource::new(&group, &text(&names["plural"])),
             schema: flyball_schema::openapi::read(custom.openapi.as_ref()),
-            schema_number: number(custom.openapi.as_ref()),
+            schema_number: number(custom.openapi.as_ref(), custom.conversion.as_ref().map(|_| &*kind.version)),
             empty: Object::default(),
             head: head(&kind),
             behaviour: Behaviour::Custom(Arc::new(custom)),
@@ -137,8 +143,8 @@ fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>
     Some(words)
 }
 
-/// Numbers a schema: equal ones alike, in every process.
-fn number(schema: Option<&Value>) -> u64 {
+/// Numbers a schema: equal ones alike, in every process, unless the version matters.
+fn number(schema: Option<&Value>, version: Option<&str>) -> u64 {
     /// FNV-1a, which the standard library's hasher is not bound to be.
     struct Fnv(u64);
     impl Hasher for Fnv {
@@ -153,6 +159,7 @@ fn number(schema: Option<&Value>) -> u64 {
     }
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     schema.map(Value::to_string).hash(&mut hasher);
+    version.iter().for_each(|version| version.hash(&mut hasher));
     // 0 is what built-in kinds are written by.
     hasher.finish() | 1
 }

@@ -4,6 +4,7 @@
 //! functions. The types of their fields stand in `kinds/types`, in the notation of `flyball_schema::notation`.
 
 mod access;
+mod admission_policy;
 mod all;
 mod apps;
 mod batch;
@@ -13,6 +14,7 @@ mod cron;
 mod defaults;
 mod deletion;
 mod event;
+mod expression;
 mod field;
 mod fill;
 mod job;

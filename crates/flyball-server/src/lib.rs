@@ -25,11 +25,15 @@ mod openapi;
 mod response;
 mod server;
 mod table;
+mod webhook;
 
+mod dial;
 pub mod pki;
 mod serve;
 
 pub use auth::User;
+pub use dial::Dialer;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server};
+pub use webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};

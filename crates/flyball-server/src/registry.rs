@@ -24,6 +24,6 @@ pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
 pub(crate) use delete::Deleted;
 pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};
-pub(crate) use read::{Listed, Selection, parse_version};
+pub(crate) use read::{Listed, Selection, convert, parse_version};
 pub(crate) use resource::{Behaviour, Resource, head};
 pub(crate) use write::{Change, Outcome, Target, Writer, Written};

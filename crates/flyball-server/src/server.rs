@@ -9,16 +9,18 @@ pub(crate) use reply::Presenter;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::dial::Dialer;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
+use crate::webhook::{Caller, Unreachable};
 use bytes::Bytes;
 use flyball_core::{Clock, Rng};
 use http::{Request, Response};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 
 /// What a server is made with.
@@ -29,6 +31,8 @@ pub struct Options {
     pub rng: Rng,
     /// The secret that keys for tokens are made from.
     pub secret: [u8; 32],
+    /// Brings requests to webhooks.
+    pub webhooks: Arc<dyn Caller>,
 }
 
 impl Options {
@@ -41,7 +45,7 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret })
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Dialer::default()) })
     }
 
     /// Repeats from a seed: the same requests bring the same answers, tokens included.
@@ -50,7 +54,7 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret }
+        Self { clock, rng, secret, webhooks: Arc::new(Unreachable) }
     }
 }
 
@@ -70,6 +74,9 @@ pub(crate) struct Inner {
     pub(crate) issuer: Issuer,
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
+    pub(crate) webhooks: Arc<dyn Caller>,
+    /// The server itself, for what outlives a call.
+    pub(crate) me: Weak<Inner>,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     /// How many watches were cut off because they read too slowly.
@@ -79,19 +86,21 @@ pub(crate) struct Inner {
 impl Server {
     /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
     pub fn new(options: Options) -> Self {
-        let inner = Inner {
+        let inner = Arc::new_cyclic(|me| Inner {
             store: Store::new(Limits::default()),
             catalog: RwLock::new(Arc::new(Catalog::built_in())),
             issuer: Issuer::new(&options.secret),
             clock: options.clock,
             rng: options.rng,
             rbac: Rbac::default(),
-            admission: Admission,
+            admission: Admission::default(),
+            webhooks: options.webhooks,
+            me: me.clone(),
             definitions_moved: AtomicBool::new(false),
             slow_watches: AtomicU64::new(0),
-        };
+        });
         crate::auth::bootstrap::write(&inner);
-        Self(Arc::new(inner))
+        Self(inner)
     }
 
     /// Answers a request.

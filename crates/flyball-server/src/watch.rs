@@ -113,9 +113,14 @@ impl Watch {
             return None;
         }
         let mut out = BytesMut::new();
-        for entry in std::mem::take(&mut self.state) {
-            if self.selection.matches(&entry) {
-                self.frame(&mut out, "ADDED", &entry, entry.revision);
+        let mut state = std::mem::take(&mut self.state);
+        state.retain(|entry| self.selection.matches(entry));
+        match self.show.inner.shown(&self.show.resource, state).await {
+            Ok(state) => state.iter().for_each(|entry| self.frame(&mut out, "ADDED", entry, entry.revision)),
+            Err(status) => {
+                write(&mut out, "ERROR", &status_value(&status));
+                self.done = true;
+                return Some(out.freeze());
             }
         }
         if std::mem::take(&mut self.initial_end) {
@@ -130,7 +135,7 @@ impl Watch {
             let mut rung = std::pin::pin!(rung);
             // Listening begins before looking, so that nothing is missed in between.
             rung.as_mut().enable();
-            if !self.read_on(&mut out) || !self.is_served() {
+            if !self.read_on(&mut out).await || !self.is_served() {
                 self.done = true;
             }
             if !out.is_empty() {
@@ -164,13 +169,21 @@ impl Watch {
     }
 
     /// Tells what has happened since; tells whether the watch goes on.
-    fn read_on(&mut self, out: &mut BytesMut) -> bool {
+    async fn read_on(&mut self, out: &mut BytesMut) -> bool {
         let inner = self.show.inner.clone();
         loop {
             match inner.store.events_after(&self.show.resource.table, self.told, BATCH) {
                 Ok((events, latest)) => {
                     for event in &events {
-                        self.event(out, event);
+                        if let Some((ty, entry)) = self.told_of(event) {
+                            match inner.shown_one(&self.show.resource, entry.clone()).await {
+                                Ok(entry) => self.frame(out, ty, &entry, event.revision),
+                                Err(status) => {
+                                    write(out, "ERROR", &status_value(&status));
+                                    return false;
+                                }
+                            }
+                        }
                         self.told = event.revision;
                     }
                     match latest {
@@ -197,19 +210,19 @@ impl Watch {
     }
 
     /// Tells an event in the words of the selection: what comes to match is added, what ceases to is deleted.
-    fn event(&mut self, out: &mut BytesMut, event: &Event) {
+    fn told_of<'e>(&self, event: &'e Event) -> Option<(&'static str, &'e Arc<Entry>)> {
         if self.namespace.is_some() && event.after.key.namespace() != self.namespace.as_deref() {
-            return;
+            return None;
         }
         let before = event.before.as_ref().filter(|entry| self.selection.matches(entry));
         let after = (!event.removed && self.selection.matches(&event.after)).then_some(&event.after);
         match (before, after) {
-            (None, Some(entry)) => self.frame(out, "ADDED", entry, event.revision),
-            (Some(_), Some(entry)) => self.frame(out, "MODIFIED", entry, event.revision),
-            (Some(_), None) if event.removed => self.frame(out, "DELETED", &event.after, event.revision),
+            (None, Some(entry)) => Some(("ADDED", entry)),
+            (Some(_), Some(entry)) => Some(("MODIFIED", entry)),
+            (Some(_), None) if event.removed => Some(("DELETED", &event.after)),
             // The object lives on out of sight: its last state in sight, at the revision of the change.
-            (Some(entry), None) => self.frame(out, "DELETED", entry, event.revision),
-            (None, None) => {}
+            (Some(entry), None) => Some(("DELETED", entry)),
+            (None, None) => None,
         }
     }
 

@@ -9,11 +9,13 @@ mod roles;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};
 use flyball_core::Clock;
+use flyball_server::Caller;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -23,7 +25,11 @@ fn cluster() -> Cluster {
 }
 
 fn cluster_at(clock: Clock) -> Cluster {
-    let cluster = Cluster::new(Options::simulated(clock, 1)).with_certificate("a certificate");
+    cluster_of(Options::simulated(clock, 1))
+}
+
+fn cluster_of(options: Options) -> Cluster {
+    let cluster = Cluster::new(options).with_certificate("a certificate");
     let running = cluster.clone();
     tokio::spawn(async move { running.run(&Controllers::all()).await });
     cluster
@@ -65,6 +71,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[test]
 fn recorded_answers_are_repeated() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
-    let server = async |clock: Clock| cluster_at(clock).server().clone();
+    let server = async |clock: Clock, webhooks: Arc<dyn Caller>| {
+        cluster_of(Options { webhooks, ..Options::simulated(clock, 1) }).server().clone()
+    };
     conformance::check(&folder, &folder.join("passing.txt"), PATIENCE, server);
 }

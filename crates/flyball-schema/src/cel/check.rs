@@ -47,6 +47,17 @@ pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool
     if shown.is_empty() { Ok(found) } else { Err(shown.join("\n")) }
 }
 
+/// Checks an expression about variables of which no more is known than their names.
+pub fn check_among(text: &str, variables: &[&str]) -> Result<Type<'static>, String> {
+    let program = super::compile(text)?;
+    let scope = variables.iter().map(|name| ((*name).to_owned(), Type::Dyn)).collect();
+    let mut checker = Checker { scope, places: Places::of(text), errors: Vec::new() };
+    let found = checker.visit(program.expression());
+    checker.errors.sort();
+    let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
+    if shown.is_empty() { Ok(found) } else { Err(shown.join("\n")) }
+}
+
 /// Shows where in a text something is wrong.
 fn point_at(source: &str, at: usize, why: &str) -> String {
     let before: String = source.char_indices().take_while(|(i, _)| *i < at).map(|(_, c)| c).collect();

@@ -21,20 +21,24 @@ fn step(document: &mut Value, operation: &Value) -> Result<(), Error> {
     let value = || operation.get("value").cloned().unwrap_or_default();
     match text("op") {
         Some("add") => path.add(document, value()),
-        Some("remove") => path.remove(document).map(drop),
+        Some("remove") => path.remove(document, "remove", path.text).map(drop),
         Some("replace") => path.replace(document, value()),
         Some("move") => {
-            let moved = from()?.remove(document)?;
+            let from = from()?;
+            let moved = from.remove(document, "move", text("path").unwrap_or_default())?;
             path.add(document, moved)
         }
         Some("copy") => {
-            let copied = from()?.get(document).cloned().ok_or_else(|| Error("copy of what is not there".into()))?;
+            let copied = from()?.get(document).cloned().ok_or_else(|| {
+                let from = text("from").unwrap_or_default();
+                Error(format!("copy operation does not apply: doc is missing from path: {from}: missing value"))
+            })?;
             path.add(document, copied)
         }
         Some("test") => match path.get(document) {
             Some(found) if *found == value() => Ok(()),
             None if value().is_null() => Ok(()),
-            _ => Err(Error(format!("testing value {} failed", path.text))),
+            _ => Err(Error(format!("testing value {} failed: test failed", path.text))),
         },
         other => Err(Error(format!("unexpected kind: {}", other.unwrap_or("unknown")))),
     }
@@ -56,8 +60,23 @@ impl<'p> Pointer<'p> {
         Ok(Self { text, tokens })
     }
 
-    fn missing(&self) -> Error {
-        Error(format!("nothing at path {}", self.text))
+    /// Says that what would hold the place is not there.
+    fn missing(&self, operation: &str) -> Error {
+        let path = match operation {
+            "add" | "remove" => format!("path: \"{}\"", self.text),
+            "move" => format!("from path: {}", self.text),
+            _ => format!("path: {}", self.text),
+        };
+        Error(format!("{operation} operation does not apply: doc is missing {path}: missing value"))
+    }
+
+    /// Says that a list has no such place.
+    fn outside(&self, operation: &str, token: &str) -> Error {
+        let why = match token.parse::<i64>() {
+            Ok(at) => format!("Unable to access invalid index: {at}: invalid index referenced"),
+            Err(_) => format!("strconv.Atoi: parsing {token:?}: invalid syntax"),
+        };
+        Error(format!("error in {operation} for path: '{}': {why}", self.text))
     }
 
     fn get<'d>(&self, document: &'d Value) -> Option<&'d Value> {
@@ -69,7 +88,7 @@ impl<'p> Pointer<'p> {
     }
 
     /// Finds what holds the last token.
-    fn parent<'d>(&self, document: &'d mut Value) -> Result<(&'d mut Value, &str), Error> {
+    fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Error> {
         let (last, before) =
             self.tokens.split_last().ok_or_else(|| Error("the whole document cannot be changed".into()))?;
         let parent = before.iter().try_fold(document, |value, token| match value {
@@ -77,45 +96,52 @@ impl<'p> Pointer<'p> {
             Value::Array(items) => index(token, items.len()).and_then(|at| items.get_mut(at)),
             _ => None,
         });
-        Ok((parent.ok_or_else(|| self.missing())?, last))
+        Ok((parent.ok_or_else(|| self.missing(operation))?, last))
     }
 
     fn add(&self, document: &mut Value, value: Value) -> Result<(), Error> {
-        let (parent, last) = self.parent(document)?;
+        let (parent, last) = self.parent(document, "add")?;
         match parent {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
                 let length = items.len();
                 // A negative index names the place behind the last item as -1, as it would be after the addition.
                 let at = if last == "-" { Some(length) } else { index(last, length + 1) };
-                items.insert(at.filter(|at| *at <= length).ok_or_else(|| self.missing())?, value);
+                items.insert(at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?, value);
             }
-            _ => return Err(self.missing()),
+            _ => return Err(self.missing("add")),
         }
         Ok(())
     }
 
     fn replace(&self, document: &mut Value, value: Value) -> Result<(), Error> {
-        let (parent, last) = self.parent(document)?;
+        let (parent, last) = self.parent(document, "replace")?;
         match parent {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
-                let at = index(last, items.len()).ok_or_else(|| self.missing())?;
-                *items.get_mut(at).ok_or_else(|| self.missing())? = value;
+                let at = index(last, items.len()).filter(|at| *at < items.len());
+                items[at.ok_or_else(|| self.outside("replace", last))?] = value;
             }
-            _ => return Err(self.missing()),
+            _ => return Err(self.missing("replace")),
         }
         Ok(())
     }
 
-    fn remove(&self, document: &mut Value) -> Result<Value, Error> {
-        let (parent, last) = self.parent(document)?;
-        let removed = match parent {
-            Value::Object(fields) => fields.remove(last),
-            Value::Array(items) => index(last, items.len()).filter(|at| *at < items.len()).map(|at| items.remove(at)),
-            _ => None,
-        };
-        removed.ok_or_else(|| self.missing())
+    /// Takes a value away, for an operation that is about some path.
+    fn remove(&self, document: &mut Value, operation: &str, about: &str) -> Result<Value, Error> {
+        let (parent, last) = self.parent(document, operation)?;
+        let none = format!(
+            "error in {operation} for path: '{about}': Unable to remove nonexistent key: {last}: missing value"
+        );
+        let outside = self.outside(operation, last);
+        match parent {
+            Value::Object(fields) => fields.remove(last).ok_or(Error(none)),
+            Value::Array(items) => {
+                let at = index(last, items.len()).filter(|at| *at < items.len());
+                at.map(|at| items.remove(at)).ok_or(outside)
+            }
+            _ => Err(self.missing(operation)),
+        }
     }
 }
 

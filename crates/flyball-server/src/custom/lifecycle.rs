@@ -108,6 +108,7 @@ impl Inner {
             manager: "kube-apiserver".into(),
             options: WriteOptions::default(),
             warnings: &Warnings::default(),
+            reviewed: false,
         };
         // `change` would call back here; the write alone is wanted.
         match Box::pin(self.change(&target, &Change::With(Box::new(with)), &writer)).await {
@@ -140,7 +141,10 @@ impl Inner {
             self.serve_definitions();
         }
         let served = super::resources(crd);
-        let Some(resource) = served.into_iter().next().map(Arc::new) else { return self.release(crd).await };
+        let stored = |resource: &Resource| {
+            resource.custom().is_some_and(|custom| *custom.storage_version == *resource.kind.version)
+        };
+        let Some(resource) = served.into_iter().find(stored).map(Arc::new) else { return self.release(crd).await };
         let own = acceptance::condition(crd, "Established") == Some("True");
         if own {
             self.delete_instances(&resource).await;
@@ -162,6 +166,7 @@ impl Inner {
             manager: "kube-apiserver".into(),
             options: WriteOptions::default(),
             warnings: &Warnings::default(),
+            reviewed: false,
         };
         if let Err(status) = Box::pin(self.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await {
             tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
@@ -177,6 +182,7 @@ impl Inner {
             manager: "kube-apiserver".into(),
             options: WriteOptions::default(),
             warnings: &Warnings::default(),
+            reviewed: false,
         };
         let without = Change::With(Box::new(|crd: &mut Object| {
             let left: Vec<String> =

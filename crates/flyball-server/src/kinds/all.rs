@@ -2,8 +2,8 @@
 
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
-    access, apps, batch, certificate, config, defaults, event, job, namespace, network, node, pod, policy, printers,
-    quota, scaling, service, storage, webhook, workload,
+    access, admission_policy, apps, batch, certificate, config, defaults, event, job, namespace, network, node, pod,
+    policy, printers, quota, scaling, service, storage, webhook, workload,
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
@@ -102,12 +102,12 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").printed(printers::storage::attachment).cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
     kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").printed(printers::storage::attributes_class).short(&["vac"]).cluster().deleted_as_object(),
 
-    kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").printed(printers::configuration::mutating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").validate(admission_policy::mutating).printed(printers::configuration::mutating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings").validate(admission_policy::mutating_binding).printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
     kind(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations").printed(printers::configuration::webhooks).default(defaults::mutating_webhooks).validate(webhook::mutating).category(EXTENSIONS).cluster().generation().versioned_updates(),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies").printed(printers::configuration::validating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates()
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies").validate(admission_policy::validating).printed(printers::configuration::validating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates()
         .subresources(&[Sub::STATUS]),
-    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
+    kind(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings").validate(admission_policy::validating_binding).printed(printers::configuration::policy_binding).default(defaults::policy_binding).category(EXTENSIONS).cluster().generation().versioned_updates(),
     kind(ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations").printed(printers::configuration::webhooks).default(defaults::validating_webhooks).validate(webhook::validating).category(EXTENSIONS).cluster().generation().versioned_updates(),
 
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions").short(&["crd", "crds"]).category(EXTENSIONS).cluster()

@@ -1,6 +1,7 @@
 //! Rules of webhook configurations.
 
 use super::Part;
+use super::expression::{self, Made};
 use super::field::Field;
 use super::rules::{label, text};
 use flyball_core::Object;
@@ -60,20 +61,24 @@ fn webhook(hook: &Field<'_>, mutates: bool) -> Errors {
         (false, true) => errors.extend(check_service(&service)),
         _ => errors.push(client.required("exactly one of url or service is required")),
     }
-    errors.extend(conditions(&hook.at("matchConditions")));
+    errors.extend(conditions(&hook.at("matchConditions"), false));
     errors
 }
 
-fn conditions(conditions: &Field<'_>) -> Errors {
+pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
     let mut errors = Errors::new();
+    let mut known = expression::VARIABLES.to_vec();
+    known.extend(params.then_some("params"));
     if conditions.len() > 64 {
         errors.push(conditions.too_many(64));
     }
     let mut names: Vec<String> = Vec::new();
     for condition in conditions.items() {
-        let (name, expression) = (condition.at("name"), condition.at("expression"));
-        if expression.text().trim().is_empty() {
-            errors.push(expression.required(""));
+        let (name, text) = (condition.at("name"), condition.at("expression"));
+        if text.text().trim().is_empty() {
+            errors.push(text.required(""));
+        } else {
+            errors.extend(expression::check(&text, &known, Made::Bool));
         }
         errors.extend(name.must_obey(qualified_name));
         if !name.is_empty() && names.iter().any(|known| known == name.text()) {
@@ -92,7 +97,7 @@ fn alone(field: &Field<'_>, what: &str) -> Option<FieldError> {
     wild.then(|| field.invalid(format!("if '*' is present, must not specify other {what}")))
 }
 
-fn rule(rule: &Field<'_>) -> Errors {
+pub(super) fn rule(rule: &Field<'_>) -> Errors {
     let (operations, groups, versions) = (rule.at("operations"), rule.at("apiGroups"), rule.at("apiVersions"));
     let mut errors: Errors = operations.must_be_set().into_iter().collect();
     errors.extend(alone(&operations, "operations"));

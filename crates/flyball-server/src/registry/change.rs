@@ -33,7 +33,7 @@ impl Inner {
             let Some(entry) = self.store.get(&resource.table, &key) else {
                 return self.change_nothing(target, change, writer).await;
             };
-            let live = self.object(resource, &entry);
+            let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?);
             let mut object = self.candidate(target, change, Some(&live), writer)?;
             check_version(target, change, &object, &live)?;
             object.metadata_mut().insert("resourceVersion".into(), live.resource_version().into());
@@ -43,16 +43,17 @@ impl Inner {
             self.finish(target, &mut object, &live)?;
             writer.warnings.add(resource.warnings(&object, Some(&live)));
             writer.warnings.add(meta::finalizer_warnings(resource, &object, Some(&live)));
-            self.admission.validate(self, &attributes, Some(&object), Some(&live)).await?;
+            self.admission.validate(self, &attributes, &object, Some(&live)).await?;
             if !writer.options.dry_run {
                 resource.settle(&mut object);
             }
             let object = if object == live {
-                Written::Stored(entry)
+                Written::Stored(self.shown_one(resource, entry).await?)
             } else if writer.options.dry_run {
                 Written::Shown(Box::new(object))
             } else {
-                match self.store_change(resource, &key, &entry, object, live) {
+                match self.store_change(&target.resource, &key, &entry, object, &live).await? {
+                    Ok(Written::Stored(entry)) => Written::Stored(self.shown_one(resource, entry).await?),
                     Ok(written) => written,
                     Err(storage::Error::Changed) => continue,
                     Err(error) => return Err(Status::internal(error)),
@@ -64,26 +65,29 @@ impl Inner {
     }
 
     /// Stores what an object has become; one that was only held by finalizers goes with the last of them.
-    fn store_change(
+    async fn store_change(
         &self,
-        resource: &Resource,
+        resource: &Arc<Resource>,
         key: &ObjectKey,
         entry: &Arc<Entry>,
         object: Object,
-        live: Object,
-    ) -> Result<Written, storage::Error> {
-        if is_released(resource, &object, &live) {
+        live: &Object,
+    ) -> Result<Result<Written, storage::Error>, Status> {
+        if is_released(resource, &object, live) {
             // Watches are shown what was stored last, the writer what it made of it.
-            let last =
-                self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
-            self.removed(resource, &last);
-            return Ok(Written::Shown(Box::new(object)));
+            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
+            return Ok(last.map(|last| {
+                self.removed(resource, &last);
+                Written::Shown(Box::new(object))
+            }));
         }
-        let entry = self
-            .store
-            .put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
-        self.written(resource, &entry);
-        Ok(Written::Stored(entry))
+        let (stored_as, object) = self.to_stored(resource, object).await?;
+        let stored =
+            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        Ok(stored.map(|entry| {
+            self.written(resource, &entry);
+            Written::Stored(entry)
+        }))
     }
 
     /// A change of what is not there: some make it.

@@ -41,20 +41,21 @@ impl Inner {
         writer: &Writer<'_>,
     ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
+        meta::generate_name(&mut object, &self.rng);
+        let name = object.name().to_owned();
+        let mut attributes = Attributes::new(target, Operation::Create, writer);
+        attributes.name = &name;
+        self.admission.admit(self, &attributes, &mut object, None).await?;
         clear_status(resource, &mut object);
         meta::fill(&mut object, &self.clock, &self.rng);
         if resource.counts_generations() {
             object.metadata_mut().insert("generation".into(), 1.into());
         }
-        let name = object.name().to_owned();
-        let mut attributes = Attributes::new(target, Operation::Create, writer);
-        attributes.name = &name;
-        self.admission.admit(self, &attributes, &mut object, None).await?;
         resource.prepare(&mut object, None, Part::Whole, &self.clock);
         validate(resource, &object)?;
         writer.warnings.add(resource.warnings(&object, None));
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
-        self.admission.validate(self, &attributes, Some(&object), None).await?;
+        self.admission.validate(self, &attributes, &object, None).await?;
         let given = object.metadata_mut().remove("resourceVersion");
         if !writer.options.dry_run && given.as_ref().and_then(Value::as_str).is_some_and(is_version) {
             return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
@@ -69,9 +70,11 @@ impl Inner {
             return Ok(Outcome { object: Written::Shown(Box::new(object)), created: true });
         }
         resource.settle(&mut object);
-        match self.store.put(&resource.table, &key, None, |revision| self.entry(resource, &key, object, revision)) {
+        let (stored_as, object) = self.to_stored(&target.resource, object).await?;
+        match self.store.put(&resource.table, &key, None, |revision| self.entry(&stored_as, &key, object, revision)) {
             Ok(entry) => {
                 self.written(resource, &entry);
+                let entry = self.shown_one(resource, entry).await?;
                 Ok(Outcome { object: Written::Stored(entry), created: true })
             }
             Err(_) => {

@@ -2,7 +2,7 @@
 
 use super::resource::Resource;
 use super::write::{Target, Writer, Written};
-use crate::admission::{Attributes, Operation};
+use crate::admission::Attributes;
 use crate::kinds::Part;
 use crate::request::options::{DeleteOptions, Propagation};
 use crate::server::Inner;
@@ -31,16 +31,26 @@ impl Inner {
         options: &DeleteOptions,
         writer: &Writer<'_>,
     ) -> Result<Deleted, Status> {
-        let resource = &*target.resource;
+        self.delete_as(target, target.name(), options, writer).await
+    }
+
+    /// The same, under the name that admission is told: none, if a whole collection goes.
+    async fn delete_as(
+        &self,
+        target: &Target,
+        name: &str,
+        options: &DeleteOptions,
+        writer: &Writer<'_>,
+    ) -> Result<Deleted, Status> {
         let key = target.key();
         loop {
-            let entry = self.get(resource, &key)?;
-            let live = self.object(resource, &entry);
-            check_preconditions(resource, options, &live)?;
-            let mut attributes = Attributes::new(target, Operation::Delete, writer);
-            attributes.name = key.name();
-            self.admission.validate(self, &attributes, None, Some(&live)).await?;
-            match self.delete_once(resource, &key, &entry, live, options) {
+            let entry = self.get(&target.resource, &key)?;
+            let live = self.object(&target.resource, &*self.shown_one(&target.resource, entry.clone()).await?);
+            check_preconditions(&target.resource, options, &live)?;
+            let mut attributes = Attributes::of_deletion(target, options, writer);
+            attributes.name = name;
+            self.admission.validate_deletion(self, &attributes, &live).await?;
+            match self.delete_once(&target.resource, &key, &entry, live, options).await? {
                 Err(storage::Error::Changed) => {}
                 Err(error) => return Err(Status::internal(error)),
                 Ok(deleted) => return Ok(deleted),
@@ -48,14 +58,14 @@ impl Inner {
         }
     }
 
-    fn delete_once(
+    async fn delete_once(
         &self,
-        resource: &Resource,
+        resource: &Arc<Resource>,
         key: &ObjectKey,
         entry: &Arc<Entry>,
         live: Object,
         options: &DeleteOptions,
-    ) -> Result<Deleted, storage::Error> {
+    ) -> Result<Result<Deleted, storage::Error>, Status> {
         let mut object = live.clone();
         let grace = crate::kinds::grace(resource, &live, options.grace_period_seconds);
         let finalizers = finalizers_for(resource, &live, options.propagation);
@@ -66,29 +76,32 @@ impl Inner {
         let stays = !finalizers.is_empty() || grace > 0 || crate::kinds::outlives_deletion(resource, &live);
         if !stays {
             if options.dry_run {
-                return Ok(Deleted::Gone(Box::new(object)));
+                return Ok(Ok(Deleted::Gone(Box::new(object))));
             }
-            let removed =
-                self.store.remove(&resource.table, key, entry, |revision| self.entry(resource, key, live, revision))?;
-            self.removed(resource, &removed);
-            object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
-            return Ok(Deleted::Gone(Box::new(object)));
+            let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
+            return Ok(removed.map(|removed| {
+                self.removed(resource, &removed);
+                object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
+                Deleted::Gone(Box::new(object))
+            }));
         }
         mark(&mut object, &live, grace, self.clock.now());
         if let crate::registry::Behaviour::BuiltIn(kind) = resource.behaviour {
             crate::kinds::mark(kind, &mut object, &live, &self.clock);
         }
-        if object == live {
-            return Ok(Deleted::Marked(Written::Stored(entry.clone())));
+        if options.dry_run || object == live {
+            return Ok(Ok(Deleted::Marked(Written::Shown(Box::new(object)))));
         }
-        if options.dry_run {
-            return Ok(Deleted::Marked(Written::Shown(Box::new(object))));
+        let (stored_as, object) = self.to_stored(resource, object).await?;
+        let stored =
+            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        match stored {
+            Ok(entry) => {
+                self.written(resource, &entry);
+                Ok(Ok(Deleted::Marked(Written::Stored(self.shown_one(resource, entry).await?))))
+            }
+            Err(error) => Ok(Err(error)),
         }
-        let stored = self
-            .store
-            .put(&resource.table, key, Some(entry), |revision| self.entry(resource, key, object, revision))?;
-        self.written(resource, &stored);
-        Ok(Deleted::Marked(Written::Stored(stored)))
     }
 
     /// Deletes what a list shows; returns it as it was before.
@@ -106,7 +119,7 @@ impl Inner {
                 part: Part::Whole,
                 resource: target.resource.clone(),
             };
-            match self.delete(&one, options, writer).await {
+            match self.delete_as(&one, "", options, writer).await {
                 Ok(_) => {}
                 Err(status) if status.code == 404 => {} // someone else was faster
                 Err(status) => return Err(status),

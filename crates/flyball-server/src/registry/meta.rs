@@ -65,13 +65,18 @@ pub(crate) fn clear(object: &mut Object) {
     }
 }
 
-/// Gives a new object what only the server may: a UID, the time, a name if one is to be made.
+/// Gives a new object what only the server may: a UID and the time.
 pub(crate) fn fill(object: &mut Object, clock: &Clock, rng: &Rng) {
     let now = clock.now_rfc3339();
     clear(object);
     let metadata = object.metadata_mut();
     metadata.insert("uid".into(), rng.uuid().into());
     metadata.insert("creationTimestamp".into(), now.into());
+}
+
+/// Makes a name for a new object that has but the beginning of one.
+pub(crate) fn generate_name(object: &mut Object, rng: &Rng) {
+    let metadata = object.metadata_mut();
     let given = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
     if given.is_empty() && !prefix.is_empty() {

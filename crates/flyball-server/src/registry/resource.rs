@@ -2,7 +2,8 @@
 
 use crate::custom::CustomKind;
 use crate::kinds::{Answer, Checks, Kind, Part, ScalePaths, Verbs, library};
-use crate::storage::Facts;
+use crate::server::Inner;
+use crate::storage::{Entry, Facts};
 use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
@@ -90,6 +91,24 @@ impl Resource {
             Behaviour::BuiltIn(kind) => Some(kind),
             Behaviour::Custom(_) => None,
         }
+    }
+
+    /// Whether a webhook converts what is stored in another version.
+    pub(crate) fn converts(&self) -> bool {
+        self.custom().is_some_and(|custom| custom.conversion.is_some())
+    }
+
+    /// The version in which objects are stored, for a custom resource.
+    pub(crate) fn stored_as(&self, inner: &Inner) -> Option<Arc<Self>> {
+        inner.catalog().get(&self.kind.group, &self.custom()?.storage_version, &self.plural)
+    }
+
+    /// The version in which an entry was stored, for a custom resource: that whose schema it was written by, if it is
+    /// still there.
+    pub(crate) fn written_as(&self, inner: &Inner, entry: &Entry) -> Option<Arc<Self>> {
+        let catalog = inner.catalog();
+        let written = |other: &&Arc<Self>| other.table == self.table && other.schema_number == entry.schema;
+        catalog.resources().find(written).cloned().or_else(|| self.stored_as(inner))
     }
 
     /// Whether clients may see the resource: a version that is only stored is known but not served.

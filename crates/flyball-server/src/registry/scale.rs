@@ -106,6 +106,11 @@ pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Statu
     Ok(Change::Apply(wanted))
 }
 
+/// Writes what admission made of a scale into its object.
+pub(crate) fn write(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(), Status> {
+    set(resource, object, scale.at(&["spec", "replicas"]).cloned().unwrap_or_else(|| 0.into()))
+}
+
 /// Writes a scale into its object.
 fn store(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(), Status> {
     let replicas = scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);

@@ -61,6 +61,8 @@ pub(crate) struct Writer<'w> {
     pub(crate) options: WriteOptions,
     /// Takes what the writer is to be warned of, whatever comes of the write.
     pub(crate) warnings: &'w Warnings,
+    /// Whether webhooks and policies look at the write: not at what the server does of itself.
+    pub(crate) reviewed: bool,
 }
 
 /// What a client wants an object to be.

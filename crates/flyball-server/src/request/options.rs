@@ -5,7 +5,7 @@
 use super::Query;
 use flyball_core::field::FieldError;
 use flyball_core::{FieldSelector, GroupVersionKind, LabelSelector, Status};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How strictly a body is held to its schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) struct WriteOptions {
     /// Who writes, if the client says so.
     pub(crate) field_manager: Option<String>,
     pub(crate) field_validation: FieldValidation,
+    /// Whether the client said how strictly.
+    pub(crate) validation_given: bool,
     /// Whether an apply takes fields from their owners.
     pub(crate) force: bool,
 }
@@ -86,8 +88,24 @@ impl WriteOptions {
             dry_run: !dry_run.is_empty(),
             field_manager: Some(manager).filter(|manager| !manager.is_empty()).map(str::to_owned),
             field_validation: validation,
+            validation_given: !query.text("fieldValidation").is_empty(),
             force: query.flag("force"),
         })
+    }
+
+    /// Shows the options as an object, for those that look at requests.
+    pub(crate) fn as_value(&self, kind: &str) -> Value {
+        let mut value = json!({"apiVersion": "meta.k8s.io/v1", "kind": kind});
+        if self.dry_run {
+            value["dryRun"] = json!(["All"]);
+        }
+        if let Some(manager) = &self.field_manager {
+            value["fieldManager"] = manager.as_str().into();
+        }
+        if self.validation_given {
+            value["fieldValidation"] = format!("{:?}", self.field_validation).into();
+        }
+        value
     }
 }
 
@@ -126,6 +144,26 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
+    /// Shows the options as an object, for those that look at requests.
+    pub(crate) fn as_value(&self) -> Value {
+        let mut value = json!({"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions"});
+        if self.dry_run {
+            value["dryRun"] = json!(["All"]);
+        }
+        if let Some(seconds) = self.grace_period_seconds {
+            value["gracePeriodSeconds"] = seconds.into();
+        }
+        if let Some(propagation) = self.propagation {
+            value["propagationPolicy"] = format!("{propagation:?}").into();
+        }
+        for (field, wanted) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(wanted) = wanted {
+                value["preconditions"][field] = wanted.as_str().into();
+            }
+        }
+        value
+    }
+
     /// Reads the options from the query, or from the body if there is one: then the query does not count.
     pub(crate) fn read(query: &Query, body: Option<&Value>) -> Result<Self, Status> {
         let from_query;

@@ -6,7 +6,7 @@ use super::objects::{document, writer};
 use crate::auth::reviews;
 use crate::kinds::Part;
 use crate::registry::decode::{self, Decoded};
-use crate::registry::{Catalog, Change, Resource, Target};
+use crate::registry::{Catalog, Change, Resource, Target, Writer};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -132,7 +132,8 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
     };
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let target = Target { part: Part::Binding, ..target.clone() };
-    inner.change(&target, &Change::With(Box::new(assign)), &writer(call, options)).await?;
+    let writer = Writer { reviewed: false, ..writer(call, options) };
+    inner.change(&target, &Change::With(Box::new(assign)), &writer).await?;
     done(call, &target)
 }
 
@@ -165,7 +166,8 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     let pod = inner.object(&target.resource, &entry);
     let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
     options.dry_run |= call.query.all("dryRun").contains(&"All");
-    let writer = writer(call, WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() });
+    let options_of_write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
+    let writer = Writer { reviewed: false, ..writer(call, options_of_write) };
     let ended =
         matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
     if !ended && pod.deletion_timestamp().is_none() {
@@ -240,7 +242,13 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
         });
         Ok(())
     };
-    inner.change(&target, &Change::With(Box::new(take)), &writer(call, WriteOptions::default())).await?;
+    inner
+        .change(
+            &target,
+            &Change::With(Box::new(take)),
+            &Writer { reviewed: false, ..writer(call, WriteOptions::default()) },
+        )
+        .await?;
     Ok(())
 }
 

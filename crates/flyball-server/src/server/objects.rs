@@ -161,10 +161,12 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
         if form.view == View::Table { Include::read(call.query.text("includeObject"))? } else { Include::Metadata };
     let show = Presenter { inner: inner.clone(), resource: resource.clone(), form, include };
     match call.target.verb {
-        "get" => get(&show, &target),
+        "get" => get(&show, &target).await,
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
-            show.list(inner.list(&resource, target.namespace.as_deref(), &options).await?)
+            let mut listed = inner.list(&resource, target.namespace.as_deref(), &options).await?;
+            listed.entries = inner.shown(&resource, listed.entries).await?;
+            show.list(listed)
         }
         "watch" => {
             let mut options = ListOptions::read(&call.query, true)?;
@@ -189,8 +191,9 @@ fn watched_name(call: &Call) -> Option<&str> {
     call.target.resource.as_ref()?.name.as_deref()
 }
 
-fn get(show: &Presenter, target: &Target) -> Result<Response<Body>, Status> {
+async fn get(show: &Presenter, target: &Target) -> Result<Response<Body>, Status> {
     let entry = show.inner.get(&target.resource, &target.key())?;
+    let entry = show.inner.shown_one(&target.resource, entry).await?;
     if target.part == Part::Scale {
         return scaled(show, 200, &show.inner.object(&target.resource, &entry));
     }
@@ -244,7 +247,7 @@ pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
         let printable: String = program[..end].chars().filter(|c| !c.is_control()).collect();
         if printable.is_empty() { "unknown".into() } else { printable }
     });
-    Writer { user: &call.user, manager, options, warnings: &call.warnings }
+    Writer { user: &call.user, manager, options, warnings: &call.warnings, reviewed: true }
 }
 
 fn decoded(show: &Presenter, call: &Call, validation: FieldValidation) -> Result<Object, Status> {
@@ -434,7 +437,8 @@ fn success(resource: &Resource, object: &Object) -> Value {
 async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(show, call)?;
-    let listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
+    let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
+    listed.entries = show.inner.shown(&target.resource, listed.entries).await?;
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     show.list(listed)
 }

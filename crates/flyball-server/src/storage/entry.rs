@@ -52,6 +52,11 @@ impl Entry {
         Self { key, revision, body: body.into(), facts, schema }
     }
 
+    /// Returns the same state at another revision, as a removal shows it.
+    pub(crate) fn at(&self, revision: Revision) -> Self {
+        Self::new(self.key.clone(), self.object(), revision, self.facts.clone(), self.schema)
+    }
+
     /// Reads the object; `apiVersion` and `kind` are not in it.
     pub(crate) fn object(&self) -> Object {
         let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");

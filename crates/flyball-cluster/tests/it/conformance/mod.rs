@@ -16,10 +16,12 @@ mod names;
 mod passing;
 mod play;
 mod scenario;
+mod webhook;
 
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_server::Caller;
 use http::{Request, Response};
 use http_body_util::Full;
 use judge::{Verdict, judge};
@@ -28,8 +30,10 @@ use scenario::Scenario;
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tower_service::Service;
+use webhook::Endpoint;
 
 /// An API server, called as one is over HTTP.
 pub(crate) trait Api:
@@ -46,7 +50,12 @@ impl<S> Api for S where
 /// Plays all scenarios, each on a server of its own, and compares what passes with the list of what did.
 ///
 /// `patience` is the longest that a step asks again, in the time of the simulation.
-pub(crate) fn check<S: Api>(recordings: &Path, passing: &Path, patience: Duration, server: impl AsyncFn(Clock) -> S) {
+pub(crate) fn check<S: Api>(
+    recordings: &Path,
+    passing: &Path,
+    patience: Duration,
+    server: impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
+) {
     let chosen = std::env::var("FLYBALL_SCENARIO").ok().map(|regex| regex::Regex::new(&regex).expect("a regex"));
     let mut verdicts = Vec::new();
     for scenario in scenario::read_all(recordings) {
@@ -70,15 +79,20 @@ pub(crate) fn check<S: Api>(recordings: &Path, passing: &Path, patience: Duratio
 }
 
 /// Plays one scenario in paused time.
-fn replay<S: Api>(scenario: &Scenario, patience: Duration, server: &impl AsyncFn(Clock) -> S) -> Vec<Verdict> {
+fn replay<S: Api>(
+    scenario: &Scenario,
+    patience: Duration,
+    server: &impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
+) -> Vec<Verdict> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime needs nothing that could be missing").block_on(async {
         let began = tokio::time::Instant::now();
         let start = Timestamp::from_second(1_800_000_000).expect("a time that there is");
         let clock =
             Clock::new(move || start + SignedDuration::try_from(began.elapsed()).expect("no test takes that long"));
-        let api = server(clock).await;
-        judge(&scenario.steps, play::play(scenario, api, patience).await)
+        let endpoint = Endpoint::default();
+        let api = server(clock, Arc::new(endpoint.clone())).await;
+        judge(&scenario.steps, play::play(scenario, api, endpoint, patience).await)
     })
 }
 

@@ -4,6 +4,7 @@ use super::Api;
 use super::judge::{drop_at, holds};
 use super::names::Names;
 use super::scenario::{Call, Compare, Scenario, Step, Variables, plain};
+use super::webhook::{self, Endpoint};
 use bytes::Bytes;
 use flyball_server::{Body, User};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, USER_AGENT, WARNING};
@@ -28,13 +29,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 type Played = Result<Value, String>;
 
 /// Plays a scenario; returns what each step brought, with placeholders for what varies.
-pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, patience: Duration) -> Vec<Value> {
-    let mut player = Player::new(scenario, api, patience);
+pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, endpoint: Endpoint, patience: Duration) -> Vec<Value> {
+    let mut player = Player::new(scenario, api, endpoint, patience);
     player.begin(scenario).await;
     let mut names = Names::new(RUN);
     let mut results = Vec::new();
     for step in &scenario.steps {
         let mut got = player.step(step).await.unwrap_or_else(|why| json!({"broke": why}));
+        if scenario.steps.iter().any(|step| step.webhook.is_some()) {
+            got = webhook::hide(got);
+        }
         step.ignore.iter().for_each(|pointer| drop_at(&mut got, pointer));
         // What a step does not compare may not use up numbers either, or it would shift those of later steps.
         names.learn(&got);
@@ -48,22 +52,23 @@ pub(crate) async fn play<S: Api>(scenario: &Scenario, api: S, patience: Duration
 
 struct Player<S> {
     api: S,
+    endpoint: Endpoint,
     variables: Variables,
     watches: BTreeMap<String, Watch>,
     patience: Duration,
 }
 
 impl<S: Api> Player<S> {
-    fn new(scenario: &Scenario, api: S, patience: Duration) -> Self {
+    fn new(scenario: &Scenario, api: S, endpoint: Endpoint, patience: Duration) -> Self {
         let mut variables = Variables(scenario.vars.clone());
         let own = [
             ("ID", RUN.to_owned()),
             ("NS", format!("conform-{RUN}")),
-            ("WEBHOOK_URL", "https://127.0.0.1:1".into()),
-            ("WEBHOOK_CA", "Q0E=".into()),
+            ("WEBHOOK_URL", webhook::URL.into()),
+            ("WEBHOOK_CA", webhook::CA.into()),
         ];
         variables.0.extend(own.map(|(name, value)| (name.to_owned(), value.into())));
-        Self { api, variables, watches: BTreeMap::new(), patience }
+        Self { api, endpoint, variables, watches: BTreeMap::new(), patience }
     }
 
     /// Makes the scenario's namespace.
@@ -111,8 +116,17 @@ impl<S: Api> Player<S> {
         if let Some(seconds) = step.sleep {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }
-        // Nothing calls a webhook in here.
-        Ok(if step.received.is_some() { json!([]) } else { json!({}) })
+        if let Some(webhook) = &step.webhook {
+            let webhook = self.variables.fill(webhook);
+            self.endpoint.reply(&plain(&webhook["path"]), webhook["reply"].clone());
+        }
+        if let Some(received) = &step.received {
+            let received = self.variables.fill(received);
+            let within = Duration::from_secs_f64(received["within"].as_f64().unwrap_or(10.0));
+            let count = received["count"].as_u64().and_then(|count| count.try_into().ok()).unwrap_or(0);
+            return Ok(self.endpoint.received(&plain(&received["path"]), count, within).await.into());
+        }
+        Ok(json!({}))
     }
 
     async fn until(&mut self, call: &Call, wanted: &Value, within: Option<f64>) -> Played {

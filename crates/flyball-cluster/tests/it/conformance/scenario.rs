@@ -32,6 +32,8 @@ pub(crate) struct Step {
     pub(crate) within: Option<f64>,
     pub(crate) watch: Option<Value>,
     pub(crate) collect: Option<Value>,
+    /// How a webhook answers from now on.
+    pub(crate) webhook: Option<Value>,
     pub(crate) received: Option<Value>,
     pub(crate) sleep: Option<f64>,
     #[serde(default)]

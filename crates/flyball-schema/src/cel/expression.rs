@@ -1,0 +1,68 @@
+//! Expressions that stand alone, in the configuration of admission.
+
+use super::{BASE, compile, execute};
+use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
+use kube_cel::cel::{Context, Program};
+use std::fmt;
+use std::sync::Arc;
+
+/// An expression, ready to run.
+pub struct Expression {
+    text: String,
+    program: Result<Program, String>,
+}
+
+/// What expressions see.
+pub struct Scope(Context<'static>);
+
+impl Scope {
+    /// Makes a scope in which nothing is known but functions.
+    pub fn new() -> Self {
+        Self(BASE.new_inner_scope())
+    }
+
+    /// Gives a variable an object's fields.
+    pub fn set_fields(&mut self, name: &str, fields: &[(String, Cel)]) {
+        let fields = fields.iter().map(|(name, value)| (Key::String(Arc::new(name.clone())), value.clone()));
+        self.set(name, Cel::Map(CelMap { map: Arc::new(fields.collect()) }));
+    }
+
+    /// Gives a variable its value.
+    pub fn set(&mut self, name: &str, value: Cel) {
+        self.0.add_variable_from_value(name.to_owned(), value);
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Expression {
+    /// Compiles an expression; one that does not compile fails whenever it is run.
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), program: compile(text) }
+    }
+
+    /// Returns the expression as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Works the expression out; an error names it.
+    pub fn run(&self, scope: &Scope) -> Result<Cel, String> {
+        match &self.program {
+            Ok(program) => {
+                execute(program, &scope.0).map_err(|why| format!("expression '{}' resulted in error: {why}", self.text))
+            }
+            Err(why) => Err(format!("compilation error: {why}")),
+        }
+    }
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expression({:?})", self.text)
+    }
+}

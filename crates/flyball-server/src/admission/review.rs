@@ -1,0 +1,143 @@
+//! What webhooks are told of a request: `AdmissionReview`, and the `request` that expressions see.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
+
+use super::Attributes;
+use crate::kinds::Part;
+use crate::registry::{Resource, scale};
+use flyball_core::{GroupVersionKind, Object};
+use serde_json::{Map, Value, json};
+
+/// Describes a request as one version of its resource shows it; the objects are left out.
+pub(super) fn describe(attributes: &Attributes<'_>, shown_as: &Resource) -> Map<String, Value> {
+    let kind = |resource: &Resource| {
+        let kind = kind_of(attributes, resource);
+        json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind})
+    };
+    let plural = |resource: &Resource| {
+        let kind = &resource.kind;
+        json!({"group": &*kind.group, "version": &*kind.version, "resource": &*resource.plural})
+    };
+    let mut request = Map::new();
+    let mut put = |field: &str, value: Value| {
+        if value != "" {
+            request.insert(field.to_owned(), value);
+        }
+    };
+    put("kind", kind(shown_as));
+    put("resource", plural(shown_as));
+    put("subResource", attributes.subresource().into());
+    put("requestKind", kind(attributes.resource));
+    put("requestResource", plural(attributes.resource));
+    put("requestSubResource", attributes.subresource().into());
+    put("name", attributes.name.into());
+    put("namespace", attributes.namespace_name().into());
+    put("operation", attributes.operation.name().into());
+    put("userInfo", user(attributes));
+    put("dryRun", attributes.dry_run.into());
+    put("options", attributes.options.clone());
+    request
+}
+
+fn user(attributes: &Attributes<'_>) -> Value {
+    let user = attributes.user;
+    let mut info = Map::new();
+    if !user.name.is_empty() {
+        info.insert("username".into(), user.name.as_str().into());
+    }
+    if !user.uid.is_empty() {
+        info.insert("uid".into(), user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), json!(user.groups));
+    }
+    if !user.extra.is_empty() {
+        info.insert("extra".into(), json!(user.extra));
+    }
+    info.into()
+}
+
+/// The kind of what a request writes: a scale has its own.
+fn kind_of(attributes: &Attributes<'_>, resource: &Resource) -> GroupVersionKind {
+    if attributes.part == Part::Scale { scale::kind() } else { resource.kind.clone() }
+}
+
+/// Writes a review for a webhook.
+pub(super) fn write(
+    version: &str,
+    uid: &str,
+    mut request: Map<String, Value>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Value {
+    let shown = |object: Option<&Object>| object.map_or(Value::Null, |object| object.as_value().clone());
+    request.insert("uid".into(), uid.into());
+    request.insert("object".into(), shown(object));
+    request.insert("oldObject".into(), shown(old));
+    json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+}
+
+/// What a webhook decided.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) allowed: bool,
+    /// A JSON patch, not read yet; empty for none.
+    pub(super) patch: Vec<u8>,
+    pub(super) patch_type: String,
+    /// What it says of a refusal.
+    pub(super) status: Option<Value>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Verdict {
+    /// Reads what came back, and checks that it answers what was asked.
+    pub(super) fn read(version: &str, uid: &str, mutating: bool, review: &Value) -> Result<Self, String> {
+        use base64::Engine;
+        let strict = version == "v1";
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let response = &review["response"];
+        if !response.is_object() {
+            return Err("webhook response was absent".into());
+        }
+        if strict {
+            let given = text(&response["uid"]);
+            if given != uid {
+                return Err(format!("expected response.uid={uid:?}, got {given:?}"));
+            }
+            let (kind, version) = (text(&review["kind"]), text(&review["apiVersion"]));
+            if kind != "AdmissionReview" || version != "admission.k8s.io/v1" {
+                return Err(format!(
+                    "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {version}, Kind={kind}"
+                ));
+            }
+        }
+        let patch = base64::engine::general_purpose::STANDARD
+            .decode(response["patch"].as_str().unwrap_or_default())
+            .map_err(|_| "illegal base64 data in response.patch".to_owned())?;
+        let patch_type = response["patchType"].as_str();
+        match (strict, mutating) {
+            (true, true) => match (patch.is_empty(), patch_type) {
+                (false, None) => return Err("webhook returned response.patch but not response.patchType".into()),
+                (true, Some(_)) => return Err("webhook returned response.patchType but not response.patch".into()),
+                (_, Some("")) => return Err("webhook returned invalid response.patchType of \"\"".into()),
+                _ => {}
+            },
+            (true, false) if !patch.is_empty() => {
+                return Err("validating webhook may not return response.patch".into());
+            }
+            (true, false) if patch_type.is_some() => {
+                return Err("validating webhook may not return response.patchType".into());
+            }
+            _ => {}
+        }
+        // The older review says that it is a patch, not of which type.
+        let patch_type = if strict { patch_type.unwrap_or_default() } else { "JSONPatch" }.to_owned();
+        Ok(Self {
+            allowed: response["allowed"] == true,
+            patch,
+            patch_type,
+            status: Some(response["status"].clone()).filter(Value::is_object),
+            warnings: response["warnings"].as_array().into_iter().flatten().map(text).collect(),
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Webhooks reached over TLS.
+//!
+//! The other side is always verified: by the certificates of the webhook's own bundle, by those of the system if it
+//! brings none. No proxy is asked, whatever the environment says.
+
+use crate::webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{Method, Request, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// Finds where a service can be reached from here, given as the address that it has in the cluster.
+type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Calls webhooks over the network.
+///
+/// What a service in the cluster stands for cannot be reached from outside of one: a resolver may say where else it
+/// listens.
+#[derive(Clone, Default)]
+pub struct Dialer {
+    resolve: Option<Arc<Resolve>>,
+}
+
+impl Dialer {
+    /// Asks this of every address before it is dialled; `None` leaves the address as it is.
+    pub fn with_resolver(resolve: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { resolve: Some(Arc::new(resolve)) }
+    }
+}
+
+impl Caller for Dialer {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        let resolved = self.resolve.as_ref().and_then(|resolve| resolve(&call.address));
+        Box::pin(dial(WebhookCall { address: resolved.unwrap_or_else(|| call.address.clone()), ..call }))
+    }
+}
+
+async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
+    let tls = connector(&call.ca_bundle).map_err(|error| format!("unable to load root certificates: {error}"))?;
+    let name = ServerName::try_from(call.server_name.clone()).map_err(|_| {
+        format!(
+            "tls: either ServerName or InsecureSkipVerify must be specified in the tls.Config: {:?}",
+            call.server_name
+        )
+    })?;
+    let stream = TcpStream::connect(&call.address).await.map_err(|error| unreachable(&call.address, &error))?;
+    let _ = stream.set_nodelay(true);
+    let stream = tls.connect(name, stream).await.map_err(|error| untrusted(&call.server_name, &error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let exchange = async {
+        let response = sender.send_request(request(&call)?).await.map_err(|error| broken(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Ok(WebhookAnswer { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
+    };
+    // The connection lives as long as the exchange, and ends with it if nobody waits for that any more.
+    let driven = async {
+        let _ = connection.await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        answered = exchange => answered,
+        never = driven => never,
+    }
+}
+
+fn request(call: &WebhookCall) -> Result<Request<Full<Bytes>>, String> {
+    let uri: Uri = call.url.parse().map_err(|_| "invalid URL".to_owned())?;
+    let host = uri.authority().map(ToString::to_string).unwrap_or_default();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::builder().method(Method::POST).uri(path).header(HOST, host);
+    let request = request
+        .header(USER_AGENT, "kube-apiserver-admission")
+        .header(ACCEPT, "application/json, */*")
+        .header(CONTENT_TYPE, "application/json");
+    request.body(Full::new(call.body.clone())).map_err(|error| error.to_string())
+}
+
+/// Says why nothing answers at an address, as Go does.
+fn unreachable(address: &str, error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connect: connection refused",
+        io::ErrorKind::HostUnreachable => "connect: no route to host",
+        io::ErrorKind::NetworkUnreachable => "connect: network is unreachable",
+        io::ErrorKind::TimedOut => "connect: connection timed out",
+        _ => {
+            let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+            return match host.parse::<std::net::IpAddr>() {
+                Ok(_) => format!("dial tcp {address}: {error}"),
+                Err(_) => format!("dial tcp: lookup {host}: no such host"),
+            };
+        }
+    };
+    format!("dial tcp {address}: {why}")
+}
+
+/// Says why the other side is not believed, as Go does.
+fn untrusted(name: &str, error: &io::Error) -> String {
+    let refused = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    let why = match refused {
+        Some(Error::InvalidCertificate(why)) => match why {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "certificate signed by unknown authority".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                format!("certificate is not valid for any names, but wanted to match {name}")
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => "certificate has expired or is not yet valid".to_owned(),
+            other => other.to_string(),
+        },
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => return "EOF".into(),
+        _ => return error.to_string(),
+    };
+    format!("tls: failed to verify certificate: x509: {why}")
+}
+
+fn broken(error: &hyper::Error) -> String {
+    if error.is_incomplete_message() || error.is_closed() { "EOF".into() } else { error.to_string() }
+}
+
+fn connector(bundle: &[u8]) -> Result<TlsConnector, Error> {
+    let certificates: Vec<CertificateDer<'static>> = if bundle.iter().all(u8::is_ascii_whitespace) {
+        rustls_native_certs::load_native_certs().certs
+    } else {
+        CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect()
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(Verifier::new(certificates, provider.clone()));
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Verifies as Go does: a certificate that is itself in the bundle is believed, even if it is an authority's.
+#[derive(Debug)]
+struct Verifier {
+    /// What follows chains; `None` if the bundle has nothing that a chain could end in.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    known: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn new(known: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(known.iter().cloned());
+        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
+        Self { chains, known, provider }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.known.iter().any(|known| known.as_ref() == certificate.as_ref()) {
+            check_time(certificate, now)?;
+            rustls::client::verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        match &self.chains {
+            Some(chains) => chains.verify_server_cert(certificate, intermediates, name, ocsp, now),
+            None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Refuses a certificate that is not good now.
+fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| bad())?;
+    let now = i64::try_from(now.as_secs()).map_err(|_| bad())?;
+    let validity = parsed.validity();
+    if now < validity.not_before.timestamp() {
+        return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
+    }
+    if now > validity.not_after.timestamp() {
+        return Err(Error::InvalidCertificate(CertificateError::Expired));
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Webhooks: programs elsewhere that are asked by HTTPS.
+//!
+//! Takes a review and where to send it, gives the answer, or says why there is none in the words that clients of the
+//! real server see. How bytes get there is the [`Caller`]'s business: the server itself opens no socket.
+
+use crate::server::Inner;
+use base64::Engine;
+use bytes::Bytes;
+use flyball_core::{GroupResource, ObjectKey};
+use serde_json::Value;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+/// A request to a webhook, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct WebhookCall {
+    /// Where the request goes, with its query.
+    pub url: String,
+    /// Host and port to connect to: those of the URL, or those of the service that it stands for.
+    pub address: String,
+    /// The name that the other side's certificate must hold.
+    pub server_name: String,
+    /// Certificates in PEM that the other side is verified with; if empty, those of the system.
+    pub ca_bundle: Vec<u8>,
+    /// The review as JSON.
+    pub body: Bytes,
+}
+
+/// What a webhook answered.
+#[derive(Clone, Debug)]
+pub struct WebhookAnswer {
+    /// HTTP code.
+    pub code: u16,
+    /// Media type, empty if none was given.
+    pub content_type: String,
+    /// The body, whatever it is.
+    pub body: Bytes,
+}
+
+/// An answer, or why there is none, as Go's HTTP client words it.
+pub type WebhookFuture = Pin<Box<dyn Future<Output = Result<WebhookAnswer, String>> + Send>>;
+
+/// Brings requests to webhooks.
+///
+/// It need not keep time: the server drops the future when the webhook's time is over.
+pub trait Caller: Send + Sync {
+    /// Sends one request.
+    fn call(&self, call: WebhookCall) -> WebhookFuture;
+}
+
+/// Reaches no webhook at all, as on a machine where nothing listens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unreachable;
+
+impl Caller for Unreachable {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        Box::pin(async move { Err(format!("dial tcp {}: connect: connection refused", call.address)) })
+    }
+}
+
+/// Where a webhook is: a `clientConfig`.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    place: Place,
+    ca_bundle: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Url { host: String, path: String },
+    Service { namespace: String, name: String, port: u16, path: String },
+}
+
+/// How long a webhook may take, and who watches the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// The request that waits for the answer.
+    Request(Duration),
+    /// The client that asks.
+    Client(Duration),
+}
+
+impl Patience {
+    fn duration(self) -> Duration {
+        match self {
+            Self::Request(duration) | Self::Client(duration) => duration,
+        }
+    }
+
+    fn exceeded(self) -> &'static str {
+        match self {
+            Self::Request(_) => "context deadline exceeded",
+            Self::Client(_) => "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
+        }
+    }
+}
+
+impl Client {
+    /// Reads a `clientConfig`.
+    pub(crate) fn read(config: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let service = &config["service"];
+        let place = if service.is_object() {
+            Place::Service {
+                namespace: text(&service["namespace"]),
+                name: text(&service["name"]),
+                port: service["port"].as_u64().and_then(|port| port.try_into().ok()).unwrap_or(443),
+                path: clean(service["path"].as_str().unwrap_or_default()),
+            }
+        } else {
+            let url = config["url"].as_str().unwrap_or_default();
+            let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            Place::Url { host: host.to_owned(), path: clean(path) }
+        };
+        let bundle = config["caBundle"].as_str().unwrap_or_default();
+        let ca_bundle = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default();
+        Self { place, ca_bundle }
+    }
+
+    fn url(&self, timeout: Duration) -> String {
+        let seconds = timeout.as_secs();
+        match &self.place {
+            Place::Url { host, path } => format!("https://{host}{path}?timeout={seconds}s"),
+            Place::Service { namespace, name, port, path } => {
+                format!("https://{name}.{namespace}.svc:{port}{path}?timeout={seconds}s")
+            }
+        }
+    }
+
+    /// Finds what to connect to, and what name to expect there.
+    fn resolve(&self, inner: &Inner) -> Result<(String, String), String> {
+        match &self.place {
+            Place::Url { host, .. } => {
+                let (name, port) = split_host(host);
+                Ok((format!("{name}:{port}"), name.trim_matches(['[', ']']).to_owned()))
+            }
+            Place::Service { namespace, name, port, .. } => {
+                let key = ObjectKey::new(Some(namespace), name);
+                let service = inner.store.get(&GroupResource::new("", "services"), &key).map(|entry| entry.object());
+                let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+                let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
+                let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
+                let host = match (text("type"), text("clusterIP")) {
+                    ("ExternalName", _) => text("externalName"),
+                    (ty, "" | "None") => {
+                        return Err(format!("unsupported service type {ty:?}"));
+                    }
+                    (_, address) => {
+                        if !ports.into_iter().any(|known| known["port"].as_u64() == Some((*port).into())) {
+                            return Err(format!("no service port {port} found for service {name:?}"));
+                        }
+                        address
+                    }
+                };
+                Ok((format!("{host}:{port}"), format!("{name}.{namespace}.svc")))
+            }
+        }
+    }
+
+    /// Sends a review; the answer is the review that came back, or why none did.
+    pub(crate) async fn ask(&self, inner: &Inner, review: &Value, patience: Patience) -> Result<Value, String> {
+        let url = self.url(patience.duration());
+        let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
+        let (address, server_name) = self.resolve(inner).map_err(|why| failed(&why))?;
+        let body = Bytes::from(review.to_string());
+        let call = WebhookCall { url: url.clone(), address, server_name, ca_bundle: self.ca_bundle.clone(), body };
+        let answered = tokio::time::timeout(patience.duration(), inner.webhooks.call(call)).await;
+        let answer = answered.map_err(|_| failed(&patience.exceeded()))?.map_err(|why| failed(&why))?;
+        read(&answer)
+    }
+}
+
+/// Writes a path as Go's `path.Join("/", path)` does.
+fn clean(path: &str) -> String {
+    let mut steps: Vec<&str> = Vec::new();
+    for step in path.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => drop(steps.pop()),
+            step => steps.push(step),
+        }
+    }
+    format!("/{}", steps.join("/"))
+}
+
+/// Splits the host of a URL from its port, which is that of HTTPS if it is left out.
+fn split_host(host: &str) -> (&str, u16) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, port.parse().unwrap_or(443)),
+        _ => (host, 443),
+    }
+}
+
+/// Reads an answer as the real server's client does.
+fn read(answer: &WebhookAnswer) -> Result<Value, String> {
+    let WebhookAnswer { code, content_type, body } = answer;
+    let parsed: Option<Value> = serde_json::from_slice(body).ok();
+    if !(200..=206).contains(code) {
+        let told = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");
+        if let Some(message) = told.and_then(|status| status["message"].as_str()) {
+            return Err(message.to_owned());
+        }
+        let text = content_type.starts_with("text/");
+        let said = if text { String::from_utf8_lossy(body).trim().to_owned() } else { "unknown".to_owned() };
+        return Err(refusal(*code, &said));
+    }
+    if body.is_empty() {
+        return Err(format!("0-length response with status code: {code} and content type: {content_type}"));
+    }
+    match parsed {
+        Some(value) if value["kind"].as_str().is_none_or(str::is_empty) => {
+            Err(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body)))
+        }
+        Some(value) if value["kind"] == "Status" && value["apiVersion"] == "v1" && value["status"] != "Success" => {
+            Err(value["message"].as_str().unwrap_or_default().to_owned())
+        }
+        Some(value) => Ok(value),
+        None => Err(format!("couldn't get version/kind; json parse error: {}", crate::request::json_error(body))),
+    }
+}
+
+/// Says what an HTTP code means, to one who knows no more than that.
+fn refusal(code: u16, said: &str) -> String {
+    match code {
+        400 => "the server rejected our request for an unknown reason".into(),
+        401 => "the server has asked for the client to provide credentials".into(),
+        403 | 415 => said.into(),
+        404 => "the server could not find the requested resource".into(),
+        405 => "the server does not allow this method on the requested resource".into(),
+        406 if matches!(said, "" | "unknown") => {
+            "the server was unable to respond with a content type that the client supports".into()
+        }
+        406 => said.into(),
+        409 => "the server reported a conflict".into(),
+        422 => "the server rejected our request due to an error in our request".into(),
+        429 => "the server has received too many requests and has asked us to try again later".into(),
+        503 => "the server is currently unable to handle the request".into(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .into()
+        }
+        500.. => {
+            let said = flyball_core::field::go_quote(said);
+            format!("an error on the server ({said}) has prevented the request from succeeding")
+        }
+        _ => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}

@@ -1,0 +1,67 @@
+//! Webhooks are reached over TLS, and only if they are who they should be.
+
+use bytes::Bytes;
+use flyball_core::Clock;
+use flyball_server::pki::Authority;
+use flyball_server::{Caller, Dialer, Options, Server, WebhookAnswer, WebhookCall, serve};
+use tokio::net::TcpListener;
+
+/// Calls a server whose certificate is for `name`, with its authority's certificate or its own as the bundle.
+async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Result<WebhookAnswer, String> {
+    let clock = Clock::system();
+    let authority = Authority::new(&clock).unwrap();
+    let identity = authority.server(&[name]).unwrap();
+    let tls = authority.tls(&identity).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = Server::new(Options::simulated(clock, 1));
+    let serving = tokio::spawn(serve(server, listener, tls, std::future::pending()));
+    let call = WebhookCall {
+        url: format!("https://{address}/nowhere?timeout=5s"),
+        address,
+        server_name: "localhost".into(),
+        ca_bundle: bundle(authority.certificate(), identity.certificate.clone()).into_bytes(),
+        body: Bytes::from_static(b"{}"),
+    };
+    let answered = Dialer::default().call(call).await;
+    serving.abort();
+    answered
+}
+
+#[tokio::test]
+async fn a_webhook_that_its_bundle_vouches_for_is_asked() {
+    assert_eq!(call("localhost", |authority, _| authority).await.unwrap().code, 403);
+    // As Go does, a certificate is believed that is itself in the bundle.
+    assert_eq!(call("localhost", |_, own| own).await.unwrap().code, 403);
+}
+
+#[tokio::test]
+async fn a_webhook_that_nobody_vouches_for_is_not_believed() {
+    let other = || Authority::new(&Clock::system()).unwrap().certificate();
+    assert_eq!(
+        call("localhost", |_, _| other()).await.unwrap_err(),
+        "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    );
+    for wrong in [call("elsewhere", |authority, _| authority).await, call("elsewhere", |_, own| own).await] {
+        assert_eq!(
+            wrong.unwrap_err(),
+            "tls: failed to verify certificate: x509: certificate is not valid for any names, but wanted to match localhost"
+        );
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_listens_the_call_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let call = WebhookCall {
+        url: format!("https://{address}/x"),
+        address: address.clone(),
+        server_name: "127.0.0.1".into(),
+        ca_bundle: Vec::new(),
+        body: Bytes::new(),
+    };
+    let refused = Dialer::default().call(call).await.unwrap_err();
+    assert_eq!(refused, format!("dial tcp {address}: connect: connection refused"));
+}
