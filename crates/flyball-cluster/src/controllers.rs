@@ -6,7 +6,10 @@ mod cluster_role;
 mod discovery;
 mod garbage_collector;
 mod namespace;
+mod owners;
+mod pods;
 mod protection;
+mod replica_set;
 mod service_account;
 
 use crate::Cluster;
@@ -18,6 +21,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
+
+/// Who sets the fields that controllers set: the program that they are part of elsewhere.
+const MANAGER: &str = "kube-controller-manager";
 
 /// A controller of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +39,8 @@ pub enum Controller {
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
     PersistentVolumeProtection,
+    /// Keeps as many pods as replica sets ask for.
+    ReplicaSet,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
@@ -40,12 +48,13 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ClusterRoleAggregation,
         Self::GarbageCollector,
         Self::Namespace,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
+        Self::ReplicaSet,
         Self::RootCaPublisher,
         Self::ServiceAccount,
     ];
@@ -57,6 +66,7 @@ impl Controller {
             Self::Namespace => "namespace-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
+            Self::ReplicaSet => "replicaset-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
         }
@@ -127,13 +137,14 @@ type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
     let running = controllers.0.iter().map(|controller| {
         let (client, rng) = (cluster.client(controller.user()), rng.fork(controller.name()));
-        let operator = Operator::new(controller.name()).clock(clock.clone()).rng(rng.clone());
+        let operator = Operator::new(controller.name()).field_manager(MANAGER).clock(clock.clone()).rng(rng.clone());
         let operator = match controller {
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
             Controller::Namespace => operator.controller(namespace::controller()),
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
+            Controller::ReplicaSet => operator.controller(replica_set::controller()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
