@@ -3,8 +3,11 @@
 //! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
 
 mod cluster_role;
+mod deployment;
 mod discovery;
+mod events;
 mod garbage_collector;
+mod job;
 mod namespace;
 mod owners;
 mod pods;
@@ -31,8 +34,12 @@ const MANAGER: &str = "kube-controller-manager";
 pub enum Controller {
     /// Gives aggregated cluster roles their rules.
     ClusterRoleAggregation,
+    /// Rolls out deployments.
+    Deployment,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
+    /// Runs the pods of jobs.
+    Job,
     /// Empties namespaces that are being deleted.
     Namespace,
     /// Keeps claims that pods use.
@@ -48,9 +55,11 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::ClusterRoleAggregation,
+        Self::Deployment,
         Self::GarbageCollector,
+        Self::Job,
         Self::Namespace,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
@@ -62,7 +71,9 @@ impl Controller {
     fn name(self) -> &'static str {
         match self {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
+            Self::Deployment => "deployment-controller",
             Self::GarbageCollector => "garbage-collector-controller",
+            Self::Job => "job-controller",
             Self::Namespace => "namespace-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
@@ -141,6 +152,8 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
         let operator = match controller {
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
+            Controller::Deployment => operator.controller(deployment::controller()),
+            Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
             Controller::Namespace => operator.controller(namespace::controller()),
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
