@@ -5,6 +5,8 @@
 mod cluster_role;
 mod deployment;
 mod discovery;
+mod disruption_budget;
+mod endpoints;
 mod events;
 mod garbage_collector;
 mod job;
@@ -13,7 +15,10 @@ mod owners;
 mod pods;
 mod protection;
 mod replica_set;
+mod revisions;
 mod service_account;
+mod stateful_set;
+mod volume_binder;
 
 use crate::Cluster;
 use flyball::Operator;
@@ -36,12 +41,20 @@ pub enum Controller {
     ClusterRoleAggregation,
     /// Rolls out deployments.
     Deployment,
+    /// Counts what disruption budgets allow.
+    Disruption,
+    /// Publishes the endpoints of services, in the older form.
+    Endpoints,
+    /// Publishes the endpoints of services.
+    EndpointSlice,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
     /// Runs the pods of jobs.
     Job,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Binds claims to volumes.
+    PersistentVolumeBinder,
     /// Keeps claims that pods use.
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
@@ -52,34 +65,46 @@ pub enum Controller {
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
+    /// Keeps the pods of stateful sets.
+    StatefulSet,
 }
 
 impl Controller {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 15] = [
         Self::ClusterRoleAggregation,
         Self::Deployment,
+        Self::Disruption,
+        Self::Endpoints,
+        Self::EndpointSlice,
         Self::GarbageCollector,
         Self::Job,
         Self::Namespace,
+        Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
         Self::ReplicaSet,
         Self::RootCaPublisher,
         Self::ServiceAccount,
+        Self::StatefulSet,
     ];
 
     fn name(self) -> &'static str {
         match self {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
             Self::Deployment => "deployment-controller",
+            Self::Disruption => "disruption-controller",
+            Self::Endpoints => "endpoints-controller",
+            Self::EndpointSlice => "endpointslice-controller",
             Self::GarbageCollector => "garbage-collector-controller",
             Self::Job => "job-controller",
             Self::Namespace => "namespace-controller",
+            Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
             Self::ReplicaSet => "replicaset-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::StatefulSet => "statefulset-controller",
         }
     }
 
@@ -153,8 +178,14 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
             Controller::Deployment => operator.controller(deployment::controller()),
+            Controller::Disruption => operator.controller(disruption_budget::controller()),
+            Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
+            Controller::EndpointSlice => operator.controller(endpoints::slices()),
             Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
             Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::PersistentVolumeBinder => {
+                operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
+            }
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
             Controller::ReplicaSet => operator.controller(replica_set::controller()),
@@ -163,6 +194,7 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
                 None => return Box::pin(pending()) as Running,
             },
             Controller::ServiceAccount => operator.controller(service_account::accounts()),
+            Controller::StatefulSet => operator.controller(stateful_set::controller()),
         };
         Box::pin(async move {
             let ended = operator.run(client, pending()).await;

@@ -6,6 +6,8 @@ mod history;
 mod rolling;
 mod status;
 
+pub(super) use rolling::scaled;
+
 use super::owners::{self, Selector};
 use super::{events, pods};
 use flyball::{Action, Context, Controller, Reconcile, Result};
