@@ -15,6 +15,7 @@ mod owners;
 mod pods;
 mod protection;
 mod replica_set;
+mod resource_quota;
 mod revisions;
 mod service_account;
 mod stateful_set;
@@ -61,6 +62,8 @@ pub enum Controller {
     PersistentVolumeProtection,
     /// Keeps as many pods as replica sets ask for.
     ReplicaSet,
+    /// Counts what is used of quotas.
+    ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
@@ -70,7 +73,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::ClusterRoleAggregation,
         Self::Deployment,
         Self::Disruption,
@@ -83,6 +86,7 @@ impl Controller {
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
         Self::ReplicaSet,
+        Self::ResourceQuota,
         Self::RootCaPublisher,
         Self::ServiceAccount,
         Self::StatefulSet,
@@ -102,6 +106,7 @@ impl Controller {
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
             Self::StatefulSet => "statefulset-controller",
@@ -189,6 +194,7 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
             Controller::ReplicaSet => operator.controller(replica_set::controller()),
+            Controller::ResourceQuota => operator.controller(resource_quota::controller()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,

@@ -9,8 +9,11 @@ mod limits;
 mod namespace;
 mod nodes;
 mod pods;
+mod quota;
 mod services;
 mod volumes;
+
+pub(crate) use limits::whole;
 
 use crate::auth::User;
 use crate::kinds::Part;
@@ -34,6 +37,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) part: Part,
     pub(crate) operation: Operation,
     pub(crate) user: &'a User,
+    pub(crate) dry_run: bool,
 }
 
 impl<'a> Attributes<'a> {
@@ -45,6 +49,7 @@ impl<'a> Attributes<'a> {
             part: target.part,
             operation,
             user: writer.user,
+            dry_run: writer.options.dry_run,
         }
     }
 
@@ -89,7 +94,6 @@ impl Admission {
     }
 
     /// Lets plugins refuse a candidate, or a deletion.
-    #[expect(clippy::unused_async, reason = "webhooks will be called from here")]
     pub(crate) async fn validate(
         &self,
         inner: &Inner,
@@ -104,6 +108,8 @@ impl Admission {
             escalation::check(inner, attributes, object, old)?;
             limits::validate(inner, attributes, object)?;
             volumes::validate(inner, attributes, object, old)?;
+            // The last one, as it takes something.
+            quota::take(inner, attributes, object, old).await?;
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ mod server;
 mod table;
 
 pub mod pki;
+pub mod quota;
 mod serve;
 
 pub use auth::User;
