@@ -58,7 +58,7 @@ impl Reconcile for Written {
         };
         let is_new = known.is_none();
         let metadata = ObjectMeta { name: service.metadata.name.clone(), ..ObjectMeta::default() };
-        let mut endpoints = known.unwrap_or_else(|| Endpoints { metadata, subsets: None });
+        let mut endpoints = known.unwrap_or(Endpoints { metadata, subsets: None });
         endpoints.subsets = (!subsets.is_empty()).then_some(subsets);
         endpoints.metadata.labels = Some(labels);
         endpoints.annotations_mut().remove(TRIGGERED);
