@@ -3,11 +3,23 @@
 //! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
 
 mod cluster_role;
+mod deployment;
 mod discovery;
+mod disruption_budget;
+mod endpoints;
+mod events;
 mod garbage_collector;
+mod job;
 mod namespace;
+mod owners;
+mod pods;
 mod protection;
+mod replica_set;
+mod resource_quota;
+mod revisions;
 mod service_account;
+mod stateful_set;
+mod volume_binder;
 
 use crate::Cluster;
 use flyball::Operator;
@@ -19,46 +31,85 @@ use std::fmt;
 use std::pin::Pin;
 use std::str::FromStr;
 
+/// Who sets the fields that controllers set: the program that they are part of elsewhere.
+const MANAGER: &str = "kube-controller-manager";
+
 /// A controller of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Controller {
     /// Gives aggregated cluster roles their rules.
     ClusterRoleAggregation,
+    /// Rolls out deployments.
+    Deployment,
+    /// Counts what disruption budgets allow.
+    Disruption,
+    /// Publishes the endpoints of services, in the older form.
+    Endpoints,
+    /// Publishes the endpoints of services.
+    EndpointSlice,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
+    /// Runs the pods of jobs.
+    Job,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Binds claims to volumes.
+    PersistentVolumeBinder,
     /// Keeps claims that pods use.
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
     PersistentVolumeProtection,
+    /// Keeps as many pods as replica sets ask for.
+    ReplicaSet,
+    /// Counts what is used of quotas.
+    ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
+    /// Keeps the pods of stateful sets.
+    StatefulSet,
 }
 
 impl Controller {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 16] = [
         Self::ClusterRoleAggregation,
+        Self::Deployment,
+        Self::Disruption,
+        Self::Endpoints,
+        Self::EndpointSlice,
         Self::GarbageCollector,
+        Self::Job,
         Self::Namespace,
+        Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
+        Self::ReplicaSet,
+        Self::ResourceQuota,
         Self::RootCaPublisher,
         Self::ServiceAccount,
+        Self::StatefulSet,
     ];
 
     fn name(self) -> &'static str {
         match self {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
+            Self::Deployment => "deployment-controller",
+            Self::Disruption => "disruption-controller",
+            Self::Endpoints => "endpoints-controller",
+            Self::EndpointSlice => "endpointslice-controller",
             Self::GarbageCollector => "garbage-collector-controller",
+            Self::Job => "job-controller",
             Self::Namespace => "namespace-controller",
+            Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
+            Self::ReplicaSet => "replicaset-controller",
+            Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::StatefulSet => "statefulset-controller",
         }
     }
 
@@ -127,18 +178,29 @@ type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
     let running = controllers.0.iter().map(|controller| {
         let (client, rng) = (cluster.client(controller.user()), rng.fork(controller.name()));
-        let operator = Operator::new(controller.name()).clock(clock.clone()).rng(rng.clone());
+        let operator = Operator::new(controller.name()).field_manager(MANAGER).clock(clock.clone()).rng(rng.clone());
         let operator = match controller {
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
+            Controller::Deployment => operator.controller(deployment::controller()),
+            Controller::Disruption => operator.controller(disruption_budget::controller()),
+            Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
+            Controller::EndpointSlice => operator.controller(endpoints::slices()),
+            Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
             Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::PersistentVolumeBinder => {
+                operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
+            }
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
+            Controller::ReplicaSet => operator.controller(replica_set::controller()),
+            Controller::ResourceQuota => operator.controller(resource_quota::controller()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
             },
             Controller::ServiceAccount => operator.controller(service_account::accounts()),
+            Controller::StatefulSet => operator.controller(stateful_set::controller()),
         };
         Box::pin(async move {
             let ended = operator.run(client, pending()).await;

@@ -13,10 +13,13 @@ mod namespace;
 mod nodes;
 mod pods;
 mod policy;
+mod quota;
 mod review;
 mod services;
 mod volumes;
 mod webhook;
+
+pub(crate) use limits::whole;
 
 use crate::auth::User;
 use crate::kinds::Part;
@@ -234,7 +237,9 @@ impl Admission {
         escalation::check(inner, attributes, object, old)?;
         limits::validate(inner, attributes, object)?;
         volumes::validate(inner, attributes, object, old)?;
-        self.review(inner, attributes, Some(object), old).await
+        self.review(inner, attributes, Some(object), old).await?;
+        // The last one, as it takes something.
+        quota::take(inner, attributes, object, old).await
     }
 
     /// Lets plugins refuse a deletion.

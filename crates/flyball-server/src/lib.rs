@@ -29,6 +29,7 @@ mod webhook;
 
 mod dial;
 pub mod pki;
+pub mod quota;
 mod serve;
 
 pub use auth::User;

@@ -11,6 +11,7 @@ mod child;
 mod condition;
 mod event;
 mod recorder;
+mod replace;
 mod status;
 mod unchanged;
 
@@ -50,7 +51,7 @@ impl<K: Resource> Context<K> {
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
         let path = format!("{}{slash}{subresource}", store.kind().object_path(key));
-        let request = Request::patch(format!("{path}?fieldManager={}&force=true", self.env.name))
+        let request = Request::patch(format!("{path}?fieldManager={}&force=true", self.env.manager))
             .header(CONTENT_TYPE, "application/apply-patch+yaml")
             .body(object.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;

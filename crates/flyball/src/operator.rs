@@ -57,6 +57,7 @@ use tokio::time::timeout;
 /// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.
 pub struct Operator {
     name: String,
+    field_manager: Option<String>,
     controllers: Vec<Box<dyn Declaration>>,
     crds: Vec<CustomResourceDefinition>,
     namespaces: BTreeSet<String>,
@@ -139,6 +140,7 @@ impl Operator {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            field_manager: None,
             controllers: Vec::new(),
             crds: Vec::new(),
             namespaces: BTreeSet::new(),
@@ -150,6 +152,14 @@ impl Operator {
             health_address: None,
             grace: Duration::from_secs(25),
         }
+    }
+
+    /// Names the one who sets the fields that the operator sets; the operator's name unless told otherwise.
+    ///
+    /// This is for an operator that takes over what another one, of another name, has made.
+    pub fn field_manager(mut self, manager: impl Into<String>) -> Self {
+        self.field_manager = Some(manager.into());
+        self
     }
 
     /// Adds a controller.
@@ -263,6 +273,7 @@ impl Operator {
         let metrics = Arc::new(metrics);
         let env = Arc::new(Environment {
             name: name.clone(),
+            manager: self.field_manager.map_or_else(|| name.clone(), Into::into),
             client: client.clone(),
             caches: caches.clone(),
             clock: self.clock,

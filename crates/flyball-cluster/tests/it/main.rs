@@ -6,6 +6,7 @@ mod conformance;
 mod determinism;
 mod namespaces;
 mod roles;
+mod workloads;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};
 use flyball_core::Clock;

@@ -113,7 +113,7 @@ fn amounts(value: &Value) -> Amounts {
 }
 
 /// Sums up what the containers of a pod use at the same time.
-fn whole(pod: &Object, field: &str) -> Amounts {
+pub(crate) fn whole(pod: &Object, field: &str) -> Amounts {
     let list = |list: &str| pod.at(&["spec", list]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let add = |sums: &mut Amounts, more: &Amounts| {
         for (name, amount) in more {

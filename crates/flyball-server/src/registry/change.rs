@@ -184,7 +184,10 @@ impl Inner {
         if !errors.is_empty() {
             return Err(Status::invalid(&resource.refused_kind(), object.name(), &errors));
         }
-        if resource.counts_generations() && target.part != Part::Binding && wants_other(resource, object, live) {
+        if resource.counts_generations()
+            && !matches!(target.part, Part::Binding | Part::Status)
+            && wants_other(resource, object, live)
+        {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
         managed::keep_times(object, live);

@@ -72,9 +72,26 @@ impl<K: Resource> Context<K> {
     /// As for [`apply`](Self::apply); and when the name is taken.
     pub async fn create<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
         let kind = Kind::of::<T>();
-        let mut object = self.owned_object(&kind, child)?;
+        let object = self.owned_object(&kind, child)?;
+        self.post(&kind, object).await
+    }
+
+    /// Makes a new object that outlives the one being reconciled, which does not own it, and returns it.
+    ///
+    /// Otherwise as [`create`](Self::create). Nobody but the controller sees to it that such objects go.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Self::create).
+    pub async fn create_unowned<T: Resource + Serialize>(&self, object: &T) -> Result<T> {
+        let kind = Kind::of::<T>();
+        let object = self.new_object(&kind, object)?;
+        self.post(&kind, object).await
+    }
+
+    async fn post<T: Resource>(&self, kind: &Kind, mut object: Value) -> Result<T> {
         let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
-        if let (Some(Value::String(prefix)), None) = (metadata.remove("generateName"), metadata.get("name")) {
+        if let (Some(Value::String(prefix)), None) = (metadata.get("generateName"), metadata.get("name")) {
             let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
             metadata.insert("name".into(), format!("{prefix}{}", self.rng().suffix(SUFFIX)).into());
         }
@@ -86,7 +103,8 @@ impl<K: Resource> Context<K> {
         let namespace = text("namespace");
         let key = ObjectKey::new(namespace.as_deref(), &name);
         let store = self.owned_store::<T>(namespace.as_deref())?;
-        let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.name);
+        let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.manager);
+        let owned = metadata_owned(&object);
         let number = self.note(store, &key);
         for attempt in 1.. {
             let request = Request::post(&path)
@@ -97,7 +115,7 @@ impl<K: Resource> Context<K> {
             let existing = match &answer {
                 // The attempt before this one may have come through after all.
                 Err(kube::Error::Api(status)) if status.is_already_exists() && attempt > 1 => {
-                    self.env.fetch(&kind, &key).await?.filter(|entry| self.controls(entry))
+                    self.env.fetch(kind, &key).await?.filter(|entry| !owned || self.controls(entry))
                 }
                 _ => None,
             };
@@ -169,8 +187,8 @@ impl<K: Resource> Context<K> {
         }
     }
 
-    /// Makes the JSON of a child: with its kind, in its namespace, with its owner, without what is not to be applied.
-    fn owned_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
+    /// Makes the JSON of a new object: with its kind, in its namespace, without what is not to be applied.
+    fn new_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
         let mut object = serde_json::to_value(child)?;
         without_nulls(&mut object);
         let refuse = |text: String| Err(Error::from(text).terminal());
@@ -185,12 +203,20 @@ impl<K: Resource> Context<K> {
         for field in SET_BY_SERVER {
             metadata.remove(field);
         }
+        if let Some(namespace) = self.primary.key.namespace().filter(|_| kind.is_namespaced()) {
+            metadata.entry("namespace").or_insert_with(|| namespace.into());
+        }
+        Ok(object)
+    }
+
+    /// Makes the JSON of a child: a new object, with its owner.
+    fn owned_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
+        let mut object = self.new_object(kind, child)?;
+        let refuse = |text: String| Err(Error::from(text).terminal());
+        let metadata = object["metadata"].as_object_mut().expect("new_object makes metadata");
         let owner = &self.primary;
         let owners_namespace = owner.key.namespace();
         if kind.is_namespaced() {
-            if let Some(namespace) = owners_namespace {
-                metadata.entry("namespace").or_insert_with(|| namespace.into());
-            }
             let namespace = metadata.get("namespace").and_then(Value::as_str);
             if namespace.is_none() {
                 return refuse(format!("{kind} has no metadata.namespace, and neither has its owner {}", owner.key));
@@ -245,6 +271,11 @@ impl<K: Resource> Context<K> {
     fn controls(&self, entry: &Entry) -> bool {
         entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
     }
+}
+
+/// Tells whether an object has owners.
+fn metadata_owned(object: &Value) -> bool {
+    object["metadata"].get("ownerReferences").is_some()
 }
 
 /// Removes what names an object, which nobody owns.

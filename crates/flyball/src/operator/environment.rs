@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all controllers of an operator share.
 pub(crate) struct Environment {
-    /// The operator's name: its field manager, and what it signs events with.
+    /// The operator's name, which it signs events with.
     pub(crate) name: Arc<str>,
+    /// Whom the API server takes for the one who sets fields.
+    pub(crate) manager: Arc<str>,
     pub(crate) client: kube::Client,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,

@@ -50,6 +50,8 @@ pub(crate) struct Declared {
     pub(crate) cached: BTreeSet<TypeId>,
     /// Types that may be applied, created and deleted.
     pub(crate) owned: BTreeSet<TypeId>,
+    /// Types that may be replaced.
+    pub(crate) replaced: BTreeSet<TypeId>,
     /// Types without a cache that may be read.
     pub(crate) read: BTreeSet<TypeId>,
 }
@@ -207,6 +209,15 @@ impl<K: Resource> Context<K> {
     pub(crate) fn owned_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
         if !self.declared.owned.contains(&TypeId::of::<T>()) {
             let text = format!("{} is not owned: declare it with Controller::owns", type_name::<T>());
+            return Err(Error::from(text).terminal());
+        }
+        self.env.caches.store::<T>(namespace)
+    }
+
+    /// Returns the cache of a type whose objects the controller may replace.
+    pub(crate) fn replaced_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
+        if !self.declared.replaced.contains(&TypeId::of::<T>()) {
+            let text = format!("{} is not replaced: declare it with Controller::replaces", type_name::<T>());
             return Err(Error::from(text).terminal());
         }
         self.env.caches.store::<T>(namespace)

@@ -136,6 +136,15 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes wake nobody, unless the
+    /// kind is reconciled, owned or watched as well.
+    pub fn replaces<T: Resource>(mut self) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch", "update"]);
+        self.grants.push(Grant::new(&kind, "status", &["update"]));
+        self.declared.replaced.insert(TypeId::of::<T>());
+        self
+    }
+
     /// Lets the controller read objects of this kind from the API server, without a cache.
     pub fn reads<T: Resource>(mut self) -> Self {
         self.grants.push(Grant::new(&Kind::of::<T>(), "", &["get", "list"]));

@@ -36,7 +36,7 @@ impl<K: Resource> Context<K> {
             let version = entry.resource_version().to_string();
             let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
             let path = self.primary.kind.object_path(key);
-            let request = Request::patch(format!("{path}?fieldManager={}", self.env.name))
+            let request = Request::patch(format!("{path}?fieldManager={}", self.env.manager))
                 .header(CONTENT_TYPE, "application/merge-patch+json")
                 .body(patch.to_string().into_bytes())
                 .map_err(kube::Error::HttpError)?;

@@ -1,0 +1,161 @@
+//! The arithmetic of rolling updates: how many pods which replica set may have.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#rolling-update-deployment>.
+
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// By how much a rolling update may exceed, and fall below, the number of pods that is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) surge: i32,
+    pub(super) unavailable: i32,
+}
+
+impl Bounds {
+    /// Resolves percentages: of the surge upwards, of the unavailable downwards. If both are none, nothing could ever move.
+    pub(super) fn resolve(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted: i32) -> Self {
+        let surge = surge.map_or(0, |value| scaled(value, wanted, true));
+        let unavailable = unavailable.map_or(0, |value| scaled(value, wanted, false));
+        if surge == 0 && unavailable == 0 { Self { surge, unavailable: 1 } } else { Self { surge, unavailable } }
+    }
+}
+
+/// Resolves a number or a percentage of `total`.
+pub(in crate::controllers) fn scaled(value: &IntOrString, total: i32, round_up: bool) -> i32 {
+    match value {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<i64>().ok()).unwrap_or(0);
+            let parts = percent.saturating_mul(total.into());
+            let whole = if round_up { parts.saturating_add(99) / 100 } else { parts / 100 };
+            i32::try_from(whole).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+/// Returns what the new replica set may grow to, given all pods that there are.
+pub(super) fn grown(new: i32, all: i32, wanted: i32, surge: i32) -> i32 {
+    let most = wanted + surge;
+    if all >= most { new } else { new + (most - all).min(wanted - new) }
+}
+
+/// A replica set, as far as the arithmetic is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) replicas: i32,
+    pub(super) available: i32,
+    /// What the deployment with its surge might have had at most when the set was last scaled.
+    pub(super) max: Option<i32>,
+}
+
+/// Shrinks the old replica sets, oldest first: those pods that serve nobody, then as many as can be done without.
+pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> Vec<i32> {
+    let mut sizes: Vec<i32> = old.iter().map(|set| set.replicas).collect();
+    let all = sizes.iter().sum::<i32>() + new.replicas;
+    let least = wanted - unavailable;
+    let mut may_go = all - least - (new.replicas - new.available);
+    if may_go <= 0 {
+        return sizes;
+    }
+    for (size, set) in sizes.iter_mut().zip(old) {
+        let gone = (*size - set.available).clamp(0, may_go);
+        *size -= gone;
+        may_go -= gone;
+    }
+    let mut dispensable = old.iter().map(|set| set.available).sum::<i32>() + new.available - least;
+    for size in &mut sizes {
+        let gone = (*size).min(dispensable.max(0));
+        *size -= gone;
+        dispensable -= gone;
+    }
+    sizes
+}
+
+/// Spreads a change of the wanted number over several replica sets, in proportion to their sizes; what does not divide falls
+/// to the first.
+pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec<i32> {
+    let most = if wanted > 0 { wanted + surge } else { 0 };
+    let to_add = most - sets.iter().map(|set| set.replicas).sum::<i32>();
+    let mut added = 0;
+    let mut sizes: Vec<i32> = Vec::new();
+    for set in sets {
+        let rest = to_add - added;
+        let share = fraction(*set, wanted, surge, before);
+        let share = match (set.replicas, rest) {
+            (0, _) | (_, 0) => 0,
+            _ if to_add > 0 => share.min(rest),
+            _ => share.max(rest),
+        };
+        added += share;
+        sizes.push(set.replicas + share);
+    }
+    if let Some(first) = sizes.first_mut() {
+        *first = (*first + to_add - added).max(0);
+    }
+    sizes
+}
+
+/// Returns by how much a set changes if it keeps its share.
+fn fraction(set: Size, wanted: i32, surge: i32, before: i32) -> i32 {
+    if wanted == 0 {
+        return -set.replicas;
+    }
+    let before = set.max.unwrap_or(before);
+    if before == 0 {
+        return 0;
+    }
+    let size = f64::from(set.replicas) * f64::from(wanted + surge) / f64::from(before);
+    size.round() as i32 - set.replicas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_resolved_in_favour_of_progress() {
+        let check = |surge: &str, unavailable: &str, wanted, expect: (i32, i32)| {
+            let value = |text: &str| text.parse().map_or_else(|_| IntOrString::String(text.into()), IntOrString::Int);
+            let bounds = Bounds::resolve(Some(&value(surge)), Some(&value(unavailable)), wanted);
+            assert_eq!((bounds.surge, bounds.unavailable), expect, "{surge} {unavailable} of {wanted}");
+        };
+        check("25%", "25%", 1, (1, 0));
+        check("25%", "25%", 10, (3, 2));
+        check("0", "25%", 1, (0, 1));
+        check("2", "0", 5, (2, 0));
+        check("25%", "25%", 0, (0, 1));
+    }
+
+    #[test]
+    fn the_new_set_grows_into_the_room_that_there_is() {
+        let check = |new, all, wanted, surge, expect| assert_eq!(grown(new, all, wanted, surge), expect);
+        check(0, 10, 10, 3, 3);
+        check(3, 13, 10, 3, 3);
+        check(3, 8, 10, 3, 8);
+        check(9, 9, 10, 3, 10);
+    }
+
+    #[test]
+    fn old_sets_shrink_as_far_as_is_safe() {
+        let size = |replicas, available| Size { replicas, available, max: None };
+        let check = |old: &[Size], new, wanted, unavailable, expect: &[i32]| {
+            assert_eq!(shrunk(old, new, wanted, unavailable), expect, "{old:?} {new:?}");
+        };
+        check(&[size(10, 10)], size(0, 0), 10, 2, &[8]);
+        check(&[size(10, 10)], size(3, 0), 10, 0, &[10]);
+        check(&[size(10, 8)], size(2, 0), 10, 2, &[8]);
+        check(&[size(3, 0), size(7, 7)], size(0, 0), 10, 2, &[1, 7]);
+        check(&[size(1, 1)], size(1, 1), 1, 0, &[0]);
+    }
+
+    #[test]
+    fn a_change_of_the_wanted_number_is_spread() {
+        let size = |replicas, max| Size { replicas, available: 0, max: Some(max) };
+        let check = |sets: &[Size], wanted, surge, expect: &[i32]| {
+            assert_eq!(spread(sets, wanted, surge, 0), expect, "{sets:?} to {wanted}");
+        };
+        check(&[size(8, 13), size(5, 13)], 15, 3, &[11, 7]);
+        check(&[size(5, 10), size(5, 10)], 0, 0, &[0, 0]);
+        check(&[size(5, 10), size(5, 10)], 5, 0, &[2, 3]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Publishes where the pods behind services are to be reached, as endpoint slices and in the older form.
+//!
+//! See <https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/>.
+
+mod legacy;
+mod slices;
+
+pub(super) use legacy::{controller as legacy, leftovers};
+pub(super) use slices::controller as slices;
+
+use super::owners::Selector;
+use super::pods::{self, is_over, ready_since};
+use flyball::{Caches, Context, ObjectKey, Resource, Result};
+use flyball_core::time::Timestamp;
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::ResourceExt;
+
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+fn selector(service: &Service) -> Option<Selector> {
+    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
+    Selector::equal(spec.selector.as_ref()?).filter(|selector| !selector.is_empty())
+}
+
+/// Finds the services that a pod serves.
+fn services_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let namespace = pod.metadata.namespace.as_deref();
+    let services = caches.list::<Service>(namespace)?.into_iter();
+    let ours = services.filter(|service| selector(service).is_some_and(|selector| selector.matches(pod)));
+    Ok(ours.map(|service| ObjectKey::new(namespace, &service.name_any())).collect())
+}
+
+/// Finds the services that have pods on a node.
+fn services_on(node: &Node, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let name = node.name_any();
+    let mut found = Vec::new();
+    for pod in caches.list::<Pod>(None)?.iter().filter(|pod| pods::node(pod) == Some(&name)) {
+        found.extend(services_of(pod, caches)?);
+    }
+    Ok(found)
+}
+
+/// Lists the pods that serve a service and have an address.
+async fn pods_of<K: Resource>(service: &Service, cx: &Context<K>) -> Result<Vec<Pod>> {
+    let Some(selector) = selector(service) else { return Ok(Vec::new()) };
+    let pods = cx.list::<Pod>(cx.key().namespace()).await?;
+    let serves = |pod: &Pod| selector.matches(pod) && !is_over(pod) && addresses(pod).next().is_some();
+    Ok(pods.into_iter().filter(serves).collect())
+}
+
+fn addresses(pod: &Pod) -> impl Iterator<Item = &str> {
+    let status = pod.status.as_ref();
+    let many = status.and_then(|status| status.pod_ips.as_ref()).into_iter().flatten().map(|ip| ip.ip.as_str());
+    let one = status.and_then(|status| status.pod_ip.as_deref());
+    let one = one.filter(|one| !many.clone().any(|ip| ip == *one));
+    one.into_iter().chain(many).filter(|ip| !ip.is_empty())
+}
+
+fn is_headless(spec: &ServiceSpec) -> bool {
+    spec.cluster_ip.as_deref() == Some("None")
+}
+
+/// Returns the port at which a pod serves a port of a service.
+fn target(pod: &Pod, port: &ServicePort) -> Option<i32> {
+    match port.target_port.as_ref() {
+        None => Some(port.port),
+        Some(IntOrString::Int(0)) => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::String(name)) => {
+            let protocol = |protocol: &Option<String>| protocol.clone().unwrap_or_else(|| "TCP".into());
+            let spec = pod.spec.as_ref()?;
+            let sidecars = spec.init_containers.iter().flatten();
+            let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+            let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+            let mut named = ports.filter(|port| port.name.as_ref() == Some(name));
+            named.find(|of| protocol(&of.protocol) == protocol(&port.protocol)).map(|of| of.container_port)
+        }
+    }
+}
+
+fn reference(pod: &Pod) -> ObjectReference {
+    ObjectReference {
+        kind: Some("Pod".into()),
+        namespace: pod.namespace(),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+/// Returns the name under which a pod of a headless service is to be found.
+fn hostname(pod: &Pod, service: &Service) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let hostname = spec.hostname.clone().filter(|hostname| !hostname.is_empty())?;
+    (spec.subdomain.as_ref() == service.metadata.name.as_ref()).then_some(hostname)
+}
+
+/// Returns what triggered the change of a service's endpoints: the earliest change of a pod since the last one told.
+fn trigger(pods: &[Pod], service: &Service, last: Option<&str>) -> Option<Timestamp> {
+    let made = service.creation_timestamp().map(|time| time.0)?;
+    let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(made);
+    let changed = pods.iter().filter_map(|pod| match ready_condition(pod) {
+        Some(since) => since,
+        None => pod.creation_timestamp().map(|time| time.0),
+    });
+    changed.filter(|time| *time > last).min()
+}
+
+/// Returns since when a pod is ready or is not, if it tells.
+fn ready_condition(pod: &Pod) -> Option<Option<Timestamp>> {
+    if let Some(since) = ready_since(pod) {
+        return Some(since);
+    }
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
+    Some(ready.last_transition_time.as_ref().map(|time| time.0))
+}

@@ -1,0 +1,187 @@
+//! Endpoint slices: the addresses of a service's pods, a hundred to a slice, those with the same ports together.
+
+use super::{
+    HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, services_on, target,
+    trigger,
+};
+use crate::controllers::pods::{is_deleting, is_ready, node};
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::time::{Timestamp, rfc3339};
+use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceSpec};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+const SERVICE: &str = "kubernetes.io/service-name";
+/// How many endpoints a slice has at most.
+const MOST: usize = 100;
+
+/// Makes the controller.
+pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
+    Controller::new(Slices)
+        .owns::<EndpointSlice>()
+        .watches::<Pod>(services_of)
+        .watches::<Node>(services_on)
+        .replaces::<EndpointSlice>()
+}
+
+struct Slices;
+
+/// The ports and endpoints of a slice, and the family of its addresses.
+#[derive(Clone, Debug, PartialEq)]
+struct Content {
+    family: String,
+    ports: Vec<EndpointPort>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Reconcile for Slices {
+    type Resource = Service;
+
+    async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
+        let Some(spec) = &service.spec else { return Ok(Action::done()) };
+        let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
+        let mut known: Vec<EndpointSlice> = cx.children().await?.into_iter().filter(is_ours).collect();
+        if super::selector(service).is_none() {
+            // Without a selector, endpoints are the user's.
+            let is_external = spec.type_.as_deref() == Some("ExternalName");
+            for slice in known.iter().filter(|_| is_external) {
+                cx.delete(slice).await?;
+            }
+            return Ok(Action::done());
+        }
+        let pods = pods_of(service, cx).await?;
+        let contents = contents(service, spec, &pods, cx).await?;
+        for content in contents {
+            let at =
+                known.iter().position(|slice| ports(slice) == content.ports && slice.address_type == content.family);
+            let at = at.or_else(|| known.iter().position(|slice| slice.address_type == content.family));
+            let last = at.and_then(|at| known[at].annotations().get(TRIGGERED).cloned());
+            let triggered = match at {
+                Some(_) => trigger(&pods, service, last.as_deref()),
+                None => service.creation_timestamp().map(|time| time.0),
+            };
+            match at.map(|at| known.remove(at)) {
+                Some(slice) => update(service, slice, content, triggered, cx).await?,
+                None => drop(cx.create(&slice(service, content, triggered)).await?),
+            }
+        }
+        for slice in known {
+            cx.delete(&slice).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
+    slice.ports.clone().unwrap_or_default()
+}
+
+async fn update(
+    service: &Service,
+    slice: EndpointSlice,
+    content: Content,
+    triggered: Option<Timestamp>,
+    cx: &Context<Service>,
+) -> Result<()> {
+    let is_same = slice.endpoints.clone().unwrap_or_default() == content.endpoints && ports(&slice) == content.ports;
+    let wanted = self::slice(service, content, triggered);
+    if is_same && slice.metadata.labels == wanted.metadata.labels {
+        return Ok(());
+    }
+    let mut changed = slice.clone();
+    (changed.endpoints, changed.ports) = (wanted.endpoints, wanted.ports);
+    changed.metadata.labels = wanted.metadata.labels;
+    changed.annotations_mut().remove(TRIGGERED);
+    changed.annotations_mut().extend(wanted.metadata.annotations.unwrap_or_default());
+    cx.replace(&changed).await?;
+    Ok(())
+}
+
+fn slice(service: &Service, content: Content, triggered: Option<Timestamp>) -> EndpointSlice {
+    let mut labels = service.labels().clone();
+    labels.remove(HEADLESS);
+    if service.spec.as_ref().is_some_and(is_headless) {
+        labels.insert(HEADLESS.into(), String::new());
+    }
+    labels.insert(SERVICE.into(), service.name_any());
+    labels.insert(MANAGED_BY.into(), CONTROLLER.into());
+    let triggered = triggered.map(|time| BTreeMap::from([(TRIGGERED.to_owned(), rfc3339(time))]));
+    EndpointSlice {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", service.name_any())),
+            labels: Some(labels),
+            annotations: triggered,
+            ..ObjectMeta::default()
+        },
+        address_type: content.family,
+        endpoints: Some(content.endpoints).filter(|endpoints| !endpoints.is_empty()),
+        ports: Some(content.ports).filter(|ports| !ports.is_empty()),
+    }
+}
+
+/// Returns what the slices of a service are to contain; at least one for each family, so that there is something to watch.
+async fn contents(service: &Service, spec: &ServiceSpec, pods: &[Pod], cx: &Context<Service>) -> Result<Vec<Content>> {
+    let families = spec.ip_families.clone().filter(|families| !families.is_empty());
+    let mut contents = Vec::new();
+    for family in families.unwrap_or_else(|| vec!["IPv4".into()]) {
+        let mut groups: Vec<Content> = Vec::new();
+        for pod in pods {
+            let ips: Vec<String> =
+                addresses(pod).filter(|ip| ip.contains(':') == (family == "IPv6")).map(str::to_owned).collect();
+            let node = match node(pod) {
+                Some(name) => cx.get::<Node>(&ObjectKey::new(None, name)).await?,
+                None => None,
+            };
+            let is_lost = node.is_none() && self::node(pod).is_some() && spec.publish_not_ready_addresses != Some(true);
+            if ips.is_empty() || is_lost {
+                continue;
+            }
+            let (ports, endpoint) = (ports_of(spec, pod), endpoint(service, spec, pod, node.as_ref(), ips));
+            let group = groups.iter_mut().find(|group| group.ports == ports && group.endpoints.len() < MOST);
+            match group {
+                Some(group) => group.endpoints.push(endpoint),
+                None => groups.push(Content { family: family.clone(), ports, endpoints: vec![endpoint] }),
+            }
+        }
+        if groups.is_empty() {
+            groups.push(Content { family, ports: Vec::new(), endpoints: Vec::new() });
+        }
+        contents.extend(groups);
+    }
+    Ok(contents)
+}
+
+fn ports_of(spec: &ServiceSpec, pod: &Pod) -> Vec<EndpointPort> {
+    let ports = spec.ports.iter().flatten();
+    let ports = ports.filter_map(|port| {
+        let name = port.name.clone().unwrap_or_default();
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".into());
+        let number = target(pod, port)?;
+        let app_protocol = port.app_protocol.clone();
+        Some(EndpointPort { name: Some(name), port: Some(number), protocol: Some(protocol), app_protocol })
+    });
+    ports.collect()
+}
+
+fn endpoint(service: &Service, spec: &ServiceSpec, pod: &Pod, node: Option<&Node>, addresses: Vec<String>) -> Endpoint {
+    let (serving, terminating) = (is_ready(pod), is_deleting(pod));
+    let ready = spec.publish_not_ready_addresses == Some(true) || serving && !terminating;
+    let zone = node.and_then(|node| node.labels().get("topology.kubernetes.io/zone").cloned());
+    Endpoint {
+        addresses,
+        conditions: Some(EndpointConditions {
+            ready: Some(ready),
+            serving: Some(serving),
+            terminating: Some(terminating),
+        }),
+        hostname: hostname(pod, service),
+        node_name: self::node(pod).map(str::to_owned),
+        target_ref: Some(reference(pod)),
+        zone,
+        ..Endpoint::default()
+    }
+}

@@ -1,0 +1,298 @@
+//! Runs pods until enough of them have succeeded, or too many have failed.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/>.
+
+mod counts;
+mod indexes;
+mod tracking;
+
+pub(super) use tracking::orphans;
+
+use super::owners::{self, Selector};
+use super::pods::{self, is_active};
+use counts::{Counts, INDEX};
+use flyball::{Action, Context, Controller, Reconcile, Result};
+use flyball_core::time::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
+use k8s_openapi::api::core::v1::{EnvVar, Pod};
+use kube::ResourceExt;
+use std::time::Duration;
+use tracking::{is_tracked, untrack};
+
+/// How soon to look again for pods that are going.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Makes the controller.
+pub(super) fn controller() -> Controller<impl Reconcile> {
+    Controller::new(Jobs)
+        .owns::<Pod>()
+        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .replaces::<Pod>()
+        .replaces::<Job>()
+        .while_deleting()
+}
+
+fn selector(job: &Job) -> Option<Selector> {
+    Selector::new(job.spec.as_ref()?.selector.as_ref())
+}
+
+struct Jobs;
+
+impl Reconcile for Jobs {
+    type Resource = Job;
+
+    async fn reconcile(&self, job: &Job, cx: &Context<Job>) -> Result<Action> {
+        let (Some(spec), Some(selector)) = (&job.spec, selector(job)) else { return Ok(Action::done()) };
+        if spec.managed_by.as_deref().is_some_and(|manager| manager != "kubernetes.io/job-controller") {
+            return Ok(Action::done());
+        }
+        let mut pods: Vec<Pod> = owners::claim(job, &selector, cx).await?;
+        if ["Complete", "Failed"].iter().any(|kind| has(job.status.as_ref(), kind)) {
+            for pod in pods.iter().filter(|pod| is_tracked(pod)) {
+                untrack(pod, cx).await?;
+            }
+            return Ok(Action::done());
+        }
+        let now = cx.now();
+        let mut job = job.clone();
+        note_start(&mut job, spec, now);
+        let is_ending = pods::is_deleting(&job) || is_decided(job.status.as_ref());
+        let counts = Counts::of(&job, spec, &pods, is_ending);
+        if !is_decided(job.status.as_ref())
+            && let Some((kind, reason, message)) = verdict(&job, spec, &counts, &pods, now)
+        {
+            put(&mut job, kind, "True", reason, message, now);
+        }
+        let wait = count_and_manage(&mut job, spec, &counts, &mut pods, cx).await?;
+        Ok(wait.map_or_else(Action::done, Action::requeue_after))
+    }
+}
+
+fn has(status: Option<&JobStatus>, kind: &str) -> bool {
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+/// Tells whether what becomes of the job is decided, though pods of it may still be going.
+fn is_decided(status: Option<&JobStatus>) -> bool {
+    has(status, "SuccessCriteriaMet") || has(status, "FailureTarget")
+}
+
+fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now: Timestamp) {
+    let now = Some(pods::time(now));
+    let condition = JobCondition {
+        type_: kind.into(),
+        status: holds.into(),
+        reason: Some(reason.into()),
+        message: Some(message.into()),
+        last_probe_time: now.clone(),
+        last_transition_time: now,
+    };
+    let conditions = job.status.get_or_insert_default().conditions.get_or_insert_default();
+    match conditions.iter_mut().find(|known| known.type_ == kind) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// Notes when a job began, was suspended, and goes on.
+fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) {
+    let was_suspended = has(job.status.as_ref(), "Suspended");
+    match (spec.suspend == Some(true), was_suspended) {
+        (true, false) => put(job, "Suspended", "True", "JobSuspended", "Job suspended", now),
+        (false, true) => {
+            put(job, "Suspended", "False", "JobResumed", "Job resumed", now);
+            job.status.get_or_insert_default().start_time = Some(pods::time(now));
+        }
+        _ => {}
+    }
+    let status = job.status.get_or_insert_default();
+    match spec.suspend {
+        Some(true) => status.start_time = None,
+        _ => drop(status.start_time.get_or_insert_with(|| pods::time(now))),
+    }
+}
+
+fn until_deadline(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<SignedDuration> {
+    let began = job.status.as_ref()?.start_time.as_ref()?.0;
+    Some(SignedDuration::from_secs(spec.active_deadline_seconds?) - now.duration_since(began))
+}
+
+/// Finds out whether the job has succeeded or failed.
+fn verdict(
+    job: &Job,
+    spec: &JobSpec,
+    counts: &Counts,
+    pods: &[Pod],
+    now: Timestamp,
+) -> Option<(&'static str, &'static str, &'static str)> {
+    let limit = spec.backoff_limit.unwrap_or(6);
+    let restarts = || -> i32 {
+        let alive = pods.iter().filter(|pod| matches!(pods::phase(pod), "Running" | "Pending"));
+        let statuses = alive.filter_map(|pod| pod.status.as_ref());
+        let containers =
+            statuses.flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
+        containers.flatten().map(|container| container.restart_count).sum()
+    };
+    let restarts_in_place =
+        spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("OnFailure");
+    let exceeds = counts.failed > limit || restarts_in_place && restarts() > 0 && restarts() >= limit;
+    let is_late = until_deadline(job, spec, now).is_some_and(|rest| rest <= SignedDuration::ZERO);
+    let active = pods.iter().any(is_active);
+    let is_complete = match spec.completions {
+        Some(completions) => counts.succeeded >= completions,
+        None => counts.succeeded > 0 && !active,
+    };
+    if exceeds {
+        Some(("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+    } else if is_late && spec.suspend != Some(true) {
+        Some(("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"))
+    } else if is_complete && spec.suspend != Some(true) {
+        Some(("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"))
+    } else {
+        None
+    }
+}
+
+/// Makes and deletes pods, counts those that ended, and writes the status; gives the time until the next look.
+async fn count_and_manage(
+    job: &mut Job,
+    spec: &JobSpec,
+    counts: &Counts,
+    pods: &mut Vec<Pod>,
+    cx: &Context<Job>,
+) -> Result<Option<Duration>> {
+    let decided = is_decided(job.status.as_ref());
+    let mut wait = None;
+    let managed = match pods::is_deleting(job) {
+        true => Ok(()),
+        false => manage(job, spec, counts, pods, decided, &mut wait, cx).await,
+    };
+    if counts.has_uncounted() {
+        counts.list(job.status.get_or_insert_default());
+        if !write(job, cx).await? {
+            return Ok(None);
+        }
+    }
+    // A second pod of an index that has succeeded already counts for nothing, and is kept by nothing.
+    let is_done = |pod: &Pod| pods::is_over(pod) || counts.lists(pod);
+    for pod in pods.iter().filter(|pod| is_tracked(pod) && is_done(pod)) {
+        untrack(pod, cx).await?;
+    }
+    pods.retain(|pod| !(counts.lists(pod) && pods::is_deleting(pod)));
+    counts.settle(job.status.get_or_insert_default());
+    let (active, ready, terminating) = counts::running(pods);
+    let status = job.status.get_or_insert_default();
+    status.active = (active > 0).then_some(active);
+    (status.ready, status.terminating) = (Some(ready), Some(terminating));
+    if decided && active == 0 && terminating == 0 {
+        finish(job, cx.now());
+    } else if decided || terminating > 0 {
+        wait = Some(SOON);
+    } else if let Some(rest) = until_deadline(job, spec, cx.now()) {
+        let rest = rest.unsigned_abs().max(Duration::from_millis(1));
+        wait = Some(wait.map_or(rest, |wait| rest.min(wait)));
+    }
+    write(job, cx).await?;
+    managed.map(|()| wait)
+}
+
+/// Puts the final condition in, as the decision has it.
+fn finish(job: &mut Job, now: Timestamp) {
+    let conditions = job.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+    let decision =
+        conditions.iter().find(|c| matches!(&*c.type_, "SuccessCriteriaMet" | "FailureTarget") && c.status == "True");
+    let Some(decision) = decision else { return };
+    let kind = if decision.type_ == "FailureTarget" { "Failed" } else { "Complete" };
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    put(job, kind, "True", &text(&decision.reason), &text(&decision.message), now);
+    if kind == "Complete" {
+        job.status.get_or_insert_default().completion_time = Some(pods::time(now));
+    }
+}
+
+/// Writes the status if it changed; tells whether the job is still there.
+async fn write(job: &mut Job, cx: &Context<Job>) -> Result<bool> {
+    let known = cx.get::<Job>(cx.key()).await?;
+    if known.as_ref().is_some_and(|known| known.status == job.status) {
+        return Ok(true);
+    }
+    match owners::tolerate(cx.replace_status(job).await)? {
+        Some(written) => *job = written,
+        None => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Brings the number of pods that run to what it should be.
+async fn manage(
+    job: &Job,
+    spec: &JobSpec,
+    counts: &Counts,
+    pods: &mut Vec<Pod>,
+    decided: bool,
+    wait: &mut Option<Duration>,
+    cx: &Context<Job>,
+) -> Result<()> {
+    let (active, _, terminating) = counts::running(pods);
+    let wanted = if decided { 0 } else { counts::wanted(spec, counts, active) };
+    if active > wanted {
+        let mut victims: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
+        pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
+        let excess = usize::try_from(active - wanted).unwrap_or(0).min(pods::BURST);
+        for pod in &victims[..excess] {
+            cx.delete(pod).await?;
+        }
+        *wait = Some(SOON);
+        return Ok(());
+    }
+    let missing = wanted - active - counts::held(spec, terminating);
+    if missing <= 0 {
+        return Ok(());
+    }
+    if let Some(backoff) = counts::backoff(pods, cx.now()) {
+        *wait = Some(backoff.unsigned_abs());
+        return Ok(());
+    }
+    let missing = usize::try_from(missing).unwrap_or(0);
+    let template = match counts::is_indexed(spec) {
+        true => {
+            let taken: Vec<i32> = pods.iter().filter(|pod| is_active(pod)).filter_map(counts::index).collect();
+            let free =
+                (0..spec.completions.unwrap_or(0)).filter(|i| !counts.completed.contains(i) && !taken.contains(i));
+            free.take(missing).map(|index| indexed_pod(job, spec, index)).collect()
+        }
+        false => vec![pod(job, spec); missing],
+    };
+    let (made, result) = pods::create(&template, cx).await;
+    pods.extend(made);
+    result
+}
+
+fn pod(job: &Job, spec: &JobSpec) -> Pod {
+    let mut pod = pods::from_template(&spec.template, job);
+    pod.finalizers_mut().push(tracking::FINALIZER.into());
+    pod
+}
+
+/// Makes the pod of an index, which finds the index in its annotations, its labels, its environment and its name.
+fn indexed_pod(job: &Job, spec: &JobSpec, index: i32) -> Pod {
+    let mut pod = pod(job, spec);
+    let name = format!("{}-{index}", job.name_any());
+    pod.metadata.generate_name = Some(format!("{name}-"));
+    pod.annotations_mut().insert(INDEX.into(), index.to_string());
+    pod.labels_mut().insert(INDEX.into(), index.to_string());
+    let spec = pod.spec.get_or_insert_default();
+    spec.hostname = Some(name);
+    let from = format!("metadata.labels['{INDEX}']");
+    let variable = serde_json::json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"fieldPath": from}}});
+    if let Ok(variable) = serde_json::from_value::<EnvVar>(variable) {
+        for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+            let env = container.env.get_or_insert_default();
+            if !env.iter().any(|known| known.name == variable.name) {
+                env.push(variable.clone());
+            }
+        }
+    }
+    pod
+}

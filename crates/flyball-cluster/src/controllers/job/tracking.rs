@@ -1,0 +1,64 @@
+//! The finalizer by which a job counts every pod exactly once.
+//!
+//! A pod that has come to its end keeps it until the job's status lists the pod as uncounted; the pod loses it then, and
+//! is counted after that. Whatever of it is cut off goes on from there.
+
+use crate::controllers::owners;
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt};
+
+pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+
+pub(super) fn is_tracked(pod: &Pod) -> bool {
+    pod.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Takes the finalizer off a pod.
+pub(super) async fn untrack<K: flyball::Resource>(pod: &Pod, cx: &Context<K>) -> Result<()> {
+    let mut changed = pod.clone();
+    changed.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+    if changed != *pod {
+        owners::tolerate(cx.replace(&changed).await)?;
+    }
+    Ok(())
+}
+
+/// Makes the controller that frees pods whose job has gone.
+pub(in crate::controllers) fn orphans() -> Controller<impl Reconcile> {
+    let pods_of = |job: &Job, caches: &flyball::Caches| {
+        let namespace = job.metadata.namespace.as_deref();
+        let pods = caches.list::<Pod>(namespace)?;
+        let ours = pods.iter().filter(|pod| is_tracked(pod) && owners::controls(job, *pod));
+        Ok(ours.map(|pod| ObjectKey::new(namespace, &pod.name_any())).collect())
+    };
+    Controller::new(Orphans).watches::<Job>(pods_of).replaces::<Pod>().while_deleting()
+}
+
+struct Orphans;
+
+impl Reconcile for Orphans {
+    type Resource = Pod;
+
+    async fn reconcile(&self, pod: &Pod, cx: &Context<Pod>) -> Result<Action> {
+        if !is_tracked(pod) {
+            return Ok(Action::done());
+        }
+        let owner = owners::controller_of(pod).filter(|owner| owner.kind == "Job");
+        if let Some(owner) = owner {
+            let key = cx.sibling(&owner.name);
+            let is_it = |job: &Job| job.metadata.uid.as_ref() == Some(&owner.uid);
+            if cx.get::<Job>(&key).await?.is_some_and(|job| is_it(&job)) {
+                return Ok(Action::done());
+            }
+            // The cache may be behind: what is about to be lost is looked up.
+            let jobs = Api::<Job>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
+            if jobs.get_opt(key.name()).await?.is_some_and(|job| is_it(&job)) {
+                return Ok(Action::done());
+            }
+        }
+        untrack(pod, cx).await?;
+        Ok(Action::done())
+    }
+}

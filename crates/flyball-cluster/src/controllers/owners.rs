@@ -1,0 +1,139 @@
+//! Who controls what: controllers of workloads claim what their selector matches, and let go of what it no longer does.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#non-template-pod-acquisitions>.
+
+use flyball::{Context, ObjectKey, Resource, Result};
+use flyball_core::selector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::ResourceExt;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A label selector that is ready for use.
+#[derive(Clone, Debug)]
+pub(super) struct Selector(selector::LabelSelector);
+
+impl Selector {
+    /// Takes over the selector of a spec. An absent one selects nothing.
+    pub(super) fn new(selector: Option<&LabelSelector>) -> Option<Self> {
+        let selector = serde_json::to_value(selector?).unwrap_or(Value::Null);
+        Some(Self(selector::LabelSelector::from_value(&selector)))
+    }
+
+    /// Selects by equality, as services do.
+    pub(super) fn equal(labels: &BTreeMap<String, String>) -> Option<Self> {
+        Self::new(Some(&LabelSelector { match_labels: Some(labels.clone()), match_expressions: None }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn matches(&self, object: &impl ResourceExt) -> bool {
+        let labels = object.labels();
+        self.0.matches(|key| labels.get(key).map(String::as_str))
+    }
+}
+
+/// Returns the reference to the controller of an object.
+pub(super) fn controller_of(object: &impl ResourceExt) -> Option<&OwnerReference> {
+    object.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// Tells whether `owner` controls `object`.
+pub(super) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> bool {
+    controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
+}
+
+/// Finds whom an object without a controller could belong to, for [`flyball::Controller::watches`].
+pub(super) fn candidates<K: Resource, T: Resource>(
+    object: &T,
+    owners: &flyball::Caches,
+    selector: impl Fn(&K) -> Option<Selector>,
+) -> Result<Vec<ObjectKey>> {
+    let namespace = object.meta().namespace.as_deref();
+    if controller_of(object).is_some() {
+        return Ok(Vec::new());
+    }
+    let owners = owners.list::<K>(namespace)?.into_iter();
+    let matching = owners.filter(|owner| selector(owner).is_some_and(|selector| selector.matches(object)));
+    Ok(matching.map(|owner| ObjectKey::new(namespace, &owner.name_any())).collect())
+}
+
+/// Returns the objects that the one being reconciled controls, after it has taken in what it selects and nobody
+/// controls, and released what it no longer selects.
+pub(super) async fn claim<K, T>(owner: &K, selector: &Selector, cx: &Context<K>) -> Result<Vec<T>>
+where
+    K: Resource,
+    T: Resource + Serialize + Clone,
+{
+    let (mut claimed, mut may_adopt) = (Vec::new(), None);
+    let is_going = owner.meta().deletion_timestamp.is_some();
+    for object in cx.list::<T>(cx.key().namespace()).await? {
+        let matches = selector.matches(&object);
+        match controller_of(&object) {
+            Some(_) if controls(owner, &object) => {
+                if matches || is_going {
+                    claimed.push(object);
+                } else {
+                    let mut released = object.clone();
+                    let uid = owner.meta().uid.as_ref();
+                    released
+                        .meta_mut()
+                        .owner_references
+                        .get_or_insert_default()
+                        .retain(|owner| Some(&owner.uid) != uid);
+                    tolerate(cx.replace(&released).await)?;
+                }
+            }
+            None if matches && !is_going && object.meta().deletion_timestamp.is_none() => {
+                let may_adopt = match may_adopt {
+                    Some(may) => may,
+                    None => *may_adopt.insert(is_there(owner, cx).await?),
+                };
+                if may_adopt {
+                    let mut adopted = object.clone();
+                    let reference = reference_to(owner);
+                    adopted.meta_mut().owner_references.get_or_insert_default().push(reference);
+                    claimed.extend(tolerate(cx.replace(&adopted).await)?);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(claimed)
+}
+
+/// Asks the API server whether the owner is still the one that was read: nothing is to be given to one that goes.
+async fn is_there<K: Resource>(owner: &K, cx: &Context<K>) -> Result<bool> {
+    let kind = kube::api::ApiResource::erase::<K>(&());
+    let path = match cx.key().namespace() {
+        Some(namespace) => {
+            kube::Api::<kube::api::DynamicObject>::namespaced_with(cx.client().clone(), namespace, &kind)
+        }
+        None => kube::Api::all_with(cx.client().clone(), &kind),
+    };
+    let there = path.get_metadata_opt(cx.key().name()).await?;
+    Ok(there.is_some_and(|there| there.metadata.uid == owner.meta().uid && there.metadata.deletion_timestamp.is_none()))
+}
+
+/// Passes over an object that has gone meanwhile.
+pub(super) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
+    match written {
+        Err(error) if error.status().is_some_and(kube::core::Status::is_not_found) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Makes a reference by which `owner` controls an object.
+pub(super) fn reference_to<K: Resource>(owner: &K) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        block_owner_deletion: Some(true),
+        controller: Some(true),
+        kind: K::kind(&()).into_owned(),
+        name: owner.name_any(),
+        uid: owner.meta().uid.clone().unwrap_or_default(),
+    }
+}

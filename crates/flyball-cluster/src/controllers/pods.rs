@@ -1,0 +1,194 @@
+//! What the controllers of workloads have to know of pods: which count, which are ready, which go first.
+
+use super::owners::Selector;
+use flyball::{Context, Resource, Result};
+use flyball_core::time::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::ResourceExt;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+/// How many pods a reconcile makes or deletes at most.
+pub(super) const BURST: usize = 500;
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Makes the time for a field of an object.
+pub(super) fn time(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+pub(super) fn phase(pod: &Pod) -> &str {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+/// Tells whether a pod has come to its end, for good or ill.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+pub(super) fn is_deleting(object: &impl ResourceExt) -> bool {
+    object.meta().deletion_timestamp.is_some()
+}
+
+/// Tells whether a pod counts as one that a controller keeps.
+pub(super) fn is_active(pod: &Pod) -> bool {
+    !is_over(pod) && !is_deleting(pod)
+}
+
+/// Tells whether a pod is on its way out but not gone.
+pub(super) fn is_terminating(pod: &Pod) -> bool {
+    !is_over(pod) && is_deleting(pod)
+}
+
+/// Returns since when a pod is ready, if it is.
+pub(super) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
+    Some(ready.last_transition_time.as_ref().map(|time| time.0))
+}
+
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    ready_since(pod).is_some()
+}
+
+/// Returns how long it takes until a pod is available: no time if it is, `None` if it is not even ready.
+pub(super) fn until_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
+    let since = ready_since(pod)?;
+    let wait = SignedDuration::from_secs(min_ready_seconds.unwrap_or(0).into());
+    if wait.is_zero() {
+        return Some(SignedDuration::ZERO);
+    }
+    let passed = now.duration_since(since?);
+    Some((wait - passed).max(SignedDuration::ZERO))
+}
+
+pub(super) fn is_available(pod: &Pod, min_ready_seconds: Option<i32>, now: Timestamp) -> bool {
+    until_available(pod, min_ready_seconds, now) == Some(SignedDuration::ZERO)
+}
+
+/// Returns the shortest wait after which one of the pods becomes available.
+pub(super) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: Timestamp) -> Option<SignedDuration> {
+    let waits = pods.iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
+    waits.filter(|wait| !wait.is_zero()).min()
+}
+
+/// Makes a pod by a template.
+pub(super) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt) -> Pod {
+    let made = template.metadata.clone().unwrap_or_default();
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{}-", owner.name_any())),
+        labels: made.labels,
+        annotations: made.annotations,
+        finalizers: made.finalizers,
+        ..ObjectMeta::default()
+    };
+    Pod { metadata, spec: template.spec.clone(), status: None }
+}
+
+/// Makes pods in batches that double as long as all goes well, so that a create that is refused is not sent in hundreds.
+pub(super) async fn create<K: Resource>(pods: &[Pod], cx: &Context<K>) -> (Vec<Pod>, Result<()>) {
+    let (mut made, mut rest) = (Vec::new(), &pods[..pods.len().min(BURST)]);
+    for size in batches(rest.len()) {
+        let (batch, later) = rest.split_at(size);
+        rest = later;
+        let mut failure = None;
+        for pod in batch {
+            match cx.create(pod).await {
+                Ok(pod) => made.push(pod),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if let Some(error) = failure {
+            return (made, Err(error));
+        }
+    }
+    (made, Ok(()))
+}
+
+/// Cuts a number of creates into batches of 1, 2, 4 and so on.
+fn batches(count: usize) -> impl Iterator<Item = usize> {
+    let mut rest = count;
+    (0..).map_while(move |power: u32| {
+        let size = rest.min(1 << power.min(16));
+        rest -= size;
+        (size > 0).then_some(size)
+    })
+}
+
+/// Puts those in front that are to be deleted first. `crowd` tells how many of the owner's pods a pod's node has.
+pub(super) fn sort_for_deletion(pods: &mut [Pod], now: Timestamp, crowd: impl Fn(&Pod) -> usize) {
+    let phases = |pod: &Pod| match phase(pod) {
+        "Running" => 2,
+        "Unknown" => 1,
+        _ => 0,
+    };
+    let cost = |pod: &Pod| pod.annotations().get(DELETION_COST).and_then(|cost| cost.parse::<i32>().ok()).unwrap_or(0);
+    let is_assigned = |pod: &Pod| node(pod).is_some();
+    let restarts = |pod: &Pod| {
+        let of = |statuses: Option<&Vec<k8s_openapi::api::core::v1::ContainerStatus>>| {
+            statuses.into_iter().flatten().map(|status| status.restart_count).max().unwrap_or(0)
+        };
+        pod.status.as_ref().map_or(0, |status| of(status.container_statuses.as_ref()))
+    };
+    pods.sort_by(|a, b| {
+        let by_ready_time = || match (ready_since(a).flatten(), ready_since(b).flatten()) {
+            // Those that are ready for long have proven themselves; the logarithm makes room for the other criteria.
+            (Some(a), Some(b)) => age_rank(now, a).cmp(&age_rank(now, b)),
+            _ => Ordering::Equal,
+        };
+        let created = |pod: &Pod| pod.metadata.creation_timestamp.as_ref().map(|time| age_rank(now, time.0));
+        is_assigned(a)
+            .cmp(&is_assigned(b))
+            .then_with(|| phases(a).cmp(&phases(b)))
+            .then_with(|| is_ready(a).cmp(&is_ready(b)))
+            .then_with(|| cost(a).cmp(&cost(b)))
+            .then_with(|| Reverse(crowd(a)).cmp(&Reverse(crowd(b))))
+            .then_with(by_ready_time)
+            .then_with(|| Reverse(restarts(a)).cmp(&Reverse(restarts(b))))
+            .then_with(|| created(a).cmp(&created(b)))
+            .then_with(|| a.metadata.uid.cmp(&b.metadata.uid))
+    });
+}
+
+/// Ranks by the order of magnitude of an age.
+fn age_rank(now: Timestamp, since: Timestamp) -> u32 {
+    let age = now.duration_since(since).as_nanos().max(0);
+    u128::try_from(age).unwrap_or(0).checked_ilog2().unwrap_or(0)
+}
+
+pub(super) fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Hashes what a template says, for names and labels; the same text for the same template whatever the run.
+pub(super) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) -> String {
+    let mut text = serde_json::to_string(template).unwrap_or_default();
+    if let Some(collisions) = collisions {
+        text.push_str(&collisions.to_string());
+    }
+    let fnv = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    // Letters and digits that form no words.
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    fnv.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
+}
+
+/// Tells whether a pod has all labels of a template.
+pub(super) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
+    labels.and_then(Selector::equal).is_none_or(|selector| selector.matches(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_double() {
+        let check = |count, expect: &[usize]| assert_eq!(batches(count).collect::<Vec<_>>(), expect, "{count}");
+        check(0, &[]);
+        check(1, &[1]);
+        check(2, &[1, 1]);
+        check(7, &[1, 2, 4]);
+        check(10, &[1, 2, 4, 3]);
+    }
+}

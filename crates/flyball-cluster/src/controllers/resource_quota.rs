@@ -1,0 +1,116 @@
+//! Counts what the objects of a namespace use of its quotas.
+//!
+//! Admission adds to the counts what comes; here they are made right after what goes, and when a quota changes. See
+//! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+
+use super::discovery::{self, Served};
+use super::{owners, pods};
+use flyball::{Action, Caches, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
+use flyball_core::{GroupResource, Object};
+use flyball_server::quota::{self, Amounts};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How often is counted what no watch tells of.
+const RECOUNT: Duration = Duration::from_mins(5);
+
+/// Makes the controller.
+pub(super) fn controller() -> Controller<impl Reconcile> {
+    let controller = Controller::new(Quotas)
+        .watches::<Pod>(quotas_beside)
+        .filter::<Pod>(Predicate::new(|old, new| pods::is_over(old) != pods::is_over(new)))
+        .watches::<Service>(quotas_beside)
+        .watches::<PersistentVolumeClaim>(quotas_beside);
+    let controller = counted::<ConfigMap>(counted::<Secret>(counted::<ReplicationController>(controller)));
+    let controller = counted::<Deployment>(counted::<ReplicaSet>(counted::<StatefulSet>(controller)));
+    counted::<DaemonSet>(counted::<Job>(counted::<CronJob>(controller))).replaces::<ResourceQuota>()
+}
+
+/// Watches a kind of which nothing matters but how many there are.
+fn counted<T: Resource>(controller: Controller<Quotas>) -> Controller<Quotas> {
+    controller.watches::<T>(quotas_beside).filter::<T>(Predicate::new(|_, _| false))
+}
+
+fn quotas_beside<T: Resource>(object: &T, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let namespace = object.meta().namespace.as_deref();
+    let quotas = caches.list::<ResourceQuota>(namespace)?;
+    Ok(quotas.iter().map(|quota| ObjectKey::new(namespace, &quota.name_any())).collect())
+}
+
+struct Quotas;
+
+impl Reconcile for Quotas {
+    type Resource = ResourceQuota;
+
+    async fn reconcile(&self, quota: &ResourceQuota, cx: &Context<ResourceQuota>) -> Result<Action> {
+        let Some(hard) = quota.spec.as_ref().and_then(|spec| spec.hard.clone()) else { return Ok(Action::done()) };
+        let used = count(quota, &hard, cx).await?;
+        let status = ResourceQuotaStatus { hard: Some(hard), used: Some(used) };
+        if quota.status.as_ref() != Some(&status) {
+            // A conflict tells that admission was at it meanwhile: what was counted may be old.
+            owners::tolerate(cx.replace_status(&ResourceQuota { status: Some(status), ..quota.clone() }).await)?;
+        }
+        Ok(Action::requeue_after(RECOUNT))
+    }
+}
+
+/// Adds up what there is of all that the quota limits.
+async fn count(
+    quota: &ResourceQuota,
+    hard: &BTreeMap<String, Quantity>,
+    cx: &Context<ResourceQuota>,
+) -> Result<BTreeMap<String, Quantity>> {
+    let spec = serde_json::to_value(&quota.spec)?;
+    let mut sums: Amounts = hard.keys().map(|name| (name.clone(), flyball_core::Quantity::ZERO)).collect();
+    let wanted: BTreeSet<GroupResource> = hard.keys().map(|name| counted_by(name)).collect();
+    for served in
+        discovery::served(cx.client()).await?.iter().filter(|served| served.namespaced && served.can(&["list"]))
+    {
+        if !wanted.contains(&served.resource) {
+            continue;
+        }
+        for object in list(served, cx).await? {
+            if !quota::is_about(&spec, &served.resource, &object) {
+                continue;
+            }
+            for (name, amount) in quota::usage(&served.resource, &object, cx.now()) {
+                if let Some(sum) = sums.get_mut(&name) {
+                    *sum = sum.plus(&amount);
+                }
+            }
+        }
+    }
+    Ok(sums.into_iter().map(|(name, sum)| (name, Quantity(sum.to_string()))).collect())
+}
+
+/// Returns the resource whose objects use what a quota names.
+fn counted_by(name: &str) -> GroupResource {
+    let core = |plural: &str| GroupResource::new("", plural);
+    if let Some(counted) = name.strip_prefix("count/") {
+        let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+        return GroupResource::new(group, plural);
+    }
+    match name {
+        "configmaps" | "pods" | "replicationcontrollers" | "resourcequotas" | "secrets" | "services" => core(name),
+        "services.loadbalancers" | "services.nodeports" => core("services"),
+        "persistentvolumeclaims" | "requests.storage" => core("persistentvolumeclaims"),
+        _ if name.contains(".storageclass.storage.k8s.io/") => core("persistentvolumeclaims"),
+        _ => core("pods"),
+    }
+}
+
+/// Lists the objects of a namespace; the API server is asked, for a quota may be filled up to the last piece.
+async fn list(served: &Served, cx: &Context<ResourceQuota>) -> Result<Vec<Object>> {
+    let request = http::Request::get(served.path(cx.key().namespace())).body(Vec::new());
+    let found: Value = cx.client().request(request.map_err(kube::Error::HttpError)?).await?;
+    let items = found["items"].as_array().into_iter().flatten();
+    Ok(items.filter_map(|item| Object::try_from(item.clone()).ok()).collect())
+}

@@ -1,0 +1,204 @@
+//! Keeps pods that have names of their own, one after the other.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/>.
+
+mod identity;
+
+use super::owners::{self, Selector};
+use super::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
+use super::revisions::{self, History};
+use flyball::{Action, Context, Controller, Reconcile, Result};
+use flyball_core::time::Timestamp;
+use identity::{REVISION, ordinal};
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec, StatefulSetStatus};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Makes the controller.
+pub(super) fn controller() -> Controller<impl Reconcile> {
+    Controller::new(StatefulSets)
+        .owns::<Pod>()
+        .owns::<ControllerRevision>()
+        .owns::<PersistentVolumeClaim>()
+        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .replaces::<Pod>()
+        .replaces::<ControllerRevision>()
+        .replaces::<StatefulSet>()
+        .while_deleting()
+}
+
+fn selector(set: &StatefulSet) -> Option<Selector> {
+    Selector::new(set.spec.as_ref().map(|spec| &spec.selector))
+}
+
+fn revision(pod: &Pod) -> &str {
+    pod.labels().get(REVISION).map_or("", String::as_str)
+}
+
+struct StatefulSets;
+
+impl Reconcile for StatefulSets {
+    type Resource = StatefulSet;
+
+    async fn reconcile(&self, set: &StatefulSet, cx: &Context<StatefulSet>) -> Result<Action> {
+        let (Some(spec), Some(selector)) = (&set.spec, selector(set)) else { return Ok(Action::done()) };
+        let claimed: Vec<Pod> = owners::claim(set, &selector, cx).await?;
+        let pods = claimed.into_iter().filter_map(|pod| Some((ordinal(set, &pod)?, pod))).collect();
+        let status = set.status.clone().unwrap_or_default();
+        let collisions = status.collision_count.unwrap_or(0);
+        let history = revisions::sync(set, &selector, &spec.template, collisions, &[], cx).await?;
+        let current = status.current_revision.filter(|name| history.find(name).is_some());
+        let current = current.unwrap_or_else(|| history.update.name_any());
+        let mut step = Step { set, spec, cx, history, current, pods };
+        let result = if is_deleting(set) { Ok(()) } else { step.take().await };
+        let status = step.status(cx.now());
+        if set.status.as_ref() != Some(&status) {
+            owners::tolerate(cx.replace_status(&StatefulSet { status: Some(status), ..set.clone() }).await)?;
+        }
+        result?;
+        let used = |name: &str| name == step.current || step.pods.values().any(|pod| revision(pod) == name);
+        revisions::truncate(&step.history, spec.revision_history_limit, used, cx).await?;
+        let pods: Vec<Pod> = step.pods.into_values().collect();
+        let wait = pods::next_available(&pods, spec.min_ready_seconds, cx.now());
+        Ok(wait
+            .map_or_else(Action::done, |wait| Action::requeue_after(wait.unsigned_abs().max(Duration::from_millis(1)))))
+    }
+}
+
+/// One step of a set towards what it wants.
+struct Step<'a> {
+    set: &'a StatefulSet,
+    spec: &'a StatefulSetSpec,
+    cx: &'a Context<StatefulSet>,
+    history: History,
+    /// The name of the revision that the set had before the one it moves to.
+    current: String,
+    /// The pods there are, by their ordinals.
+    pods: BTreeMap<i32, Pod>,
+}
+
+impl Step<'_> {
+    fn wanted(&self) -> Range<i32> {
+        let start = self.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0);
+        start..start.saturating_add(self.spec.replicas.unwrap_or(1))
+    }
+
+    fn is_parallel(&self) -> bool {
+        self.spec.pod_management_policy.as_deref() == Some("Parallel")
+    }
+
+    fn partition(&self) -> i32 {
+        let rolling = self.spec.update_strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
+        rolling.and_then(|rolling| rolling.partition).unwrap_or(0)
+    }
+
+    fn is_on_delete(&self) -> bool {
+        self.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete")
+    }
+
+    fn is_healthy(&self, pod: &Pod) -> bool {
+        is_active(pod) && pods::phase(pod) == "Running" && is_available(pod, self.spec.min_ready_seconds, self.cx.now())
+    }
+
+    /// Makes what is missing, deletes what is too much, replaces what is old; one at a time unless told otherwise.
+    async fn take(&mut self) -> Result<()> {
+        for ordinal in self.wanted() {
+            if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod) && !is_deleting(*pod)) {
+                self.cx.delete(pod).await?;
+                self.pods.remove(&ordinal);
+            }
+            match self.pods.get(&ordinal) {
+                None => self.create(ordinal).await?,
+                Some(pod) if self.is_healthy(pod) => continue,
+                Some(_) => {}
+            }
+            if !self.is_parallel() {
+                return Ok(());
+            }
+        }
+        let condemned: Vec<i32> = self.pods.keys().rev().copied().filter(|at| !self.wanted().contains(at)).collect();
+        for ordinal in &condemned {
+            let pod = &self.pods[ordinal];
+            let one_at_a_time = !self.is_parallel();
+            if !is_deleting(pod) {
+                self.cx.delete(pod).await?;
+            }
+            if one_at_a_time {
+                return Ok(());
+            }
+        }
+        self.update().await
+    }
+
+    /// Replaces the pods of the former template, the last one first.
+    async fn update(&mut self) -> Result<()> {
+        if self.is_on_delete() {
+            return Ok(());
+        }
+        let from = self.wanted().start.max(self.partition());
+        for ordinal in (from..self.wanted().end).rev() {
+            let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
+            if is_deleting(pod) {
+                return Ok(());
+            }
+            if revision(pod) != self.history.update.name_any() {
+                return self.cx.delete(pod).await;
+            }
+            if !self.is_healthy(pod) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn create(&mut self, ordinal: i32) -> Result<()> {
+        for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
+            if self.cx.get::<PersistentVolumeClaim>(&self.cx.sibling(&claim.name_any())).await?.is_none() {
+                self.cx.create_unowned(&claim).await?;
+            }
+        }
+        // Below the partition, and in its first rollout, a set makes pods as they were.
+        let is_below = !self.is_on_delete() && ordinal < self.wanted().start.max(self.partition());
+        let name = if is_below { self.current.clone() } else { self.history.update.name_any() };
+        let template = self.history.find(&name).and_then(revisions::template);
+        let template = template.unwrap_or_else(|| self.spec.template.clone());
+        let pod = self.cx.create(&identity::pod(self.set, self.spec, &template, ordinal, &name)).await?;
+        self.pods.insert(ordinal, pod);
+        Ok(())
+    }
+
+    fn status(&mut self, now: Timestamp) -> StatefulSetStatus {
+        let count = |test: &dyn Fn(&Pod) -> bool| {
+            i32::try_from(self.pods.values().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX)
+        };
+        let some = |count: i32| (count > 0).then_some(count);
+        let update = self.history.update.name_any();
+        let is_of = |pod: &Pod, name: &str| !is_deleting(pod) && revision(pod) == name;
+        let updated = count(&|pod| is_of(pod, &update));
+        let replicas = count(&|_| true);
+        let ready = count(&|pod| pods::phase(pod) == "Running" && is_ready(pod));
+        // Once all pods are new, the new revision is the current one.
+        let is_done = updated == replicas && ready == replicas && replicas == self.spec.replicas.unwrap_or(1);
+        if is_done && !self.is_on_delete() && self.partition() <= self.wanted().start {
+            self.current = update.clone();
+        }
+        let current = count(&|pod| is_of(pod, &self.current));
+        StatefulSetStatus {
+            replicas,
+            ready_replicas: some(ready),
+            available_replicas: Some(count(&|pod| {
+                pods::phase(pod) == "Running" && is_available(pod, self.spec.min_ready_seconds, now)
+            })),
+            current_replicas: some(current),
+            updated_replicas: some(updated),
+            current_revision: Some(self.current.clone()),
+            update_revision: Some(update.clone()),
+            collision_count: Some(self.history.collisions),
+            observed_generation: self.set.metadata.generation,
+            conditions: self.set.status.as_ref().and_then(|status| status.conditions.clone()),
+        }
+    }
+}

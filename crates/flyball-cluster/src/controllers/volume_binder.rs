@@ -1,0 +1,272 @@
+//! Binds claims to the volumes that fit them best, and tells of volumes what has become of them.
+//!
+//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are not provisioned, and not
+//! reclaimed: nothing here has storage.
+
+use super::owners::{self, Selector};
+use flyball::{Action, Caches, Context, Controller, ObjectKey, Reconcile, Resource, Result};
+use flyball_core::Quantity;
+use k8s_openapi::api::core::v1::{
+    ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Api, ResourceExt};
+
+const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Makes the controller of claims.
+pub(super) fn claims() -> Controller<impl Reconcile> {
+    Controller::new(Claims)
+        .watches::<PersistentVolume>(|volume, caches| {
+            let class = class_of_volume(volume);
+            let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
+            let may_care = |claim: &PersistentVolumeClaim| {
+                class_of_claim(claim) == class || volume_of(claim) == volume.metadata.name.as_deref()
+            };
+            Ok(claims.filter(may_care).map(|claim| key(&claim)).collect())
+        })
+        .watches::<StorageClass>(|class, caches| {
+            let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
+            Ok(claims.filter(|claim| class_of_claim(claim) == class.name_any()).map(|claim| key(&claim)).collect())
+        })
+        .replaces::<PersistentVolume>()
+        .replaces::<PersistentVolumeClaim>()
+}
+
+/// Makes the controller of volumes.
+pub(super) fn volumes() -> Controller<impl Reconcile> {
+    Controller::new(Volumes).watches::<PersistentVolumeClaim>(volumes_of).replaces::<PersistentVolume>()
+}
+
+fn key<T: Resource>(object: &T) -> ObjectKey {
+    ObjectKey::new(object.meta().namespace.as_deref(), object.meta().name.as_deref().unwrap_or_default())
+}
+
+/// Finds the volumes that a claim names, and those that name it.
+fn volumes_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let volumes = caches.list::<PersistentVolume>(None)?.into_iter();
+    let of = |volume: &PersistentVolume| {
+        volume_of(claim) == volume.metadata.name.as_deref() || claim_of(volume).is_some_and(|of| names(of, claim))
+    };
+    Ok(volumes.filter(of).map(|volume| key(&volume)).collect())
+}
+
+fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn claim_of(volume: &PersistentVolume) -> Option<&ObjectReference> {
+    volume.spec.as_ref()?.claim_ref.as_ref()
+}
+
+fn names(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
+    reference.name == claim.metadata.name && reference.namespace == claim.metadata.namespace
+}
+
+/// Tells whether a volume is meant for a claim, and for no other one of its name.
+fn is_for(reference: &ObjectReference, claim: &PersistentVolumeClaim) -> bool {
+    let uid = reference.uid.as_ref().filter(|uid| !uid.is_empty());
+    names(reference, claim) && uid.is_none_or(|uid| Some(uid) == claim.metadata.uid.as_ref())
+}
+
+fn class_of_claim(claim: &PersistentVolumeClaim) -> String {
+    let old = claim.annotations().get("volume.beta.kubernetes.io/storage-class").cloned();
+    old.or_else(|| claim.spec.as_ref()?.storage_class_name.clone()).unwrap_or_default()
+}
+
+fn class_of_volume(volume: &PersistentVolume) -> String {
+    let old = volume.annotations().get("volume.beta.kubernetes.io/storage-class").cloned();
+    old.or_else(|| volume.spec.as_ref()?.storage_class_name.clone()).unwrap_or_default()
+}
+
+fn phase(volume: &PersistentVolume) -> &str {
+    volume.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+}
+
+async fn set_phase<K: Resource>(volume: &PersistentVolume, phase: &str, cx: &Context<K>) -> Result<()> {
+    if self::phase(volume) != phase {
+        let mut changed = volume.clone();
+        changed.status.get_or_insert_default().phase = Some(phase.into());
+        owners::tolerate(cx.replace_status(&changed).await)?;
+    }
+    Ok(())
+}
+
+struct Volumes;
+
+impl Reconcile for Volumes {
+    type Resource = PersistentVolume;
+
+    async fn reconcile(&self, volume: &PersistentVolume, cx: &Context<PersistentVolume>) -> Result<Action> {
+        let reference = claim_of(volume).filter(|reference| reference.uid.as_ref().is_some_and(|uid| !uid.is_empty()));
+        let Some(reference) = reference else {
+            set_phase(volume, "Available", cx).await?;
+            return Ok(Action::done());
+        };
+        let is_it = |claim: &PersistentVolumeClaim| claim.metadata.uid == reference.uid;
+        let name = reference.name.clone().unwrap_or_default();
+        let key = ObjectKey::new(reference.namespace.as_deref(), &name);
+        let mut claim = cx.get::<PersistentVolumeClaim>(&key).await?.filter(is_it);
+        if claim.is_none() {
+            // A released volume is not given back, so the cache's word is not enough.
+            let claims =
+                Api::<PersistentVolumeClaim>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
+            claim = claims.get_opt(&name).await?.filter(is_it);
+        }
+        match claim {
+            None if phase(volume) == "Failed" => {}
+            None => set_phase(volume, "Released", cx).await?,
+            Some(claim) if volume_of(&claim) == volume.metadata.name.as_deref() => {
+                set_phase(volume, "Bound", cx).await?
+            }
+            // The claim will name this volume, as soon as it is looked at.
+            Some(claim) if volume_of(&claim).is_none() => {}
+            Some(_) => {
+                let mut freed = volume.clone();
+                let was_chosen = freed.annotations_mut().remove(BOUND_BY_CONTROLLER).is_some();
+                if let Some(spec) = &mut freed.spec {
+                    match &mut spec.claim_ref {
+                        Some(reference) if !was_chosen => (reference.uid, reference.resource_version) = (None, None),
+                        reference => *reference = None,
+                    }
+                }
+                let freed = cx.replace(&freed).await?;
+                set_phase(&freed, "Available", cx).await?;
+            }
+        }
+        Ok(Action::done())
+    }
+}
+
+struct Claims;
+
+impl Reconcile for Claims {
+    type Resource = PersistentVolumeClaim;
+
+    async fn reconcile(&self, claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<Action> {
+        let Some(spec) = &claim.spec else { return Ok(Action::done()) };
+        let is_bound = claim.annotations().contains_key(BIND_COMPLETED);
+        let volume = match volume_of(claim) {
+            Some(name) => cx.get::<PersistentVolume>(&ObjectKey::new(None, name)).await?,
+            None if is_bound || waits_for_pod(claim, cx).await? => None,
+            None => best(claim, spec, cx).await?,
+        };
+        let volume = volume.filter(|volume| match claim_of(volume) {
+            Some(reference) => is_for(reference, claim),
+            None => true,
+        });
+        match volume {
+            Some(volume) if is_bound || fits(&volume, claim, spec) => bind(claim, volume, cx).await?,
+            None if is_bound => set_claim_status(claim, None, "Lost", cx).await?,
+            Some(_) | None => set_claim_status(claim, None, "Pending", cx).await?,
+        }
+        Ok(Action::done())
+    }
+}
+
+/// Tells whether the class of a claim wants a pod to be scheduled first.
+async fn waits_for_pod(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<bool> {
+    let class = cx.get::<StorageClass>(&ObjectKey::new(None, &class_of_claim(claim))).await?;
+    let waits = class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
+    Ok(waits && !claim.annotations().contains_key(SELECTED_NODE))
+}
+
+/// Finds the volume for a claim: one that is kept for it, or else the smallest that is free and large enough.
+async fn best(
+    claim: &PersistentVolumeClaim,
+    spec: &PersistentVolumeClaimSpec,
+    cx: &Context<PersistentVolumeClaim>,
+) -> Result<Option<PersistentVolume>> {
+    let selector = Selector::new(spec.selector.as_ref());
+    let volumes = cx.list::<PersistentVolume>(None).await?.into_iter();
+    let mut fitting: Vec<PersistentVolume> = volumes.filter(|volume| fits(volume, claim, spec)).collect();
+    if let Some(at) = fitting.iter().position(|volume| claim_of(volume).is_some_and(|of| is_for(of, claim))) {
+        return Ok(Some(fitting.remove(at)));
+    }
+    fitting.retain(|volume| {
+        let is_free = claim_of(volume).is_none() && phase(volume) == "Available";
+        is_free && selector.as_ref().is_none_or(|selector| selector.matches(volume))
+    });
+    let capacity = |volume: &PersistentVolume| volume.spec.as_ref().and_then(capacity);
+    Ok(fitting.into_iter().min_by(|a, b| capacity(a).cmp(&capacity(b))))
+}
+
+fn capacity(spec: &PersistentVolumeSpec) -> Option<Quantity> {
+    spec.capacity.as_ref()?.get("storage")?.0.parse().ok()
+}
+
+/// Tells whether a volume gives what a claim asks for.
+fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &PersistentVolumeClaimSpec) -> bool {
+    let Some(spec) = volume.spec.as_ref().filter(|_| volume.metadata.deletion_timestamp.is_none()) else {
+        return false;
+    };
+    let requests = wanted.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let request: Option<Quantity> = requests.and_then(|requests| requests.get("storage")?.0.parse().ok());
+    let modes = spec.access_modes.clone().unwrap_or_default();
+    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".into());
+    capacity(spec) >= request
+        && wanted.access_modes.iter().flatten().all(|mode| modes.contains(mode))
+        && mode(&spec.volume_mode) == mode(&wanted.volume_mode)
+        && class_of_volume(volume) == class_of_claim(claim)
+        && spec.volume_attributes_class_name.clone().unwrap_or_default()
+            == wanted.volume_attributes_class_name.clone().unwrap_or_default()
+}
+
+/// Has the volume name the claim, and then the claim the volume, each with its status.
+async fn bind(
+    claim: &PersistentVolumeClaim,
+    mut volume: PersistentVolume,
+    cx: &Context<PersistentVolumeClaim>,
+) -> Result<()> {
+    if claim_of(&volume).is_none_or(|reference| reference.uid != claim.metadata.uid) {
+        let was_meant = claim_of(&volume).is_some();
+        volume.spec.get_or_insert_default().claim_ref = Some(ObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("PersistentVolumeClaim".into()),
+            namespace: claim.metadata.namespace.clone(),
+            name: claim.metadata.name.clone(),
+            uid: claim.metadata.uid.clone(),
+            resource_version: claim.metadata.resource_version.clone(),
+            field_path: None,
+        });
+        if !was_meant {
+            volume.annotations_mut().insert(BOUND_BY_CONTROLLER.into(), "yes".into());
+        }
+        volume = cx.replace(&volume).await?;
+    }
+    set_phase(&volume, "Bound", cx).await?;
+    let mut bound = claim.clone();
+    if volume_of(claim).is_none() {
+        bound.spec.get_or_insert_default().volume_name = volume.metadata.name.clone();
+        bound.annotations_mut().insert(BOUND_BY_CONTROLLER.into(), "yes".into());
+    }
+    bound.annotations_mut().insert(BIND_COMPLETED.into(), "yes".into());
+    if bound != *claim {
+        bound = cx.replace(&bound).await?;
+    }
+    set_claim_status(&bound, Some(&volume), "Bound", cx).await
+}
+
+async fn set_claim_status(
+    claim: &PersistentVolumeClaim,
+    volume: Option<&PersistentVolume>,
+    phase: &str,
+    cx: &Context<PersistentVolumeClaim>,
+) -> Result<()> {
+    let mut changed = claim.clone();
+    let status = changed.status.get_or_insert_default();
+    status.phase = Some(phase.into());
+    let spec = volume.and_then(|volume| volume.spec.as_ref());
+    status.access_modes = spec.and_then(|spec| spec.access_modes.clone());
+    match spec.and_then(|spec| spec.capacity.as_ref()?.get("storage").cloned()) {
+        // The size of a bound claim is whoever resizes it to tell.
+        Some(size) => drop(status.capacity.get_or_insert_default().entry("storage".into()).or_insert(size)),
+        None => status.capacity = None,
+    }
+    if changed != *claim {
+        owners::tolerate(cx.replace_status(&changed).await)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Workloads: what their controllers make of them, with pods whose status the test sets as a kubelet would.
+
+use crate::{cluster, eventually};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::time::Duration;
+use tokio::time::sleep;
+
+fn api<T>(client: &Client) -> Api<T>
+where
+    T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(client.clone(), "default")
+}
+
+async fn create<T>(client: &Client, object: Value)
+where
+    T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + serde::Serialize,
+{
+    let object: T = serde_json::from_value(object).unwrap();
+    api::<T>(client).create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn pods(client: &Client) -> Vec<Pod> {
+    let pods = api::<Pod>(client).list(&ListParams::default()).await.unwrap().items;
+    pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect()
+}
+
+async fn set_status(client: &Client, pod: &Pod, status: Value) {
+    let name = pod.metadata.name.as_deref().unwrap();
+    let patch = Patch::Merge(json!({"status": status}));
+    api::<Pod>(client).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Has all pods become ready.
+async fn run(client: &Client) {
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    for pod in pods(client).await {
+        set_status(client, &pod, ready.clone()).await;
+    }
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+fn image(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.containers[0].image.as_deref()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_update_stays_within_its_bounds() {
+    let client = cluster().admin();
+    let spec = json!({"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template("i:1")});
+    create::<Deployment>(&client, json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    eventually("ten pods", || async { pods(&client).await.len() == 10 }).await;
+    run(&client).await;
+    sleep(Duration::from_secs(1)).await;
+    let patch = Patch::Merge(json!({"spec": {"template": template("i:2")}}));
+    api::<Deployment>(&client).patch("web", &PatchParams::default(), &patch).await.unwrap();
+    for _ in 0..20 {
+        sleep(Duration::from_secs(1)).await;
+        let there = pods(&client).await;
+        let ready = there.iter().filter(|pod| pod.status.as_ref().is_some_and(|status| status.conditions.is_some()));
+        assert!(there.len() <= 13 && ready.count() >= 8, "{} pods", there.len());
+        run(&client).await;
+    }
+    let there = pods(&client).await;
+    assert!(there.len() == 10 && there.iter().all(|pod| image(pod) == Some("i:2")));
+    let status = api::<Deployment>(&client).get("web").await.unwrap().status.unwrap();
+    assert_eq!((status.available_replicas, status.unavailable_replicas), (Some(10), None));
+    let sets = api::<ReplicaSet>(&client).list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(sets.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_tries_again_more_and_more_slowly() {
+    let client = cluster().admin();
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": {"backoffLimit": 2, "template": template}})).await;
+    for wait in [0, 10, 20] {
+        sleep(Duration::from_secs(1)).await;
+        let pending = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending");
+        if wait > 0 {
+            assert!(!pods(&client).await.iter().any(pending), "no pod before {wait} s");
+            sleep(Duration::from_secs(wait)).await;
+        }
+        let there = pods(&client).await;
+        let pod = there.iter().find(|pod| pending(pod)).expect("a pod");
+        set_status(&client, pod, json!({"phase": "Failed"})).await;
+    }
+    eventually("the end", || async {
+        let status = api::<Job>(&client).get("j").await.unwrap().status.unwrap();
+        let failed = status.conditions.iter().flatten().any(|condition| condition.type_ == "Failed");
+        failed && status.failed == Some(3) && status.active.is_none()
+    })
+    .await;
+    api::<Job>(&client).delete("j", &DeleteParams::background()).await.unwrap();
+    eventually("no pods", || async { pods(&client).await.is_empty() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_that_runs_go_with_it() {
+    let client = cluster().admin();
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": {"parallelism": 3, "template": template}})).await;
+    eventually("a pod", || async { !pods(&client).await.is_empty() }).await;
+    api::<Job>(&client).delete("j", &DeleteParams::background()).await.unwrap();
+    let all = || async { api::<Pod>(&client).list(&ListParams::default()).await.unwrap().items };
+    eventually("no pods", || async { all().await.is_empty() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_is_filled_and_not_exceeded() {
+    let client = cluster().admin();
+    create::<ResourceQuota>(&client, json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}})).await;
+    let used = || async {
+        let status = api::<ResourceQuota>(&client).get("q").await.unwrap().status.unwrap_or_default();
+        status.used.and_then(|used| used.get("pods").map(|amount| amount.0.clone()))
+    };
+    eventually("a count", || async { used().await.is_some() }).await;
+    let spec = json!({"replicas": 8, "selector": {"matchLabels": {"app": "web"}}, "template": template("i")});
+    create::<ReplicaSet>(&client, json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    eventually("a full quota", || async { used().await.as_deref() == Some("3") }).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(pods(&client).await.len(), 3);
+    let status = api::<ReplicaSet>(&client).get("web").await.unwrap().status.unwrap();
+    let failure = status.conditions.iter().flatten().next().and_then(|condition| condition.message.clone());
+    assert!(failure.is_some_and(|text| text.contains("exceeded quota: q, requested: pods=1, used: pods=3")));
+}
