@@ -33,4 +33,4 @@ pub use cluster::Cluster;
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{Options, User};
-pub use simulation::{Faults, Trace, simulated_clock};
+pub use simulation::{Faults, LATEST, Trace, simulated_clock};
