@@ -29,8 +29,8 @@ mod controllers;
 mod endpoint;
 mod simulation;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
-pub use flyball_server::{Options, User};
-pub use simulation::{Faults, LATEST, Trace, simulated_clock};
+pub use flyball_server::{DataDir, DataDirError, Options, User};
+pub use simulation::{Faults, Trace, simulated_clock};
