@@ -4,7 +4,7 @@ use crate::error::{Result, ResultExt};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The flags that say it.
 #[derive(Args, Clone, Debug)]
@@ -30,14 +30,10 @@ pub(crate) struct Connection {
 impl ConnectionArgs {
     pub(crate) async fn connect(&self) -> Result<Connection> {
         let hint = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
-        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = match &self.kubeconfig {
-            Some(path) => {
-                let what = || format!("cannot use {}", path.display());
-                let read = Kubeconfig::read_from(path).when(what())?;
-                Config::from_custom_kubeconfig(read, &options).await.when(what())?
-            }
+            Some(path) => config_of(path, self.context.as_deref()).await?,
             None => {
+                let options = options(self.context.as_deref());
                 let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
                 found.map_err(|error| error.hint(hint))?
             }
@@ -49,4 +45,15 @@ impl ConnectionArgs {
         answers.map_err(|error| error.hint(hint))?;
         Ok(Connection { client, namespace })
     }
+}
+
+/// Reads what to connect to from a kubeconfig.
+pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Config> {
+    let what = || format!("cannot use {}", path.display());
+    let read = Kubeconfig::read_from(path).when(what())?;
+    Config::from_custom_kubeconfig(read, &options(context)).await.when(what())
+}
+
+fn options(context: Option<&str>) -> KubeConfigOptions {
+    KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
 }
