@@ -5,7 +5,7 @@ use super::predicate::{Filter, Predicate};
 use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
-use crate::cache::{Caches, Writer};
+use crate::cache::{Caches, Shown, Writer};
 use crate::kind::{Kind, Resource};
 use crate::operator::Environment;
 use crate::operator::rbac::Grant;
@@ -131,7 +131,7 @@ impl<R: Reconcile> Controller<R> {
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
         let kind = self.cached::<T>(&["get", "list", "watch"]);
-        let map = move |entry: &crate::cache::Entry, caches: &Caches| map(&entry.decode()?, caches);
+        let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.maps.push((kind, Map::Custom(Arc::new(map))));
         self
     }

@@ -1,7 +1,7 @@
 //! Follows a kind that is known at run time only, by the metadata of its objects.
 
 use super::Watcher;
-use crate::cache::{Change, Listener, Store, StoreId};
+use crate::cache::{Change, Listener, Shown, Store, StoreId};
 use crate::kind::Kind;
 use crate::operator::metrics::WatchMetrics;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey, Rng};
@@ -57,7 +57,7 @@ impl Listener for Teller {
                 None
             }
         };
-        let replaced = |old: &&Arc<crate::cache::Entry>| change.new.is_none_or(|new| new.uid() != old.uid());
+        let replaced = |old: &&Shown<'_>| change.new.is_none_or(|new| new.uid() != old.uid());
         if let Some(old) = change.old.filter(replaced).and_then(|old| meta(old)) {
             self.tell(Seen::Gone(change.key.clone(), old));
         }
