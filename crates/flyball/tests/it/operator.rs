@@ -195,11 +195,11 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     widget(&api, "a", 1);
     settle().await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let span = r#"DEBUG reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
+    let span = r#"reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
     let steps: Vec<String> = text
         .lines()
         .map(str::trim)
-        .filter(|line| line.contains("flyball::") && (line.starts_with(span) || line.contains(" changed ")))
+        .filter(|line| line.contains("flyball::") && (line.contains(span) || line.contains(" changed ")))
         .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
         .collect();
     assert_eq!(
@@ -210,9 +210,11 @@ async fn the_log_tells_each_step_of_a_reconcile() {
             "wrote resource=configmaps object=ns/a version=2",
             r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
             "wrote resource=widgets.example.com object=ns/a version=3",
-            "reconciled outcome=Success",
+            "reconciled outcome=Success writes=2",
             r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a before=1 version=3"#,
         ],
         "{text}"
     );
+    let usual = text.lines().filter(|line| line.contains(" INFO ")).count();
+    assert_eq!(usual, 1, "without -v, a reconcile that wrote something is told of in one line");
 }
