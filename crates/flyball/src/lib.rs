@@ -96,13 +96,15 @@ mod reconcile;
 
 mod apply;
 
+pub mod webhook;
+
 mod operator;
 
 pub use apply::{Condition, Event};
 pub use cache::Caches;
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
-pub use flyball_core::{Clock, GroupResource, GroupVersionKind, ObjectKey, Rng};
+pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{Operator, RunError};
 pub use queue::Backoff;
