@@ -67,6 +67,13 @@ impl Kind {
         &self.0.resource
     }
 
+    /// Returns resource, version and group, as kubectl takes them: `deployments.v1.apps`.
+    pub(crate) fn qualified(&self) -> String {
+        let GroupVersionKind { group, version, .. } = self.gvk();
+        let plural = &self.0.resource.resource;
+        if group.is_empty() { format!("{plural}.{version}") } else { format!("{plural}.{version}.{group}") }
+    }
+
     /// Tells whether objects of this kind live in namespaces.
     pub(crate) fn is_namespaced(&self) -> bool {
         self.0.namespaced

@@ -106,7 +106,10 @@ pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
-pub use operator::{Operator, RunError};
+pub use operator::{
+    ControllerDescription, DefinitionDescription, Description, Operator, RunError, VersionDescription,
+    WebhookDescription,
+};
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
 pub use watcher::{Seen, follow};

@@ -4,12 +4,14 @@
 //! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
 
 mod args;
+mod describe;
 mod environment;
 mod health;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
 
+pub use describe::{ControllerDescription, DefinitionDescription, Description, VersionDescription, WebhookDescription};
 pub(crate) use environment::Environment;
 
 use crate::apply::Recorder;

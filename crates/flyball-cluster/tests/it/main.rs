@@ -6,6 +6,7 @@ mod conformance;
 mod determinism;
 mod namespaces;
 mod roles;
+mod webhooks;
 mod workloads;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};

@@ -5,7 +5,7 @@ use crate::client::chain;
 use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ enum Command {
     Run,
     /// Print the custom resource definitions and the roles that the operator needs, as JSON that kubectl applies
     Manifests,
+    /// Print what the operator is, as JSON: its controllers, kinds, webhooks and permissions
+    Describe,
 }
 
 /// A Kubernetes operator.
@@ -106,6 +108,12 @@ fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     loopback && !in_pod
 }
 
+fn print(value: &Value) -> ExitCode {
+    // Whoever reads it may stop halfway.
+    let _ = writeln!(std::io::stdout(), "{value:#}");
+    ExitCode::SUCCESS
+}
+
 /// Why the program failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -146,7 +154,7 @@ impl Operator {
 
     /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
     ///
-    /// `declare` runs for `manifests` as well, where nothing but the flags needs to be there. So whatever may be missing,
+    /// `declare` runs for `manifests` and `describe` as well, where nothing but the flags needs to be there. So whatever may be missing,
     /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
     /// itself (its doc comment, `#[command(version)]`) stands in the help.
     ///
@@ -192,12 +200,8 @@ impl Operator {
         operator.home = common.operator_namespace.clone().or(operator.home);
         match command {
             Command::Run => operator.run_to_the_end(common),
-            Command::Manifests => {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()});
-                // Whoever reads it may stop halfway.
-                let _ = writeln!(std::io::stdout(), "{list:#}");
-                ExitCode::SUCCESS
-            }
+            Command::Manifests => print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()})),
+            Command::Describe => print(&json!(operator.describe())),
         }
     }
 

@@ -45,15 +45,12 @@ pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
     }
 }
 
-/// Finds for each item which one it was before: an equal one, one of the same name, or, if none came or went, the one
-/// at the same place.
+/// Finds for each item which one it was before: an equal one, one of the same name, or, if items have no names and none came
+/// or went, the one at the same place.
 fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut free: Vec<bool> = vec![true; before.len()];
     let mut found: Vec<Option<usize>> = vec![None; after.len()];
-    let same_name = |a: &Value, b: &Value| {
-        let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
-        name(a).is_some_and(|a| Some(a) == name(b))
-    };
+    let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
     let mut pair = |fits: &dyn Fn(usize, usize) -> bool| {
         for at in 0..after.len() {
             // The same place first, so that equal items keep their order.
@@ -66,9 +63,9 @@ fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
         }
     };
     pair(&|from, at| before[from] == after[at]);
-    pair(&|from, at| same_name(&before[from], &after[at]));
+    pair(&|from, at| name(&before[from]).is_some_and(|before| Some(before) == name(&after[at])));
     if before.len() == after.len() {
-        pair(&|from, at| from == at && before[from].is_object() && !same_name(&before[from], &after[at]));
+        pair(&|from, at| from == at && name(&before[from]).is_none());
     }
     found
 }
