@@ -81,6 +81,17 @@ pub struct Operator {
 }
 
 /// Why an operator could not run.
+///
+/// ```
+/// use flyball::{Operator, RunError};
+///
+/// # async fn start(client: kube::Client) {
+/// match Operator::new("no name for a field manager").run(client, std::future::pending()).await {
+///     Err(RunError::Name { why, .. }) => eprintln!("{why}"),
+///     other => other.expect("everything else is in order"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {

@@ -127,6 +127,7 @@ pub enum Certificates {
 ///     }
 /// }
 ///
+/// # fn main() {
 /// let webhook = Webhook::new()
 ///     .defaults(|site: &mut Site, _: &AdmissionRequest<Site>| {
 ///         site.spec.titles.iter_mut().for_each(|title| *title = title.trim().to_owned());
@@ -137,6 +138,7 @@ pub enum Certificates {
 ///         Ok(if long { Verdict::allow().warn("clients of v1beta1 cannot read this") } else { Verdict::allow() })
 ///     })
 ///     .converts::<v1beta1::Site>();
+/// # }
 /// ```
 ///
 /// Writes through any version of the kind are asked about, converted to that of `T`.

@@ -6,6 +6,7 @@ mod conformance;
 mod determinism;
 mod namespaces;
 mod roles;
+mod terminating;
 mod webhooks;
 mod workloads;
 
