@@ -4,12 +4,13 @@
 //! 0 done, 1 failed, 2 not understood.
 
 mod commands;
+mod connect;
 mod error;
 mod kubeconfig;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, demo};
+use commands::{cluster, crd, demo, describe, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -31,6 +32,9 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
+    Crd(crd::CrdArgs),
+    Describe(describe::DescribeArgs),
+    Trace(trace::TraceArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +43,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
+        Command::Crd(args) => crd::cmd_crd(args),
+        Command::Describe(args) => describe::cmd_describe(args),
+        Command::Trace(args) => trace::cmd_trace(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
