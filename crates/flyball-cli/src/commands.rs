@@ -4,4 +4,5 @@ pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod demo;
 pub(crate) mod describe;
+pub(crate) mod run;
 pub(crate) mod trace;

@@ -3,14 +3,15 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod apply;
 mod commands;
-mod connect;
+mod connection;
 mod error;
 mod kubeconfig;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, crd, demo, describe, trace};
+use commands::{cluster, crd, demo, describe, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -35,6 +36,7 @@ enum Command {
     Crd(crd::CrdArgs),
     Describe(describe::DescribeArgs),
     Trace(trace::TraceArgs),
+    Run(run::RunArgs),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Crd(args) => crd::cmd_crd(args),
         Command::Describe(args) => describe::cmd_describe(args),
         Command::Trace(args) => trace::cmd_trace(&args),
+        Command::Run(args) => run::cmd_run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -28,7 +28,8 @@
 //!   an hour before anything is signed by it. The authority's key is thrown away once it has signed.
 //! - It writes the authority into its webhook configurations and into the conversion of its custom resources.
 //! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface in place
-//!   of the service. `--webhook-url` gives any other.
+//!   of the service. `--webhook-url` gives any other, which a cluster in a container on this machine needs: there
+//!   `https://host.docker.internal:9443` leads here, with `--webhook-addr :9443`.
 //!
 //! With [`Certificates::Files`] (`--webhook-cert-dir`) it serves what lies in a directory instead, and takes what
 //! changes there; whoever puts it there makes the authority known. cert-manager does both, see [`Certificates::CertManager`].

@@ -2,7 +2,7 @@
 
 mod migrate;
 
-use crate::connect::block_on;
+use crate::connection::block_on;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 

@@ -6,7 +6,7 @@
 mod kinds;
 mod story;
 
-use crate::connect::{ConnectArgs, block_on};
+use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Board, Style, paint, say};
 use clap::{Args, ValueEnum};
@@ -34,11 +34,8 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 pub(crate) struct TraceArgs {
     /// The object, as kind/name: deployment/web, vmgroups.vm.codeconnect.vmworld.com/a
     object: String,
-    /// Namespace of the object; that of the kubeconfig's context unless given
-    #[arg(short, long)]
-    namespace: Option<String>,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connection: ConnectionArgs,
     /// Look again every second until interrupted
     #[arg(short, long)]
     watch: bool,
@@ -62,12 +59,11 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             .split_once('/')
             .filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
             .ok_or_else(wrong)?;
-        let client = args.connect.connect().await?;
+        let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.find(kind).ok_or_else(|| {
             Error::new(format!("the cluster has no kind {kind:?}")).hint("kubectl api-resources lists all of them")
         })?;
-        let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let (mut board, mut told) = (Board::default(), None);
         loop {
             let tree = look(&client, &kinds, kind, &namespace, name).await?;

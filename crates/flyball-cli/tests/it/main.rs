@@ -3,6 +3,8 @@
 
 mod cluster;
 mod demo;
+mod operators;
+mod run;
 
 use std::fs;
 use std::path::PathBuf;

@@ -49,8 +49,8 @@ use std::sync::Arc;
 /// # Guarantees
 ///
 /// - It is called after all mutating webhooks, and what it saw is what will be stored.
-/// - It is not asked when an object that is being deleted loses a finalizer, and nothing else changes: no rule may keep an
-///   object from going.
+/// - It is not asked when of an object that is being deleted only metadata changes, as when it loses a finalizer: no rule may
+///   keep an object from going.
 /// - An error and a panic are answers as well: the error is told to the client, with its code if it came from the API
 ///   server, else as 500; a panic is a failed call, which [`Webhook::optional`](super::Webhook::optional) lets pass.
 pub trait Validator<T>: Send + Sync + 'static {

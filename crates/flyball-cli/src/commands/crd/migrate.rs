@@ -5,7 +5,7 @@
 //! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
 
-use crate::connect::ConnectArgs;
+use crate::connection::ConnectionArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
 use clap::{Args, ValueEnum};
@@ -28,7 +28,7 @@ pub(crate) struct MigrateArgs {
     /// Name of the definition, such as vmgroups.vm.codeconnect.vmworld.com
     name: String,
     #[command(flatten)]
-    connect: ConnectArgs,
+    connection: ConnectionArgs,
     /// Have the API server check everything and store nothing
     #[arg(long)]
     dry_run: bool,
@@ -86,7 +86,7 @@ struct Definition {
 }
 
 pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
-    let client = args.connect.connect().await?;
+    let client = args.connection.connect().await?.client;
     let (definition, _) = read(&client, &args.name).await?;
     let mut report = Report {
         definition: args.name.clone(),
