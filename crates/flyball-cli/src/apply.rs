@@ -5,7 +5,7 @@
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
@@ -55,6 +55,30 @@ pub(crate) fn flat(object: Value) -> Vec<Value> {
 impl Connection {
     /// Applies an object and returns what it is called, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
+        let (objects, told, name) = self.place(object).await?;
+        let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
+        applied.when(format!("cannot apply {told}"))?;
+        Ok(told)
+    }
+
+    /// Deletes an object, if it is there.
+    pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
+        let (objects, told, name) = self.place(object).await?;
+        match objects.delete(&name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => other.map(drop).when(format!("cannot delete {told}")),
+        }
+    }
+
+    /// Reads what an object is in the cluster.
+    pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
+        let (objects, told, name) = self.place(object).await?;
+        let found = objects.get(&name).await.when(format!("cannot read {told}"))?;
+        serde_json::to_value(found).when(format!("cannot read {told}"))
+    }
+
+    /// Finds where an object lies, what it is called, and its name.
+    async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         if version.is_empty() || kind.is_empty() || name.is_empty() {
@@ -74,9 +98,7 @@ impl Connection {
             }
             Scope::Cluster => (Api::all_with(self.client.clone(), &resource), format!("{kind} {name}")),
         };
-        let applied = objects.patch(name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
-        applied.when(format!("cannot apply {told}"))?;
-        Ok(told)
+        Ok((objects, told, name.to_owned()))
     }
 
     /// Applies a custom resource definition and waits until what it defines is served.

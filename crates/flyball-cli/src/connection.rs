@@ -57,3 +57,9 @@ pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Conf
 fn options(context: Option<&str>) -> KubeConfigOptions {
     KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
 }
+
+/// Runs what waits for a cluster.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.when("cannot start the runtime")?.block_on(work)
+}

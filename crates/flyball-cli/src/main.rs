@@ -11,7 +11,7 @@ mod kubeconfig;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, demo, run};
+use commands::{cluster, crd, demo, describe, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -33,6 +33,9 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
+    Crd(crd::CrdArgs),
+    Describe(describe::DescribeArgs),
+    Trace(trace::TraceArgs),
     Run(run::RunArgs),
 }
 
@@ -42,6 +45,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
+        Command::Crd(args) => crd::cmd_crd(args),
+        Command::Describe(args) => describe::cmd_describe(args),
+        Command::Trace(args) => trace::cmd_trace(&args),
         Command::Run(args) => run::cmd_run(args),
     };
     match done {

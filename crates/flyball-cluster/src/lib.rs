@@ -28,9 +28,11 @@ mod cluster;
 mod controllers;
 mod endpoint;
 mod simulation;
+mod webhooks;
 
 pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{DataDir, DataDirError, Options, User};
 pub use simulation::{Faults, Trace, simulated_clock};
+pub use webhooks::LocalWebhooks;

@@ -1,10 +1,10 @@
 //! `flyball run`: an operator as a process on this machine, against the current context.
 //!
-//! What the operator needs of the cluster comes from itself: its `manifests`, of which the definitions are applied. Its
-//! rights are those of the kubeconfig's user.
+//! What the operator needs of the cluster comes from itself: its `manifests`, of which the definitions and the webhook
+//! configurations are applied. Its rights are those of the kubeconfig's user.
 
 use crate::apply;
-use crate::connection::{Connection, ConnectionArgs};
+use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Style, paint, say};
 use clap::Args;
@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
+use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
 
 /// Run an operator on this machine, against the current context
 ///
@@ -83,12 +85,24 @@ async fn run(args: RunArgs) -> Result<()> {
         Some(program) => program.clone(),
         None => build(args.bin.as_deref(), args.release).await?,
     };
-    for definition in definitions(&program, &args.args, &variables).await? {
-        let told = connection.apply_definition(&definition).await?;
+    let mut webhooks = Vec::new();
+    for object in manifests(&program, &args.args, &variables).await? {
+        let told = match object["kind"].as_str() {
+            Some("CustomResourceDefinition") => connection.apply_definition(&without_conversion(object)).await?,
+            Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+                // The operator points it at itself; that of an earlier run points at a process that is no more.
+                connection.delete(&object).await?;
+                let told = connection.apply(&object).await?;
+                webhooks.push(object);
+                told
+            }
+            _ => continue,
+        };
         say(&paint(Style::Faint, &format!("applied {told}")));
     }
     let mut operator = start(&program, &args, variables)?;
     if let Some(samples) = samples {
+        callable(&connection, &webhooks).await;
         for object in samples {
             let told = connection.apply(&object).await?;
             say(&paint(Style::Faint, &format!("applied {told}")));
@@ -155,8 +169,32 @@ async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
     }
 }
 
-/// Asks an operator for its custom resource definitions.
-async fn definitions(program: &Path, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+/// Takes the conversion out of a definition: the operator writes where it is to be asked.
+fn without_conversion(mut definition: Value) -> Value {
+    definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    definition
+}
+
+/// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps it.
+async fn callable(connection: &Connection, webhooks: &[Value]) {
+    let told = async |object: &Value| match connection.read(object).await {
+        Ok(found) => {
+            found["webhooks"].as_array().is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string()))
+        }
+        Err(_) => false,
+    };
+    let wait = async {
+        for object in webhooks {
+            while !told(object).await {
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    };
+    let _ = timeout(Duration::from_secs(10), wait).await;
+}
+
+/// Asks an operator for what it needs to be in the cluster.
+async fn manifests(program: &Path, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
     let what = || format!("cannot run {} manifests", program.display());
     let mut command = Command::new(program);
     command.arg("manifests").args(args).envs(variables).stdout(Stdio::piped());
@@ -165,8 +203,7 @@ async fn definitions(program: &Path, args: &[String], variables: &BTreeMap<Strin
         return Err(Error::new(format!("{} manifests ended with {}", program.display(), told.status)));
     }
     let list: Value = serde_json::from_slice(&told.stdout).when(format!("{} is no operator", program.display()))?;
-    let objects = apply::flat(list).into_iter();
-    Ok(objects.filter(|object| object["kind"] == "CustomResourceDefinition").collect())
+    Ok(apply::flat(list))
 }
 
 fn start(program: &Path, args: &RunArgs, variables: BTreeMap<String, String>) -> Result<Child> {

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod demo;
+mod operators;
 mod run;
 
 use std::fs;

@@ -7,6 +7,8 @@ mod conformance;
 mod determinism;
 mod namespaces;
 mod roles;
+mod terminating;
+mod webhooks;
 mod workloads;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};

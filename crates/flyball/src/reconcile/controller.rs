@@ -7,8 +7,8 @@ use super::worker::Worker;
 use super::{Reconcile, Result};
 use crate::cache::{Caches, Shown, Writer};
 use crate::kind::{Kind, Resource};
-use crate::operator::Environment;
 use crate::operator::rbac::Grant;
+use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
@@ -221,6 +221,7 @@ pub(crate) trait Declaration: Send {
     fn types(&self) -> &[(TypeId, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    fn describe(&self) -> ControllerDescription;
     /// Makes the reconciler, unless it is made already.
     fn set_up(&mut self) -> Result<(), BoxError>;
     /// Makes the queue of the controller.
@@ -253,6 +254,20 @@ impl<R: Reconcile> Declaration for Controller<R> {
 
     fn rules(&self) -> &[PolicyRule] {
         &self.rules
+    }
+
+    fn describe(&self) -> ControllerDescription {
+        let kinds = |is: fn(&Map) -> bool| -> Vec<String> {
+            self.maps.iter().filter(|(_, map)| is(map)).map(|(kind, _)| kind.qualified()).collect()
+        };
+        ControllerDescription {
+            name: self.name.clone(),
+            reconciles: self.primary.qualified(),
+            owns: kinds(|map| matches!(map, Map::Owner)),
+            watches: kinds(|map| matches!(map, Map::Custom(_))),
+            finalizer: R::FINALIZER.map(str::to_owned),
+            concurrency: self.concurrency,
+        }
     }
 
     fn set_up(&mut self) -> Result<(), BoxError> {

@@ -27,6 +27,23 @@ pub enum Seen {
 /// It recovers from whatever ends the watch, as the watches of an [`Operator`](crate::Operator) do: nothing is told
 /// twice, an object that went during a break is told as gone, and an object that was replaced by one of the same name is
 /// told as gone first. Dropping the future ends it.
+///
+/// ```
+/// use flyball::{GroupResource, GroupVersionKind, Rng, Seen, follow};
+/// use std::collections::BTreeSet;
+///
+/// async fn tell_of_pods(client: kube::Client) {
+///     let (kind, resource) = (GroupVersionKind::new("", "v1", "Pod"), GroupResource::new("", "pods"));
+///     let mut there = BTreeSet::new();
+///     let tell = move |seen| match seen {
+///         Seen::Present(key, _) => drop(there.insert(key)),
+///         Seen::Gone(key, _) => drop(there.remove(&key)),
+///         Seen::Synced => println!("{} pods", there.len()),
+///         _ => {}
+///     };
+///     follow(client, kind, resource, &Rng::from_os(), tell).await;
+/// }
+/// ```
 pub async fn follow(
     client: kube::Client,
     kind: GroupVersionKind,
