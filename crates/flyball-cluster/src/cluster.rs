@@ -1,5 +1,6 @@
 //! The server and its controllers together.
 
+use crate::Metrics;
 use crate::controllers::{self, Controllers};
 use flyball_core::{Clock, Rng};
 use flyball_server::{Options, Server, User};
@@ -15,13 +16,14 @@ pub struct Cluster {
     clock: Clock,
     rng: Rng,
     certificate: Option<String>,
+    metrics: Metrics,
 }
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Self { server: Server::new(options), clock, rng, certificate: None }
+        Self { server: Server::new(options), clock, rng, certificate: None, metrics: Metrics::default() }
     }
 
     /// Has this certificate, in PEM, published in every namespace, so that pods know the server by it.
@@ -36,6 +38,11 @@ impl Cluster {
 
     pub(crate) fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
+    }
+
+    /// Returns what is taken for measured in the cluster.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Returns the API server.

@@ -3,14 +3,18 @@
 //! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
 
 mod cluster_role;
+mod cron_job;
+mod daemon_set;
 mod deployment;
 mod discovery;
 mod disruption_budget;
 mod endpoints;
 mod events;
 mod garbage_collector;
+mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
+mod node_affinity;
 mod owners;
 mod pods;
 mod protection;
@@ -18,8 +22,12 @@ mod replica_set;
 mod resource_quota;
 mod revisions;
 mod service_account;
+mod service_lb;
 mod stateful_set;
+mod taints;
+mod ttl_after_finished;
 mod volume_binder;
+mod volume_provisioner;
 
 use crate::Cluster;
 use flyball::Operator;
@@ -40,6 +48,10 @@ const MANAGER: &str = "kube-controller-manager";
 pub enum Controller {
     /// Gives aggregated cluster roles their rules.
     ClusterRoleAggregation,
+    /// Makes jobs at set times.
+    CronJob,
+    /// Keeps a pod of each daemon set on every node that it is meant for.
+    DaemonSet,
     /// Rolls out deployments.
     Deployment,
     /// Counts what disruption budgets allow.
@@ -50,6 +62,8 @@ pub enum Controller {
     EndpointSlice,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
+    /// Scales workloads by what is [measured](crate::Metrics) of them.
+    HorizontalPodAutoscaler,
     /// Runs the pods of jobs.
     Job,
     /// Empties namespaces that are being deleted.
@@ -62,54 +76,76 @@ pub enum Controller {
     PersistentVolumeProtection,
     /// Keeps as many pods as replica sets ask for.
     ReplicaSet,
+    /// Keeps as many pods as replication controllers ask for.
+    ReplicationController,
     /// Counts what is used of quotas.
     ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
+    /// Gives services addresses at which they are balanced.
+    ServiceLb,
     /// Keeps the pods of stateful sets.
     StatefulSet,
+    /// Deletes jobs some time after they have ended.
+    TtlAfterFinished,
+    /// Makes and deletes volumes of simulated storage.
+    VolumeProvisioner,
 }
 
 impl Controller {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 23] = [
         Self::ClusterRoleAggregation,
+        Self::CronJob,
+        Self::DaemonSet,
         Self::Deployment,
         Self::Disruption,
         Self::Endpoints,
         Self::EndpointSlice,
         Self::GarbageCollector,
+        Self::HorizontalPodAutoscaler,
         Self::Job,
         Self::Namespace,
         Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
         Self::ReplicaSet,
+        Self::ReplicationController,
         Self::ResourceQuota,
         Self::RootCaPublisher,
         Self::ServiceAccount,
+        Self::ServiceLb,
         Self::StatefulSet,
+        Self::TtlAfterFinished,
+        Self::VolumeProvisioner,
     ];
 
     fn name(self) -> &'static str {
         match self {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
+            Self::CronJob => "cronjob-controller",
+            Self::DaemonSet => "daemonset-controller",
             Self::Deployment => "deployment-controller",
             Self::Disruption => "disruption-controller",
             Self::Endpoints => "endpoints-controller",
             Self::EndpointSlice => "endpointslice-controller",
             Self::GarbageCollector => "garbage-collector-controller",
+            Self::HorizontalPodAutoscaler => "horizontal-pod-autoscaler-controller",
             Self::Job => "job-controller",
             Self::Namespace => "namespace-controller",
             Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::ReplicationController => "replicationcontroller-controller",
             Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::ServiceLb => "service-lb-controller",
             Self::StatefulSet => "statefulset-controller",
+            Self::TtlAfterFinished => "ttl-after-finished-controller",
+            Self::VolumeProvisioner => "volume-provisioner",
         }
     }
 
@@ -182,10 +218,15 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
         let operator = match controller {
             Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
             Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
+            Controller::CronJob => operator.controller(cron_job::controller()),
+            Controller::DaemonSet => operator.controller(daemon_set::controller()),
             Controller::Deployment => operator.controller(deployment::controller()),
             Controller::Disruption => operator.controller(disruption_budget::controller()),
             Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
             Controller::EndpointSlice => operator.controller(endpoints::slices()),
+            Controller::HorizontalPodAutoscaler => {
+                operator.controller(horizontal_pod_autoscaler::controller(cluster.metrics().clone()))
+            }
             Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
             Controller::Namespace => operator.controller(namespace::controller()),
             Controller::PersistentVolumeBinder => {
@@ -194,13 +235,20 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
             Controller::ReplicaSet => operator.controller(replica_set::controller()),
+            Controller::ReplicationController => operator.controller(replica_set::replication_controllers()),
             Controller::ResourceQuota => operator.controller(resource_quota::controller()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
             },
             Controller::ServiceAccount => operator.controller(service_account::accounts()),
+            Controller::ServiceLb => operator.controller(service_lb::controller()),
             Controller::StatefulSet => operator.controller(stateful_set::controller()),
+            Controller::TtlAfterFinished => operator.controller(ttl_after_finished::controller()),
+            Controller::VolumeProvisioner => operator
+                .controller(volume_provisioner::claims())
+                .controller(volume_provisioner::volumes())
+                .controller(volume_provisioner::classes()),
         };
         Box::pin(async move {
             let ended = operator.run(client, pending()).await;

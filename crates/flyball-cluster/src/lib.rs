@@ -27,10 +27,12 @@
 mod cluster;
 mod controllers;
 mod endpoint;
+mod metrics;
 mod simulation;
 
 pub use cluster::Cluster;
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{Options, User};
+pub use metrics::Metrics;
 pub use simulation::{Faults, Trace, simulated_clock};

@@ -15,7 +15,7 @@
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
-//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`] |
+//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
 //! # An operator
@@ -80,6 +80,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod batch;
 mod client;
 mod conflict;
 mod error;
@@ -99,6 +100,7 @@ mod apply;
 mod operator;
 
 pub use apply::{Condition, Event};
+pub use batch::slow_start_batch;
 pub use cache::Caches;
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};

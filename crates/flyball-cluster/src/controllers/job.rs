@@ -8,6 +8,7 @@ mod tracking;
 
 pub(super) use tracking::orphans;
 
+use super::events::Events;
 use super::owners::{self, Selector};
 use super::pods::{self, is_active};
 use counts::{Counts, INDEX};
@@ -24,7 +25,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Jobs)
+    Controller::new(Jobs(Events::new("job-controller")))
         .owns::<Pod>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
         .replaces::<Pod>()
@@ -36,7 +37,7 @@ fn selector(job: &Job) -> Option<Selector> {
     Selector::new(job.spec.as_ref()?.selector.as_ref())
 }
 
-struct Jobs;
+struct Jobs(Events);
 
 impl Reconcile for Jobs {
     type Resource = Job;
@@ -47,7 +48,7 @@ impl Reconcile for Jobs {
             return Ok(Action::done());
         }
         let mut pods: Vec<Pod> = owners::claim(job, &selector, cx).await?;
-        if ["Complete", "Failed"].iter().any(|kind| has(job.status.as_ref(), kind)) {
+        if end(job).is_some() {
             for pod in pods.iter().filter(|pod| is_tracked(pod)) {
                 untrack(pod, cx).await?;
             }
@@ -63,7 +64,7 @@ impl Reconcile for Jobs {
         {
             put(&mut job, kind, "True", reason, message, now);
         }
-        let wait = count_and_manage(&mut job, spec, &counts, &mut pods, cx).await?;
+        let wait = count_and_manage(&mut job, spec, &counts, &mut pods, &self.0, cx).await?;
         Ok(wait.map_or_else(Action::done, Action::requeue_after))
     }
 }
@@ -71,6 +72,13 @@ impl Reconcile for Jobs {
 fn has(status: Option<&JobStatus>, kind: &str) -> bool {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+/// Returns how a job has ended, `Complete` or `Failed`, and when.
+pub(super) fn end(job: &Job) -> Option<(&str, Option<Timestamp>)> {
+    let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let last = conditions.find(|is| matches!(&*is.type_, "Complete" | "Failed") && is.status == "True")?;
+    Some((&last.type_, last.last_transition_time.as_ref().map(|time| time.0)))
 }
 
 /// Tells whether what becomes of the job is decided, though pods of it may still be going.
@@ -160,13 +168,14 @@ async fn count_and_manage(
     spec: &JobSpec,
     counts: &Counts,
     pods: &mut Vec<Pod>,
+    events: &Events,
     cx: &Context<Job>,
 ) -> Result<Option<Duration>> {
     let decided = is_decided(job.status.as_ref());
     let mut wait = None;
     let managed = match pods::is_deleting(job) {
         true => Ok(()),
-        false => manage(job, spec, counts, pods, decided, &mut wait, cx).await,
+        false => manage(job, spec, counts, pods, decided, &mut wait, events, cx).await,
     };
     if counts.has_uncounted() {
         counts.list(job.status.get_or_insert_default());
@@ -232,6 +241,7 @@ async fn manage(
     pods: &mut Vec<Pod>,
     decided: bool,
     wait: &mut Option<Duration>,
+    events: &Events,
     cx: &Context<Job>,
 ) -> Result<()> {
     let (active, _, terminating) = counts::running(pods);
@@ -241,7 +251,7 @@ async fn manage(
         pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
         let excess = usize::try_from(active - wanted).unwrap_or(0).min(pods::BURST);
         for pod in &victims[..excess] {
-            cx.delete(pod).await?;
+            pods::delete(job, pod, events, cx).await?;
         }
         *wait = Some(SOON);
         return Ok(());
@@ -264,7 +274,7 @@ async fn manage(
         }
         false => vec![pod(job, spec); missing],
     };
-    let (made, result) = pods::create(&template, cx).await;
+    let (made, result) = pods::create(job, &template, events, cx).await;
     pods.extend(made);
     result
 }

@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+/// Under which a revision has its hash.
+const HASH: &str = "controller.kubernetes.io/hash";
+
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(StatefulSets)
@@ -49,7 +52,7 @@ impl Reconcile for StatefulSets {
         let pods = claimed.into_iter().filter_map(|pod| Some((ordinal(set, &pod)?, pod))).collect();
         let status = set.status.clone().unwrap_or_default();
         let collisions = status.collision_count.unwrap_or(0);
-        let history = revisions::sync(set, &selector, &spec.template, collisions, &[], cx).await?;
+        let history = revisions::sync(set, &selector, &spec.template, collisions, HASH, cx).await?;
         let current = status.current_revision.filter(|name| history.find(name).is_some());
         let current = current.unwrap_or_else(|| history.update.name_any());
         let mut step = Step { set, spec, cx, history, current, pods };

@@ -67,7 +67,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
 }
 
 /// The longest that a step asks again for what controllers bring about, in simulated time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
 fn recorded_answers_are_repeated() {
