@@ -1,11 +1,17 @@
 //! The server and the runtime together, in process, in one thread and under paused time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod autoscaling;
 mod collection;
 mod conformance;
+mod cron_jobs;
+mod daemon_sets;
 mod determinism;
+mod load_balancers;
 mod namespaces;
+mod replica_sets;
 mod roles;
+mod volumes;
 mod workloads;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};
