@@ -88,6 +88,7 @@ async fn forbid_waits_and_replace_replaces() {
 async fn only_so_many_ended_jobs_are_kept() {
     let client = cluster().admin();
     cron_job(&client, json!({"successfulJobsHistoryLimit": 2})).await;
+    sleep(Duration::from_secs(1)).await;
     for _ in 0..5 {
         sleep(Duration::from_secs(60)).await;
         end(&client, "Complete").await;

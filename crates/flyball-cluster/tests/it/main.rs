@@ -7,10 +7,12 @@ mod conformance;
 mod cron_jobs;
 mod daemon_sets;
 mod determinism;
+mod jobs;
 mod load_balancers;
 mod namespaces;
 mod replica_sets;
 mod roles;
+mod stateful_sets;
 mod volumes;
 mod workloads;
 
