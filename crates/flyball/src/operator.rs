@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -280,7 +280,7 @@ impl Operator {
             rng: self.rng.fork("reconcile"),
             recorder: recorder.clone(),
             metrics: metrics.clone(),
-            rephrased: Mutex::default(),
+            rephrased: Arc::default(),
         });
 
         // Dropping a set aborts its tasks, so nothing outlives this function.
