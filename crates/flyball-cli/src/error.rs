@@ -40,8 +40,12 @@ impl fmt::Display for Error {
         let mut told = self.what.clone();
         let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
         while let Some(error) = source {
+            let text = match error.downcast_ref() {
+                // What the API server said is meant for people; what it is wrapped in is not.
+                Some(kube::Error::Api(status)) => status.message.clone(),
+                _ => error.to_string(),
+            };
             // Many errors repeat their cause.
-            let text = error.to_string();
             if !told.contains(&text) {
                 write!(f, ": {text}")?;
                 told = text;

@@ -3,13 +3,15 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod apply;
 mod commands;
+mod connection;
 mod error;
 mod kubeconfig;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, demo};
+use commands::{cluster, demo, run};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -31,6 +33,7 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
+    Run(run::RunArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
+        Command::Run(args) => run::cmd_run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -30,9 +30,9 @@ mod endpoint;
 mod metrics;
 mod simulation;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
-pub use flyball_server::{Options, User};
+pub use flyball_server::{DataDir, DataDirError, Options, User};
 pub use metrics::Metrics;
 pub use simulation::{Faults, Trace, simulated_clock};

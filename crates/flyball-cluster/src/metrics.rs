@@ -55,6 +55,12 @@ impl Metrics {
         self.find(kind, object, metric)
     }
 
+    /// Returns the same values, for another cluster to go on with.
+    pub(crate) fn copied(&self) -> Self {
+        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self(Arc::new(Mutex::new(values)))
+    }
+
     fn find(&self, kind: &str, object: &impl ResourceExt, metric: &str) -> Option<i64> {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_else(|| name.clone());

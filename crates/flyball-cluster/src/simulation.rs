@@ -15,7 +15,8 @@ use std::fmt::{self, Write};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep};
 use tower::service_fn;
 
 /// Makes a clock that begins at 2026-01-01 and goes as tokio's time goes, which a simulation pauses.
@@ -40,6 +41,16 @@ pub struct Faults {
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
     pub cut: f64,
+    /// A frame of a watch comes late, by up to [`LATEST`](Self::LATEST): so what happened to one kind is seen before what happened earlier
+    /// to another.
+    pub late: f64,
+    /// A frame of a watch comes twice.
+    pub repeated: f64,
+}
+
+impl Faults {
+    /// The longest that a frame of a watch is held back.
+    pub const LATEST: Duration = Duration::from_secs(5);
 }
 
 /// A record of requests and answers in the order in which they happened; clones write to the same record.
@@ -125,19 +136,24 @@ impl Wire {
         }
         let (head, body) = answer.into_parts();
         self.trace.tell(&self.now(), number, format_args!("{}", head.status.as_u16()));
-        Ok(Response::from_parts(head, Recorded { body, number, wire: self }))
+        Ok(Response::from_parts(head, Recorded::new(body, number, self)))
     }
 
     fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<Recorded> {
         self.trace.tell(&self.now(), number, format_args!("{}", status.code));
         let body = flyball_server::Body::from(serde_json::to_vec(&status).unwrap_or_default());
-        let mut answer = Response::new(Recorded { body, number, wire: self.clone() });
+        let mut answer = Response::new(Recorded::new(body, number, self.clone()));
         *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         answer
     }
 
     fn happens(&self, share: f64) -> bool {
         share > 0.0 && self.rng.fraction() < share
+    }
+
+    /// Draws how long a frame is held back, if it is.
+    fn delay(&self) -> Option<Pin<Box<Sleep>>> {
+        self.happens(self.faults.late).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
     }
 
     fn now(&self) -> String {
@@ -150,6 +166,23 @@ struct Recorded {
     body: flyball_server::Body,
     number: u64,
     wire: Arc<Wire>,
+    /// The frame of a watch that is not delivered yet, and what it waits for.
+    held: Option<(Bytes, Option<Pin<Box<Sleep>>>)>,
+}
+
+impl Recorded {
+    fn new(body: flyball_server::Body, number: u64, wire: Arc<Wire>) -> Self {
+        Self { body, number, wire, held: None }
+    }
+
+    fn tell(&self, what: fmt::Arguments<'_>) {
+        self.wire.trace.tell(&self.wire.now(), self.number, what);
+    }
+
+    fn deliver(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        self.tell(format_args!("{}", String::from_utf8_lossy(&data).trim_end()));
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
 }
 
 impl Body for Recorded {
@@ -160,23 +193,39 @@ impl Body for Recorded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
-        let Self { number, wire, .. } = &*self;
-        let Some(Ok(frame)) = frame else { return Poll::Ready(None) };
         let streams = self.body.size_hint().exact().is_none();
-        if streams && wire.happens(wire.faults.cut) {
-            wire.trace.tell(&wire.now(), *number, format_args!("cut"));
+        if self.held.is_none() {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else { return Poll::Pending };
+            let Some(data) = frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok()) else {
+                return Poll::Ready(None);
+            };
+            if !streams {
+                return self.deliver(data);
+            }
+            let delay = self.wire.delay();
+            self.held = Some((data, delay));
+        }
+        let Some((data, delay)) = &mut self.held else { return Poll::Pending };
+        if let Some(delay) = delay
+            && delay.as_mut().poll(cx).is_pending()
+        {
+            return Poll::Pending;
+        }
+        let (data, faults) = (data.clone(), self.wire.faults);
+        self.held = None;
+        if self.wire.happens(faults.cut) {
+            self.tell(format_args!("cut"));
             self.body = flyball_server::Body::empty();
             return Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())));
         }
-        if let Some(data) = frame.data_ref() {
-            wire.trace.tell(&wire.now(), *number, format_args!("{}", String::from_utf8_lossy(data).trim_end()));
+        if self.wire.happens(faults.repeated) {
+            self.held = Some((data.clone(), None));
         }
-        Poll::Ready(Some(Ok(frame)))
+        self.deliver(data)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.held.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

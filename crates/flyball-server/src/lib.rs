@@ -18,6 +18,7 @@ mod watch;
 
 mod auth;
 mod custom;
+mod data_dir;
 mod discovery;
 mod kinds;
 mod metrics;
@@ -33,8 +34,9 @@ pub mod quota;
 mod serve;
 
 pub use auth::User;
+pub use data_dir::{DataDir, DataDirError};
 pub use dial::Dialer;
 pub use response::Body;
 pub use serve::serve;
-pub use server::{Options, Server};
+pub use server::{Options, Server, Snapshot};
 pub use webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};

@@ -4,11 +4,14 @@ mod actions;
 mod dispatch;
 mod objects;
 mod reply;
+mod state;
 
 pub(crate) use reply::Presenter;
+pub use state::Snapshot;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
@@ -71,7 +74,7 @@ pub(crate) struct Inner {
     catalog: RwLock<Arc<Catalog>>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
-    pub(crate) issuer: Issuer,
+    pub(crate) issuer: Arc<Issuer>,
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
@@ -85,22 +88,27 @@ pub(crate) struct Inner {
 
 impl Server {
     /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
+    ///
+    /// Its objects are in memory alone and go with it.
     pub fn new(options: Options) -> Self {
-        let inner = Arc::new_cyclic(|me| Inner {
-            store: Store::new(Limits::default()),
-            catalog: RwLock::new(Arc::new(Catalog::built_in())),
-            issuer: Issuer::new(&options.secret),
-            clock: options.clock,
-            rng: options.rng,
-            rbac: Rbac::default(),
-            admission: Admission::default(),
-            webhooks: options.webhooks,
-            me: me.clone(),
-            definitions_moved: AtomicBool::new(false),
-            slow_watches: AtomicU64::new(0),
-        });
+        let issuer = Arc::new(Issuer::new(&options.secret));
+        let inner = Inner::of(Store::new(Limits::default()), issuer, Rbac::default(), options);
         crate::auth::bootstrap::write(&inner);
         Self(inner)
+    }
+
+    /// Goes on with what a data directory holds, and keeps all that is written there.
+    ///
+    /// A write is answered once it is on disk, and shown to nobody before. Resource versions go on from the last one;
+    /// what happened before is forgotten, so that watches and lists from earlier versions are answered with 410. The keys
+    /// that tokens are signed with are the directory's, in place of [`Options::secret`], which a new directory takes over.
+    /// Requests that write must be handled on a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the directory is damaged or cannot be written to.
+    pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
+        Ok(Self(state::open(options, directory)?))
     }
 
     /// Answers a request.
@@ -146,6 +154,23 @@ where
 }
 
 impl Inner {
+    /// Makes what serves a store; CRDs are not looked at.
+    fn of(store: Store, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            store,
+            catalog: RwLock::new(Arc::new(Catalog::built_in())),
+            issuer,
+            clock: options.clock,
+            rng: options.rng,
+            rbac,
+            admission: Admission::default(),
+            webhooks: options.webhooks,
+            me: me.clone(),
+            definitions_moved: AtomicBool::new(false),
+            slow_watches: AtomicU64::new(0),
+        })
+    }
+
     /// Returns what is served now.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.read().expect("nothing panics while it holds the catalog").clone()

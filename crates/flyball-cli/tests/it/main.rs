@@ -3,6 +3,7 @@
 
 mod cluster;
 mod demo;
+mod run;
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! The server and the runtime together, in process, in one thread and under paused time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod application;
 mod autoscaling;
 mod collection;
 mod conformance;

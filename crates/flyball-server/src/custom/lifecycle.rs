@@ -64,7 +64,8 @@ impl Inner {
         }
     }
 
-    fn serve_definitions(&self) {
+    /// Serves what the stored CRDs say.
+    pub(crate) fn serve_definitions(&self) {
         let mut catalog = crate::registry::Catalog::built_in();
         for crd in self.definitions() {
             if acceptance::condition(&crd, "Established") != Some("True") {

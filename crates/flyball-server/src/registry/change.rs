@@ -75,15 +75,15 @@ impl Inner {
     ) -> Result<Result<Written, storage::Error>, Status> {
         if is_released(resource, &object, live) {
             // Watches are shown what was stored last, the writer what it made of it.
-            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
+            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await;
             return Ok(last.map(|last| {
                 self.removed(resource, &last);
                 Written::Shown(Box::new(object))
             }));
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let stored =
-            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        let make = |revision| self.entry(&stored_as, key, object, revision);
+        let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.written(resource, &entry);
             Written::Stored(entry)

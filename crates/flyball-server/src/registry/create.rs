@@ -6,7 +6,7 @@ use super::{decode, managed, meta};
 use crate::admission::{Attributes, Operation};
 use crate::kinds::Part;
 use crate::server::Inner;
-use crate::storage::Entry;
+use crate::storage::{self, Entry};
 use flyball_core::field::FieldError;
 use flyball_core::{Object, ObjectKey, Status, names};
 use serde_json::Value;
@@ -71,12 +71,14 @@ impl Inner {
         }
         resource.settle(&mut object);
         let (stored_as, object) = self.to_stored(&target.resource, object).await?;
-        match self.store.put(&resource.table, &key, None, |revision| self.entry(&stored_as, &key, object, revision)) {
+        let make = |revision| self.entry(&stored_as, &key, object, revision);
+        match self.store.put(&resource.table, &key, None, make).await {
             Ok(entry) => {
                 self.written(resource, &entry);
                 let entry = self.shown_one(resource, entry).await?;
                 Ok(Outcome { object: Written::Stored(entry), created: true })
             }
+            Err(error @ storage::Error::NotKept { .. }) => Err(Status::internal(error)),
             Err(_) => {
                 let stored = self.store.get(&resource.table, &key);
                 let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));
@@ -85,10 +87,18 @@ impl Inner {
         }
     }
 
-    /// Stores an object that comes with the server, past admission and validation.
+    /// Stores an object that comes with the server, past admission and validation, unless it is there.
     pub(crate) fn seed(&self, group: &str, version: &str, plural: &str, mut object: Object) {
         let catalog = self.catalog();
         let resource = catalog.get(group, version, plural).expect("only built-in kinds are seeded");
+        if let Some(entry) = self.store.get(&resource.table, &object.key()) {
+            let mut known = entry.object();
+            if crate::auth::bootstrap::add_rules(&mut known, &object) {
+                self.store
+                    .seed(&resource.table, &entry.key, |revision| self.entry(&resource, &entry.key, known, revision));
+            }
+            return;
+        }
         object.set_kind(&resource.kind);
         let (mut object, _) = decode::read(&resource, object).expect("what comes with the server can be read");
         resource.default(&mut object);
@@ -102,8 +112,7 @@ impl Inner {
         }
         resource.prepare(&mut object, None, Part::Whole, &self.clock);
         let key = object.key();
-        let put = self.store.put(&resource.table, &key, None, |revision| self.entry(&resource, &key, object, revision));
-        put.expect("nothing else writes before the server is made");
+        self.store.seed(&resource.table, &key, |revision| self.entry(&resource, &key, object, revision));
     }
 }
 

@@ -78,7 +78,7 @@ impl Inner {
             if options.dry_run {
                 return Ok(Ok(Deleted::Gone(Box::new(object))));
             }
-            let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
+            let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await;
             return Ok(removed.map(|removed| {
                 self.removed(resource, &removed);
                 object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
@@ -93,8 +93,8 @@ impl Inner {
             return Ok(Ok(Deleted::Marked(Written::Shown(Box::new(object)))));
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let stored =
-            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        let make = |revision| self.entry(&stored_as, key, object, revision);
+        let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         match stored {
             Ok(entry) => {
                 self.written(resource, &entry);

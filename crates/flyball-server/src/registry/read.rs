@@ -265,7 +265,7 @@ impl Inner {
                  now may show up in the list.",
             ),
             storage::Error::Compacted { asked, oldest } => Status::expired(format!("The resourceVersion for the provided list is too old: {asked} ({oldest})")),
-            storage::Error::Changed => Status::internal(error),
+            storage::Error::Changed | storage::Error::NotKept { .. } => Status::internal(error),
         })
     }
 }

@@ -38,6 +38,11 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// Whether the request may change something.
+    fn writes(&self) -> bool {
+        self.target.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
+    }
+
     pub(crate) fn accept(&self) -> Option<&str> {
         self.header(header::ACCEPT)
     }
@@ -62,6 +67,7 @@ where
     let (parts, body) = request.into_parts();
     let head = parts.method == Method::HEAD;
     let mut response = match receive(inner, parts, body).await {
+        Ok(call) if inner.store.is_kept() && call.writes() => carry_through(inner.clone(), call).await,
         Ok(call) => route(inner, call).await,
         Err(status) => response::status(&status),
     };
@@ -71,6 +77,16 @@ where
         *response.body_mut() = Body::empty();
     }
     response
+}
+
+/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to follow.
+async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
+    let answering = tokio::spawn(async move {
+        let response = route(&inner, call).await;
+        inner.settle().await;
+        response
+    });
+    answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
 }
 
 /// Finds out who sends a request and whether it may, and reads its body.

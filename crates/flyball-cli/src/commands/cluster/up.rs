@@ -6,7 +6,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
-use flyball_cluster::{Cluster, Controllers, Endpoint, EndpointError, Options};
+use flyball_cluster::{Cluster, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Options};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -33,7 +33,10 @@ pub(crate) struct UpArgs {
     /// Write no context into any kubeconfig
     #[arg(long, conflicts_with = "kubeconfig")]
     no_kubeconfig: bool,
-    /// Port to listen on at 127.0.0.1; any free one unless given
+    /// Keep all objects, keys and certificates in this directory, and go on with what it holds; else in memory only
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Port to listen on at 127.0.0.1; the last one of the data directory, else any free one, unless given
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Only say what goes wrong
@@ -62,7 +65,8 @@ fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
     let asked = if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
     let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
-    if args.foreground || other_port || asked.map(absolute) != record.kubeconfig {
+    let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
+    if args.foreground || other_port || other_data || asked.map(absolute) != record.kubeconfig {
         let error = Error::new(format!("cluster {name} is up already, at {}", record.url));
         return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or give the new one a --name"));
     }
@@ -78,6 +82,9 @@ fn tell(record: &Record) {
     say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &record.name)));
     for (what, value) in pairs {
         say(&format!("  {what:<8} {value}"));
+    }
+    if let Some(path) = &record.data_dir {
+        say(&format!("  {:<8} {}", "data", path.display()));
     }
     match &record.kubeconfig {
         Some(path) => say(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
@@ -98,6 +105,9 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     command.args(["--port", &args.port.to_string()]);
     if let Some(path) = &args.kubeconfig {
         command.arg("--kubeconfig").arg(absolute(path.clone()));
+    }
+    if let Some(path) = &args.data_dir {
+        command.arg("--data-dir").arg(absolute(path));
     }
     if args.no_kubeconfig {
         command.arg("--no-kubeconfig");
@@ -132,9 +142,19 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
     let served = runtime.block_on(async {
         let options = Options::system().when("cannot make a cluster")?;
-        let endpoint = Endpoint::bind(args.port, &options.clock).await.map_err(|error| refuse(error, args.port))?;
+        let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
+        let directory = directory.map_err(|error| unusable(error, args))?;
+        let endpoint = match &directory {
+            Some(directory) => Endpoint::bind_kept(args.port, &options.clock, directory).await,
+            None => Endpoint::bind(args.port, &options.clock).await,
+        };
+        let endpoint = endpoint.map_err(|error| refuse(error, args))?;
         let started = options.clock.now_rfc3339();
-        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+        let cluster = match directory {
+            Some(directory) => Cluster::open(options, directory).map_err(|error| unusable(error, args))?,
+            None => Cluster::new(options),
+        };
+        let cluster = cluster.with_certificate(endpoint.certificate());
         let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
 
         let record = write_down(args, files, &endpoint, started)?;
@@ -180,21 +200,48 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
         context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
     }
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let record =
-        Record { name: name.clone(), pid, url: endpoint.url(), own_kubeconfig, kubeconfig, context_before, started };
+    let record = Record {
+        name: name.clone(),
+        pid,
+        url: endpoint.url(),
+        own_kubeconfig,
+        kubeconfig,
+        context_before,
+        started,
+        data_dir: args.data_dir.as_ref().map(absolute),
+    };
     files.write(&record)?;
     Ok(record)
 }
 
-fn refuse(error: EndpointError, port: u16) -> Error {
-    let in_use =
-        matches!(&error, EndpointError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse);
-    let error = Err::<(), _>(error).when("no cluster").expect_err("it is one");
-    if in_use {
-        return Error::new(format!("port {port} of 127.0.0.1 is in use"))
-            .hint("give another --port, or none to have a free one chosen");
+fn refuse(error: EndpointError, args: &UpArgs) -> Error {
+    match error {
+        EndpointError::Listen { port, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
+            match args.port {
+                // It is the one that kubeconfigs of this cluster lead to.
+                0 => error.hint("give another --port; kubeconfigs made before lead to this one"),
+                _ => error.hint("give another --port, or none to have a free one chosen"),
+            }
+        }
+        EndpointError::DataDir(error) => unusable(error, args),
+        error => Err::<(), _>(error).when("no cluster").expect_err("it is one"),
     }
-    error
+}
+
+/// Says what to do about a data directory that cannot be used.
+fn unusable(error: DataDirError, args: &UpArgs) -> Error {
+    let hint = match &error {
+        DataDirError::InUse { .. } => "stop that process, or give another --data-dir",
+        DataDirError::Newer { .. } => "use the release that wrote it, or give another --data-dir",
+        DataDirError::Foreign { .. } => "give a directory that is empty or not there yet",
+        DataDirError::Damaged { .. } | DataDirError::Missing { .. } => {
+            "put back a copy of the whole directory, or move it away to begin anew"
+        }
+        DataDirError::Io { .. } => "give a --data-dir that can be written to and has room",
+    };
+    let what = args.data_dir.as_ref().map_or_else(String::new, |path| format!("no cluster in {}", path.display()));
+    Err::<(), _>(error).when(what).expect_err("it is one").hint(hint)
 }
 
 fn absolute(path: impl AsRef<Path>) -> PathBuf {

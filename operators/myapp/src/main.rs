@@ -1,0 +1,11 @@
+//! The `myapp` program.
+
+use flyball::Operator;
+use kube::CustomResourceExt;
+use myapp::operator::{NAME, controller};
+use myapp::resource::MyApp;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    Operator::new(NAME).crd(MyApp::crd()).controller(controller()).main()
+}

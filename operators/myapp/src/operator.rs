@@ -1,0 +1,118 @@
+//! The reconciler: what an application consists of, and how much of it is ready.
+
+use crate::resource::{MyApp, MyAppStatus};
+use flyball::{Action, Condition, Context, Controller, Reconcile, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+/// Name of the operator: its field manager, and what it signs events with.
+pub const NAME: &str = "myapp-operator";
+/// The components, in the order in which a request passes them.
+pub const COMPONENTS: [&str; 4] = ["frontend", "backend", "worker", DATABASE];
+/// The component that keeps data.
+const DATABASE: &str = "database";
+/// Port that the components listen on.
+const PORT: i32 = 8080;
+
+/// Reconciles `MyApp`s.
+#[derive(Debug)]
+pub struct MyApps;
+
+/// Makes the controller of `MyApp`s.
+pub fn controller() -> Controller<MyApps> {
+    Controller::new(MyApps)
+        .owns::<Deployment>()
+        .owns::<PersistentVolumeClaim>()
+        .owns::<Service>()
+        .owns::<ServiceAccount>()
+}
+
+impl Reconcile for MyApps {
+    type Resource = MyApp;
+
+    async fn reconcile(&self, app: &MyApp, cx: &Context<MyApp>) -> Result<Action> {
+        cx.apply(&service_account(app)?).await?;
+        cx.apply(&claim(app)?).await?;
+        let mut ready = 0;
+        for component in COMPONENTS {
+            let deployment = cx.apply(&deployment(app, component)?).await?;
+            ready += usize::from(is_ready(&deployment));
+        }
+        cx.apply(&service(app)?).await?;
+
+        let all = ready == COMPONENTS.len();
+        let ready = format!("{ready}/{}", COMPONENTS.len());
+        let condition = Condition::new("Ready", all, if all { "AllReady" } else { "Progressing" });
+        let condition = condition.message(format!("{ready} components are ready"));
+        cx.set_status(&MyAppStatus { ready, conditions: vec![condition] }).await?;
+        Ok(Action::done())
+    }
+}
+
+/// Tells whether what runs is what the deployment asks for now.
+fn is_ready(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else { return false };
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    status.observed_generation == deployment.metadata.generation
+        && status.updated_replicas.unwrap_or(0) == wanted
+        && status.available_replicas.unwrap_or(0) == wanted
+        && status.replicas.unwrap_or(0) == wanted
+}
+
+fn service_account(app: &MyApp) -> Result<ServiceAccount> {
+    Ok(serde_json::from_value(json!({"metadata": {"name": app.name_any()}}))?)
+}
+
+fn claim(app: &MyApp) -> Result<PersistentVolumeClaim> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": app.name_any()},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": app.spec.storage}},
+        },
+    }))?)
+}
+
+fn service(app: &MyApp) -> Result<Service> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": app.name_any()},
+        "spec": {
+            "type": "LoadBalancer",
+            "selector": labels(app, COMPONENTS[0]),
+            "ports": [{"name": "http", "port": app.spec.port, "targetPort": PORT}],
+        },
+    }))?)
+}
+
+fn deployment(app: &MyApp, component: &str) -> Result<Deployment> {
+    let labels = labels(app, component);
+    let mut container = json!({
+        "name": component,
+        "image": format!("{}/{component}:{}", app.spec.images, app.spec.version),
+        "ports": [{"containerPort": PORT}],
+    });
+    let mut pod = json!({"serviceAccountName": app.name_any()});
+    // Two databases on one volume would do harm to each other.
+    let (mut replicas, mut strategy) = (app.spec.replicas, "RollingUpdate");
+    if component == DATABASE {
+        (replicas, strategy) = (1, "Recreate");
+        container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+        pod["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": app.name_any()}}]);
+    }
+    pod["containers"] = json!([container]);
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": format!("{}-{component}", app.name_any()), "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "strategy": {"type": strategy},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }))?)
+}
+
+fn labels(app: &MyApp, component: &str) -> Value {
+    json!({"app.kubernetes.io/instance": app.name_any(), "app.kubernetes.io/component": component})
+}
