@@ -1,9 +1,11 @@
 //! The server and its controllers together.
 
 use crate::controllers::{self, Controllers};
+use crate::node::{Program, Rule, Rules, Simulated};
 use flyball_core::{Clock, Rng};
 use flyball_server::{Options, Server, User};
 use http::Request;
+use std::sync::Arc;
 use tower::ServiceExt;
 
 /// A control plane.
@@ -15,19 +17,39 @@ pub struct Cluster {
     clock: Clock,
     rng: Rng,
     certificate: Option<String>,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Self { server: Server::new(options), clock, rng, certificate: None }
+        Self { server: Server::new(options), clock, rng, certificate: None, rules: Rules::default(), program: None }
     }
 
     /// Has this certificate, in PEM, published in every namespace, so that pods know the server by it.
     pub fn with_certificate(mut self, pem: impl Into<String>) -> Self {
         self.certificate = Some(pem.into());
         self
+    }
+
+    /// Has the containers on simulated nodes do what these rules say, the first of those that say something about one.
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.rules = rules.into_iter().collect();
+        self
+    }
+
+    /// Has the containers on simulated nodes run in this program, and not in [`Simulated`].
+    pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
+        self.program = Some(program);
+        self
+    }
+
+    /// Returns what the containers of pods run in.
+    pub(crate) fn program(&self, rng: &Rng) -> Arc<dyn Program> {
+        let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
+        self.program.clone().unwrap_or_else(|| simulated())
     }
 
     pub(crate) fn clock(&self) -> &Clock {

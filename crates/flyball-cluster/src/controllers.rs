@@ -7,12 +7,14 @@ mod deployment;
 mod discovery;
 mod disruption_budget;
 mod endpoints;
-mod events;
+pub(crate) mod events;
 mod garbage_collector;
 mod job;
 mod namespace;
-mod owners;
-mod pods;
+mod node_lifecycle;
+pub(crate) mod owners;
+mod pod_gc;
+pub(crate) mod pods;
 mod protection;
 mod replica_set;
 mod resource_quota;
@@ -21,7 +23,10 @@ mod service_account;
 mod stateful_set;
 mod volume_binder;
 
+pub(crate) use owners::Selector;
+
 use crate::Cluster;
+use crate::{node, scheduler};
 use flyball::Operator;
 use flyball_core::{Clock, Rng};
 use flyball_server::User;
@@ -52,20 +57,28 @@ pub enum Controller {
     GarbageCollector,
     /// Runs the pods of jobs.
     Job,
+    /// Stands in for the kubelets of simulated nodes: tells how they are, and runs their pods.
+    Kubelet,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Keeps pods away from nodes of which nothing good is heard.
+    NodeLifecycle,
     /// Binds claims to volumes.
     PersistentVolumeBinder,
     /// Keeps claims that pods use.
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
     PersistentVolumeProtection,
+    /// Deletes pods whose node has gone.
+    PodGarbageCollector,
     /// Keeps as many pods as replica sets ask for.
     ReplicaSet,
     /// Counts what is used of quotas.
     ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
+    /// Finds nodes for pods.
+    Scheduler,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
     /// Keeps the pods of stateful sets.
@@ -73,7 +86,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 20] = [
         Self::ClusterRoleAggregation,
         Self::Deployment,
         Self::Disruption,
@@ -81,13 +94,17 @@ impl Controller {
         Self::EndpointSlice,
         Self::GarbageCollector,
         Self::Job,
+        Self::Kubelet,
         Self::Namespace,
+        Self::NodeLifecycle,
         Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
+        Self::PodGarbageCollector,
         Self::ReplicaSet,
         Self::ResourceQuota,
         Self::RootCaPublisher,
+        Self::Scheduler,
         Self::ServiceAccount,
         Self::StatefulSet,
     ];
@@ -101,13 +118,17 @@ impl Controller {
             Self::EndpointSlice => "endpointslice-controller",
             Self::GarbageCollector => "garbage-collector-controller",
             Self::Job => "job-controller",
+            Self::Kubelet => "kubelet",
             Self::Namespace => "namespace-controller",
+            Self::NodeLifecycle => "node-lifecycle-controller",
             Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
+            Self::PodGarbageCollector => "pod-garbage-collector-controller",
             Self::ReplicaSet => "replicaset-controller",
             Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
+            Self::Scheduler => "kube-scheduler",
             Self::ServiceAccount => "serviceaccount-controller",
             Self::StatefulSet => "statefulset-controller",
         }
@@ -115,7 +136,12 @@ impl Controller {
 
     /// The user that the controller is, to the API server.
     fn user(self) -> User {
-        User::new(&format!("system:serviceaccount:kube-system:{}", self.name()), &["system:masters"])
+        let name = match self {
+            Self::Kubelet => "system:node:simulated".to_owned(),
+            Self::Scheduler => "system:kube-scheduler".to_owned(),
+            _ => format!("system:serviceaccount:kube-system:{}", self.name()),
+        };
+        User::new(&name, &["system:masters"])
     }
 }
 
@@ -187,18 +213,25 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
             Controller::EndpointSlice => operator.controller(endpoints::slices()),
             Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
+            Controller::Kubelet => {
+                let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
+                operator.field_manager("kubelet").controller(node::registration()).controller(kubelet.controller())
+            }
             Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::NodeLifecycle => operator.controller(node_lifecycle::controller()),
             Controller::PersistentVolumeBinder => {
                 operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
             }
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
+            Controller::PodGarbageCollector => operator.controller(pod_gc::pods()),
             Controller::ReplicaSet => operator.controller(replica_set::controller()),
             Controller::ResourceQuota => operator.controller(resource_quota::controller()),
             Controller::RootCaPublisher => match cluster.certificate() {
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
             },
+            Controller::Scheduler => return Box::pin(scheduler::run(client, clock.clone(), rng)) as Running,
             Controller::ServiceAccount => operator.controller(service_account::accounts()),
             Controller::StatefulSet => operator.controller(stateful_set::controller()),
         };

@@ -27,10 +27,15 @@
 mod cluster;
 mod controllers;
 mod endpoint;
+mod node;
+mod scheduler;
 mod simulation;
 
 pub use cluster::Cluster;
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{Options, User};
+pub use node::{
+    Course, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start, StartError,
+};
 pub use simulation::{Faults, Trace, simulated_clock};

@@ -34,6 +34,7 @@ mod serve;
 
 pub use auth::User;
 pub use dial::Dialer;
+pub use discovery::git_version;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server};

@@ -5,6 +5,7 @@ mod collection;
 mod conformance;
 mod determinism;
 mod namespaces;
+mod nodes;
 mod roles;
 mod workloads;
 
