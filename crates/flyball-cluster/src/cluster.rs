@@ -2,9 +2,11 @@
 
 use crate::Metrics;
 use crate::controllers::{self, Controllers};
+use crate::node::{Program, Rule, Rules, Simulated};
 use flyball_core::{Clock, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Server, User};
 use http::Request;
+use std::sync::Arc;
 use tower::ServiceExt;
 
 /// A control plane.
@@ -18,13 +20,15 @@ pub struct Cluster {
     rng: Rng,
     certificate: Option<String>,
     metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Self { server: Server::new(options), clock, rng, certificate: None, metrics: Metrics::default() }
+        Self::around(Server::new(options), clock, rng)
     }
 
     /// Goes on with the cluster that a data directory holds, and keeps all that is written there: see [`Server::open`].
@@ -57,16 +61,20 @@ impl Cluster {
     /// ```
     pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        let server = Server::open(options, directory)?;
-        Ok(Self { server, clock, rng, certificate: None, metrics: Metrics::default() })
+        Ok(Self::around(Server::open(options, directory)?, clock, rng))
+    }
+
+    fn around(server: Server, clock: Clock, rng: Rng) -> Self {
+        let (metrics, rules) = (Metrics::default(), Rules::default());
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None }
     }
 
     /// Takes a snapshot of all objects and their history, in microseconds.
     ///
     /// What clients and controllers know is not in it: take it while nothing is under way, or let forks settle.
     pub fn snapshot(&self) -> Snapshot {
-        let (server, certificate) = (self.server.snapshot(), self.certificate.clone());
-        Snapshot { server, certificate, metrics: self.metrics.copied() }
+        let Self { certificate, rules, program, .. } = self.clone();
+        Snapshot { server: self.server.snapshot(), certificate, metrics: self.metrics.copied(), rules, program }
     }
 
     /// Makes a cluster that goes on from here on its own: what is written to one never shows in the other.
@@ -97,6 +105,24 @@ impl Cluster {
     pub fn with_certificate(mut self, pem: impl Into<String>) -> Self {
         self.certificate = Some(pem.into());
         self
+    }
+
+    /// Has the containers on simulated nodes do what these rules say, the first of those that say something about one.
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.rules = rules.into_iter().collect();
+        self
+    }
+
+    /// Has the containers on simulated nodes run in this program, and not in [`Simulated`].
+    pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
+        self.program = Some(program);
+        self
+    }
+
+    /// Returns what the containers of pods run in.
+    pub(crate) fn program(&self, rng: &Rng) -> Arc<dyn Program> {
+        let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
+        self.program.clone().unwrap_or_else(|| simulated())
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -142,13 +168,16 @@ pub struct Snapshot {
     server: flyball_server::Snapshot,
     certificate: Option<String>,
     metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Snapshot {
     /// Makes a cluster that goes on from here on its own, as [`Cluster::fork`] does.
     pub fn fork(&self, options: Options) -> Cluster {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        let (server, certificate) = (self.server.fork(options), self.certificate.clone());
-        Cluster { server, clock, rng, certificate, metrics: self.metrics.copied() }
+        let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
+        let (rules, program) = (self.rules.clone(), self.program.clone());
+        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program }
     }
 }

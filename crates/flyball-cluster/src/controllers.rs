@@ -9,14 +9,16 @@ mod deployment;
 mod discovery;
 mod disruption_budget;
 mod endpoints;
-mod events;
+pub(crate) mod events;
 mod garbage_collector;
 mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
 mod node_affinity;
-mod owners;
-mod pods;
+mod node_lifecycle;
+pub(crate) mod owners;
+mod pod_gc;
+pub(crate) mod pods;
 mod protection;
 mod replica_set;
 mod resource_quota;
@@ -29,7 +31,10 @@ mod ttl_after_finished;
 mod volume_binder;
 mod volume_provisioner;
 
+pub(crate) use owners::Selector;
+
 use crate::Cluster;
+use crate::{node, scheduler};
 use flyball::Operator;
 use flyball_core::{Clock, Rng};
 use flyball_server::User;
@@ -66,14 +71,20 @@ pub enum Controller {
     HorizontalPodAutoscaler,
     /// Runs the pods of jobs.
     Job,
+    /// Stands in for the kubelets of simulated nodes: tells how they are, and runs their pods.
+    Kubelet,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Keeps pods away from nodes of which nothing good is heard.
+    NodeLifecycle,
     /// Binds claims to volumes.
     PersistentVolumeBinder,
     /// Keeps claims that pods use.
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
     PersistentVolumeProtection,
+    /// Deletes pods whose node has gone.
+    PodGarbageCollector,
     /// Keeps as many pods as replica sets ask for.
     ReplicaSet,
     /// Keeps as many pods as replication controllers ask for.
@@ -82,6 +93,8 @@ pub enum Controller {
     ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
+    /// Finds nodes for pods.
+    Scheduler,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
     /// Gives services addresses at which they are balanced.
@@ -95,7 +108,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 23] = [
+    const ALL: [Self; 27] = [
         Self::ClusterRoleAggregation,
         Self::CronJob,
         Self::DaemonSet,
@@ -106,14 +119,18 @@ impl Controller {
         Self::GarbageCollector,
         Self::HorizontalPodAutoscaler,
         Self::Job,
+        Self::Kubelet,
         Self::Namespace,
+        Self::NodeLifecycle,
         Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
+        Self::PodGarbageCollector,
         Self::ReplicaSet,
         Self::ReplicationController,
         Self::ResourceQuota,
         Self::RootCaPublisher,
+        Self::Scheduler,
         Self::ServiceAccount,
         Self::ServiceLb,
         Self::StatefulSet,
@@ -133,14 +150,18 @@ impl Controller {
             Self::GarbageCollector => "garbage-collector-controller",
             Self::HorizontalPodAutoscaler => "horizontal-pod-autoscaler-controller",
             Self::Job => "job-controller",
+            Self::Kubelet => "kubelet",
             Self::Namespace => "namespace-controller",
+            Self::NodeLifecycle => "node-lifecycle-controller",
             Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
+            Self::PodGarbageCollector => "pod-garbage-collector-controller",
             Self::ReplicaSet => "replicaset-controller",
             Self::ReplicationController => "replicationcontroller-controller",
             Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
+            Self::Scheduler => "kube-scheduler",
             Self::ServiceAccount => "serviceaccount-controller",
             Self::ServiceLb => "service-lb-controller",
             Self::StatefulSet => "statefulset-controller",
@@ -151,7 +172,12 @@ impl Controller {
 
     /// The user that the controller is, to the API server.
     fn user(self) -> User {
-        User::new(&format!("system:serviceaccount:kube-system:{}", self.name()), &["system:masters"])
+        let name = match self {
+            Self::Kubelet => "system:node:simulated".to_owned(),
+            Self::Scheduler => "system:kube-scheduler".to_owned(),
+            _ => format!("system:serviceaccount:kube-system:{}", self.name()),
+        };
+        User::new(&name, &["system:masters"])
     }
 }
 
@@ -228,12 +254,18 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
                 operator.controller(horizontal_pod_autoscaler::controller(cluster.metrics().clone()))
             }
             Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
+            Controller::Kubelet => {
+                let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
+                operator.field_manager("kubelet").controller(node::registration()).controller(kubelet.controller())
+            }
             Controller::Namespace => operator.controller(namespace::controller()),
+            Controller::NodeLifecycle => operator.controller(node_lifecycle::controller()),
             Controller::PersistentVolumeBinder => {
                 operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
             }
             Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
             Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
+            Controller::PodGarbageCollector => operator.controller(pod_gc::pods()),
             Controller::ReplicaSet => operator.controller(replica_set::controller()),
             Controller::ReplicationController => operator.controller(replica_set::replication_controllers()),
             Controller::ResourceQuota => operator.controller(resource_quota::controller()),
@@ -241,6 +273,7 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
                 Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
                 None => return Box::pin(pending()) as Running,
             },
+            Controller::Scheduler => return Box::pin(scheduler::run(client, clock.clone(), rng)) as Running,
             Controller::ServiceAccount => operator.controller(service_account::accounts()),
             Controller::ServiceLb => operator.controller(service_lb::controller()),
             Controller::StatefulSet => operator.controller(stateful_set::controller()),

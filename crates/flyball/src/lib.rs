@@ -109,4 +109,4 @@ pub use kind::Resource;
 pub use operator::{Operator, RunError};
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
-pub use watcher::{Seen, follow};
+pub use watcher::{Seen, follow, follow_objects};

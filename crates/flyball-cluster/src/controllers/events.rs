@@ -3,6 +3,10 @@
 //! Equal ones become one that is counted, and an object has so many of them only; see
 //! <https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/>.
 
+mod note;
+
+pub(crate) use note::{Allowance, Note};
+
 use flyball::{Context, Resource};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};

@@ -15,20 +15,20 @@ pub(super) const BURST: usize = 500;
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Makes the time for a field of an object.
-pub(super) fn time(now: Timestamp) -> Time {
+pub(crate) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-pub(super) fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
 /// Tells whether a pod has come to its end, for good or ill.
-pub(super) fn is_over(pod: &Pod) -> bool {
+pub(crate) fn is_over(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-pub(super) fn is_deleting(object: &impl ResourceExt) -> bool {
+pub(crate) fn is_deleting(object: &impl ResourceExt) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
@@ -49,7 +49,7 @@ pub(super) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     Some(ready.last_transition_time.as_ref().map(|time| time.0))
 }
 
-pub(super) fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
 
@@ -165,8 +165,20 @@ fn age_rank(now: Timestamp, since: Timestamp) -> u32 {
     u128::try_from(age).unwrap_or(0).checked_ilog2().unwrap_or(0)
 }
 
-pub(super) fn node(pod: &Pod) -> Option<&str> {
+pub(crate) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Names the claims that a pod uses, each with its volume.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = (String, &str)> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(move |volume| {
+        let claim = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone());
+        // See <https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming>.
+        let own = || volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name));
+        Some((claim.or_else(own)?, volume.name.as_str()))
+    })
 }
 
 /// Hashes what a template says, for names and labels; the same text for the same template whatever the run.

@@ -11,6 +11,7 @@ mod determinism;
 mod jobs;
 mod load_balancers;
 mod namespaces;
+mod nodes;
 mod replica_sets;
 mod roles;
 mod stateful_sets;
