@@ -35,7 +35,7 @@ pub(crate) use owners::Selector;
 
 use crate::Cluster;
 use crate::{node, scheduler};
-use flyball::Operator;
+use flyball::{Operator, Reconcile};
 use flyball_core::{Clock, Rng};
 use flyball_server::User;
 use futures_util::future::{join_all, pending};
@@ -236,58 +236,95 @@ impl FromIterator<Controller> for Controllers {
 
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs controllers until the future is dropped.
+/// One of the controllers that run together, as the user that it is.
+struct Member {
+    controller: Controller,
+    client: kube::Client,
+}
+
+impl Member {
+    /// Takes the whole of the controller.
+    fn whole<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
+        controller.name(self.controller.name()).client(self.client.clone())
+    }
+
+    /// Takes a part of the controller that has a queue of its own.
+    fn part<R: Reconcile>(&self, part: &str, controller: flyball::Controller<R>) -> flyball::Controller<R> {
+        controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone())
+    }
+}
+
+/// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and caches.
 pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
-    let running = controllers.0.iter().map(|controller| {
-        let (client, rng) = (cluster.client(controller.user()), rng.fork(controller.name()));
-        let operator = Operator::new(controller.name()).field_manager(MANAGER).clock(clock.clone()).rng(rng.clone());
-        let operator = match controller {
-            Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
-            Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
-            Controller::CronJob => operator.controller(cron_job::controller()),
-            Controller::DaemonSet => operator.controller(daemon_set::controller()),
-            Controller::Deployment => operator.controller(deployment::controller()),
-            Controller::Disruption => operator.controller(disruption_budget::controller()),
-            Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
-            Controller::EndpointSlice => operator.controller(endpoints::slices()),
-            Controller::HorizontalPodAutoscaler => {
-                operator.controller(horizontal_pod_autoscaler::controller(cluster.metrics().clone()))
+    let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
+    let mut apart: Vec<Running> = Vec::new();
+    for controller in &controllers.0 {
+        let me = Member { controller: *controller, client: cluster.client(controller.user()) };
+        let rng = rng.fork(controller.name());
+        shared = match controller {
+            Controller::GarbageCollector => {
+                apart.push(Box::pin(garbage_collector::run(me.client, rng)) as Running);
+                shared
             }
-            Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
+            Controller::ClusterRoleAggregation => shared.controller(me.whole(cluster_role::controller())),
+            Controller::CronJob => shared.controller(me.whole(cron_job::controller())),
+            Controller::DaemonSet => shared.controller(me.whole(daemon_set::controller())),
+            Controller::Deployment => shared.controller(me.whole(deployment::controller())),
+            Controller::Disruption => shared.controller(me.whole(disruption_budget::controller())),
+            Controller::Endpoints => shared
+                .controller(me.whole(endpoints::legacy()))
+                .controller(me.part("leftovers", endpoints::leftovers())),
+            Controller::EndpointSlice => shared.controller(me.whole(endpoints::slices())),
+            Controller::HorizontalPodAutoscaler => {
+                shared.controller(me.whole(horizontal_pod_autoscaler::controller(cluster.metrics().clone())))
+            }
+            Controller::Job => {
+                shared.controller(me.whole(job::controller())).controller(me.part("orphans", job::orphans()))
+            }
             Controller::Kubelet => {
                 let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
-                operator.field_manager("kubelet").controller(node::registration()).controller(kubelet.controller())
+                let operator = Operator::new("kubelet").clock(clock.clone()).rng(rng);
+                let operator = operator.controller(node::registration()).controller(kubelet.controller());
+                apart.push(run_operator(operator, me.client));
+                shared
             }
-            Controller::Namespace => operator.controller(namespace::controller()),
-            Controller::NodeLifecycle => operator.controller(node_lifecycle::controller()),
-            Controller::PersistentVolumeBinder => {
-                operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
-            }
-            Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
-            Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
-            Controller::PodGarbageCollector => operator.controller(pod_gc::pods()),
-            Controller::ReplicaSet => operator.controller(replica_set::controller()),
-            Controller::ReplicationController => operator.controller(replica_set::replication_controllers()),
-            Controller::ResourceQuota => operator.controller(resource_quota::controller()),
+            Controller::Namespace => shared.controller(me.whole(namespace::controller())),
+            Controller::NodeLifecycle => shared.controller(me.whole(node_lifecycle::controller())),
+            Controller::PersistentVolumeBinder => shared
+                .controller(me.part("claims", volume_binder::claims()))
+                .controller(me.part("volumes", volume_binder::volumes())),
+            Controller::PersistentVolumeClaimProtection => shared.controller(me.whole(protection::claims())),
+            Controller::PersistentVolumeProtection => shared.controller(me.whole(protection::volumes())),
+            Controller::PodGarbageCollector => shared.controller(me.whole(pod_gc::pods())),
+            Controller::ReplicaSet => shared.controller(me.whole(replica_set::controller())),
+            Controller::ReplicationController => shared.controller(me.whole(replica_set::replication_controllers())),
+            Controller::ResourceQuota => shared.controller(me.whole(resource_quota::controller())),
             Controller::RootCaPublisher => match cluster.certificate() {
-                Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
-                None => return Box::pin(pending()) as Running,
+                Some(certificate) => shared.controller(me.whole(service_account::root_ca(certificate.to_owned()))),
+                None => shared,
             },
-            Controller::Scheduler => return Box::pin(scheduler::run(client, clock.clone(), rng)) as Running,
-            Controller::ServiceAccount => operator.controller(service_account::accounts()),
-            Controller::ServiceLb => operator.controller(service_lb::controller()),
-            Controller::StatefulSet => operator.controller(stateful_set::controller()),
-            Controller::TtlAfterFinished => operator.controller(ttl_after_finished::controller()),
-            Controller::VolumeProvisioner => operator
-                .controller(volume_provisioner::claims())
-                .controller(volume_provisioner::volumes())
-                .controller(volume_provisioner::classes()),
+            Controller::Scheduler => {
+                apart.push(Box::pin(scheduler::run(me.client, clock.clone(), rng)));
+                shared
+            }
+            Controller::ServiceAccount => shared.controller(me.whole(service_account::accounts())),
+            Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
+            Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),
+            Controller::TtlAfterFinished => shared.controller(me.whole(ttl_after_finished::controller())),
+            Controller::VolumeProvisioner => shared
+                .controller(me.part("claims", volume_provisioner::claims()))
+                .controller(me.part("volumes", volume_provisioner::volumes()))
+                .controller(me.part("classes", volume_provisioner::classes())),
         };
-        Box::pin(async move {
-            let ended = operator.run(client, pending()).await;
-            ended.expect("the operator has a good name and listens nowhere");
-        })
-    });
-    join_all(running).await;
+    }
+    apart.push(run_operator(shared, cluster.client(User::new("system:kube-controller-manager", &["system:masters"]))));
+    join_all(apart).await;
     pending().await
+}
+
+fn run_operator(operator: Operator, client: kube::Client) -> Running {
+    Box::pin(async move {
+        let ended = operator.run(client, pending()).await;
+        ended.expect("the operator has a good name and listens nowhere");
+    })
 }

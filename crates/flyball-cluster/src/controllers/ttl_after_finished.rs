@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(EndedJobs).name("ttl-after-finished").concurrency(1)
+    Controller::new(EndedJobs).concurrency(1)
 }
 
 struct EndedJobs;

@@ -43,7 +43,7 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
         })
         .watches::<Pod>(|pod, _| {
             let namespace = pod.metadata.namespace.as_deref();
-            Ok(unbound::claims_of(pod).map(|claim| ObjectKey::new(namespace, claim)).collect())
+            Ok(pods::claims(pod).map(|(claim, _)| ObjectKey::new(namespace, &claim)).collect())
         })
         .filter::<Pod>(Predicate::new(|old: &Pod, new: &Pod| pods::node(old) != pods::node(new)))
         .replaces::<PersistentVolume>()

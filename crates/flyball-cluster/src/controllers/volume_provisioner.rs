@@ -26,7 +26,6 @@ const NODE: (&str, &str) = ("flyball.dev/node", "simulated");
 /// Makes the controller that makes volumes.
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new(PROVISIONER)))
-        .name("provisioned-claims")
         .owns::<PersistentVolume>()
         .watches::<StorageClass>(|_, _| Ok(Vec::new()))
         .concurrency(2)
@@ -34,17 +33,13 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
 
 /// Makes the controller that deletes volumes whose claim is gone.
 pub(super) fn volumes() -> Controller<impl Reconcile> {
-    Controller::new(Volumes).name("provisioned-volumes").concurrency(1)
+    Controller::new(Volumes).concurrency(1)
 }
 
 /// Makes the controller that gives a cluster a default class as soon as it has nodes that are simulated: their pods find
 /// volumes as on a real cluster's.
 pub(super) fn classes() -> Controller<impl Reconcile> {
-    Controller::new(Nodes)
-        .name("default-storage-class")
-        .filter::<Node>(Predicate::annotations())
-        .owns::<StorageClass>()
-        .concurrency(1)
+    Controller::new(Nodes).filter::<Node>(Predicate::annotations()).owns::<StorageClass>().concurrency(1)
 }
 
 struct Claims(Events);

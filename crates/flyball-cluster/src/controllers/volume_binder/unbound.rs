@@ -11,12 +11,6 @@ const OLD_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// Returns the claims that a pod uses, by name.
-pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| Some(&*volume.persistent_volume_claim.as_ref()?.claim_name))
-}
-
 /// For what a claim waits whose class wants a pod to be scheduled first.
 pub(super) enum Waits {
     /// That somebody uses it.
@@ -43,7 +37,8 @@ impl Claims {
         }
         let name = claim.name_any();
         let pods = cx.list::<Pod>(cx.key().namespace()).await?;
-        let mut users = pods.iter().filter(|pod| !pods::is_over(pod) && claims_of(pod).any(|claim| claim == name));
+        let mut users =
+            pods.iter().filter(|pod| !pods::is_over(pod) && pods::claims(pod).any(|(claim, _)| claim == name));
         Ok(match users.clone().any(|pod| pods::node(pod).is_some()) {
             true => None,
             false => Some(users.next().map_or(Waits::Consumer, |pod| Waits::Scheduling(pod.name_any()))),
