@@ -1,6 +1,7 @@
 //! Keeps pods away from nodes of which nothing good is heard, and takes them off such nodes after a while.
 //!
-//! Taints say what a node's condition is; nodes that were made without a kubelet, and so have no lease, are left alone. See
+//! Taints say what a node's condition is; nodes that were made without a kubelet, and so have no lease, only lose
+//! the taint of new ones. See
 //! <https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions>.
 
@@ -41,7 +42,13 @@ impl Reconcile for Lifecycle {
 
     async fn reconcile(&self, node: &Node, cx: &Context<Node>) -> Result<Action> {
         let lease = cx.get::<Lease>(&ObjectKey::new(Some(NAMESPACE), cx.key().name())).await?;
-        let Some(heard_until) = lease.and_then(heard_until) else { return Ok(Action::done()) };
+        let Some(heard_until) = lease.and_then(heard_until) else {
+            // A new node keeps pods away until something is known of it. Of this one nothing ever will be.
+            if ready(node).is_none() {
+                mark(node, "True", cx).await?;
+            }
+            return Ok(Action::done());
+        };
         let is_silent = heard_until <= cx.now();
         let ready = ready(node).map_or("Unknown", |condition| condition.status.as_str());
         if is_silent && ready != "Unknown" {

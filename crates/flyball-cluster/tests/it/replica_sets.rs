@@ -2,6 +2,7 @@
 
 use crate::workloads::{api, create, pods, set_status, template};
 use crate::{cluster, eventually};
+use flyball_cluster::{Cluster, Controller, Options, simulated_clock};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -61,7 +62,10 @@ fn ready(since: &str, restarts: i32) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn victims_are_ranked() {
-    let client = cluster().admin();
+    // Nobody is to care that the nodes do not exist.
+    let cluster = Cluster::new(Options::simulated(simulated_clock(), 1));
+    let (client, controllers) = (cluster.admin(), [Controller::ReplicaSet, Controller::ServiceAccount]);
+    tokio::spawn(async move { cluster.run(&controllers.into_iter().collect()).await });
     sleep(Duration::from_secs(1)).await;
     let long = "2025-01-01T00:00:00Z";
     let bound = Some("alone");
