@@ -1,9 +1,12 @@
 //! The server and its controllers together.
 
+use crate::Metrics;
 use crate::controllers::{self, Controllers};
+use crate::node::{Program, Rule, Rules, Simulated};
 use flyball_core::{Clock, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Server, User};
 use http::Request;
+use std::sync::Arc;
 use tower::ServiceExt;
 
 /// A control plane.
@@ -16,13 +19,16 @@ pub struct Cluster {
     clock: Clock,
     rng: Rng,
     certificate: Option<String>,
+    metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Self { server: Server::new(options), clock, rng, certificate: None }
+        Self::around(Server::new(options), clock, rng)
     }
 
     /// Goes on with the cluster that a data directory holds, and keeps all that is written there: see [`Server::open`].
@@ -55,14 +61,20 @@ impl Cluster {
     /// ```
     pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Ok(Self { server: Server::open(options, directory)?, clock, rng, certificate: None })
+        Ok(Self::around(Server::open(options, directory)?, clock, rng))
+    }
+
+    fn around(server: Server, clock: Clock, rng: Rng) -> Self {
+        let (metrics, rules) = (Metrics::default(), Rules::default());
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None }
     }
 
     /// Takes a snapshot of all objects and their history, in microseconds.
     ///
     /// What clients and controllers know is not in it: take it while nothing is under way, or let forks settle.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { server: self.server.snapshot(), certificate: self.certificate.clone() }
+        let Self { certificate, rules, program, .. } = self.clone();
+        Snapshot { server: self.server.snapshot(), certificate, metrics: self.metrics.copied(), rules, program }
     }
 
     /// Makes a cluster that goes on from here on its own: what is written to one never shows in the other.
@@ -95,12 +107,35 @@ impl Cluster {
         self
     }
 
+    /// Has the containers on simulated nodes do what these rules say, the first of those that say something about one.
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.rules = rules.into_iter().collect();
+        self
+    }
+
+    /// Has the containers on simulated nodes run in this program, and not in [`Simulated`].
+    pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
+        self.program = Some(program);
+        self
+    }
+
+    /// Returns what the containers of pods run in.
+    pub(crate) fn program(&self, rng: &Rng) -> Arc<dyn Program> {
+        let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
+        self.program.clone().unwrap_or_else(|| simulated())
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
     pub(crate) fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
+    }
+
+    /// Returns what is taken for measured in the cluster.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Returns the API server.
@@ -132,12 +167,17 @@ impl Cluster {
 pub struct Snapshot {
     server: flyball_server::Snapshot,
     certificate: Option<String>,
+    metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Snapshot {
     /// Makes a cluster that goes on from here on its own, as [`Cluster::fork`] does.
     pub fn fork(&self, options: Options) -> Cluster {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Cluster { server: self.server.fork(options), clock, rng, certificate: self.certificate.clone() }
+        let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
+        let (rules, program) = (self.rules.clone(), self.program.clone());
+        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program }
     }
 }

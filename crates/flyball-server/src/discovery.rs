@@ -12,6 +12,11 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
+/// Returns the version that the server says it has, such as `v1.36.0`, which kubelets of the same release share.
+pub fn git_version() -> String {
+    format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"))
+}
+
 /// The version of Kubernetes that the server answers like.
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
@@ -26,7 +31,7 @@ fn plain(value: &Value) -> Response<Body> {
 
 /// Answers `/version`.
 pub(crate) fn version() -> Response<Body> {
-    let git = format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"));
+    let git = git_version();
     plain(&json!({
         "major": MAJOR, "minor": MINOR, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),

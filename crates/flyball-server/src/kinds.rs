@@ -10,7 +10,6 @@ mod apps;
 mod batch;
 mod certificate;
 mod config;
-mod cron;
 mod defaults;
 mod deletion;
 mod event;

@@ -36,6 +36,7 @@ mod serve;
 pub use auth::User;
 pub use data_dir::{DataDir, DataDirError};
 pub use dial::Dialer;
+pub use discovery::git_version;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server, Snapshot};

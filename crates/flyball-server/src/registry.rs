@@ -21,6 +21,7 @@ pub(crate) mod scale;
 mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
+pub(crate) use change::storage_error;
 pub(crate) use delete::Deleted;
 pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};

@@ -15,7 +15,7 @@
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
-//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`] |
+//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | requests of any other sort | [`Client`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
@@ -85,6 +85,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod batch;
 mod client;
 mod conflict;
 mod error;
@@ -106,6 +107,7 @@ pub mod webhook;
 mod operator;
 
 pub use apply::{Condition, Event};
+pub use batch::slow_start_batch;
 pub use cache::Caches;
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
@@ -117,7 +119,7 @@ pub use operator::{
 };
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
-pub use watcher::{Seen, follow};
+pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
 
 /// Speaks with the API server: the client of kube, which every part here is given and none makes.

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -373,7 +373,7 @@ impl Operator {
             rng: self.rng.fork("reconcile"),
             recorder: recorder.clone(),
             metrics: metrics.clone(),
-            rephrased: Mutex::default(),
+            rephrased: Arc::default(),
         });
 
         // Dropping a set aborts its tasks, so nothing outlives this function.

@@ -159,7 +159,10 @@ impl Inner {
         resource.default(&mut object);
         meta::place(&mut object, target.namespace.as_deref())?;
         writer.warnings.add(meta::dedup_owners(&mut object, matches!(change, Change::Patch(_))));
-        managed::update(&catalog, resource, live, &mut object, &by);
+        // Binding a pod is no write of its fields, as far as their owners are concerned.
+        if target.part != Part::Binding {
+            managed::update(&catalog, resource, live, &mut object, &by);
+        }
         live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
         Ok(object)
     }
@@ -204,7 +207,7 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
         };
     };
     match part {
-        Part::Scale => {}
+        Part::Binding | Part::Scale => {}
         Part::Status => {
             let mut kept = live.clone();
             match object.remove("status") {
@@ -287,7 +290,7 @@ fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
 }
 
 /// Words a refusal of storage's as the real server does.
-fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
+pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
     let group = if resource.kind.group.is_empty() { String::new() } else { format!("{}/", resource.kind.group) };
     let key = format!("/registry/{group}{}/{key}", resource.plural);
     format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")

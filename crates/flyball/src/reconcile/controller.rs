@@ -57,6 +57,7 @@ pub struct Controller<R: Reconcile> {
     patience: Duration,
     backoff: Backoff,
     while_deleting: bool,
+    client: Option<kube::Client>,
 }
 
 /// Makes a reconciler.
@@ -99,6 +100,7 @@ impl<R: Reconcile> Controller<R> {
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
             while_deleting: false,
+            client: None,
         }
     }
 
@@ -197,6 +199,15 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Lets the controller act through a client of its own, as somebody who may do what others in the operator may not, or
+    /// whom the API server is to tell from them.
+    ///
+    /// Watches stay those of the operator, whose client sees what this one writes.
+    pub fn client(mut self, client: kube::Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
         self.types.push((TypeId::of::<T>(), kind.clone()));
@@ -292,6 +303,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
         queue: Arc<Queue>,
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
+        let env = &match self.client {
+            Some(client) => Arc::new(env.acting_as(client, &self.name)),
+            None => env.clone(),
+        };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
         let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
         let mut stores = Vec::new();

@@ -60,7 +60,8 @@ impl<R: Reconcile> Worker<R> {
             self.metrics.waited(item.waited);
             let began = Instant::now();
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
-            let (next, writes) = self.work(&item, behind).instrument(span).await;
+            // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
+            let (next, writes) = Box::pin(self.work(&item, behind)).instrument(span).await;
             self.metrics.worked(began.elapsed());
             let stores = self.env.caches.stores();
             self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));

@@ -218,3 +218,32 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     let usual = text.lines().filter(|line| line.contains(" INFO ")).count();
     assert_eq!(usual, 1, "without -v, a reconcile that wrote something is told of in one line");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_act_through_a_client_of_its_own() {
+    let (api, first, second) = (Api::default(), Widgets::usual(), Widgets::usual());
+    widget(&api, "a", 1);
+    let (theirs, sent) = (api.client(), Arc::new(Mutex::new(Vec::new())));
+    let own = kube::Client::new(
+        tower::service_fn({
+            let sent = sent.clone();
+            move |request: http::Request<kube::client::Body>| {
+                sent.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+                let theirs = theirs.clone();
+                async move { theirs.send(request).await }
+            }
+        }),
+        "default",
+    );
+    let operator = operator().controller(Controller::new(first.clone()).owns::<ConfigMap>().client(own)).controller(
+        Controller::new(second.clone())
+            .name("second")
+            .owns::<ConfigMap>()
+            .filter::<Widget>(Predicate::new(|_, _| false)),
+    );
+    let _stage = Stage::operator(&api, &first, operator);
+    settle().await;
+    assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 1));
+    let sent = sent.lock().unwrap();
+    assert!(!sent.is_empty() && sent.iter().all(|request| request.starts_with("PATCH")), "{sent:?}");
+}
