@@ -72,9 +72,7 @@ impl FromStr for Source {
 }
 
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
-    runtime.block_on(run(args))
+    block_on(run(args))
 }
 
 async fn run(args: RunArgs) -> Result<()> {

@@ -427,3 +427,83 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, cpu: &str) -> v1::Node {
+        let allocatable = json!({"cpu": cpu, "memory": "32Gi", "pods": "110"});
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}})).unwrap()
+    }
+
+    fn pod(state: &mut State, name: &str, spec: Value) {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        state.put_pod(ObjectKey::new(Some("ns"), name), pod);
+    }
+
+    /// Decides until there is nothing more to decide; gives the pods with their nodes.
+    fn decide_all(state: &mut State, now: Instant) -> Vec<(String, String)> {
+        let mut bound = Vec::new();
+        while let Some(decision) = state.next(now) {
+            match decision {
+                Decision::Bind(pending, node) => {
+                    state.assume(&pending, &node);
+                    bound.push((pending.pod.name_any(), node.to_string()));
+                }
+                Decision::Unfit(pending, _) => state.unfit(&pending, now),
+                other => panic!("{other:?}"),
+            }
+        }
+        bound
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_pods_are_spread_over_many_nodes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..1000 {
+            state.put_node(&node(&format!("n-{n}"), "8"));
+        }
+        for n in 0..5000 {
+            pod(&mut state, &format!("p-{n}"), json!({}));
+        }
+        assert_eq!(decide_all(&mut state, now).len(), 5000);
+        assert!(state.nodes.values().all(|node| node.pods.len() == 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fits_nowhere_is_tried_again_when_something_changes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("small", "150m"));
+        pod(&mut state, "a", json!({"priority": 1}));
+        pod(&mut state, "b", json!({}));
+        assert_eq!(decide_all(&mut state, now), [("a".into(), "small".into())]);
+        state.put_node(&node("large", "8"));
+        assert_eq!(decide_all(&mut state, now), []);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later), [("b".into(), "large".into())]);
+        state.remove_pod(&ObjectKey::new(Some("ns"), "a"));
+        pod(&mut state, "c", json!({"nodeSelector": {"none": "such"}}));
+        pod(&mut state, "d", json!({}));
+        assert_eq!(decide_all(&mut state, later), [("d".into(), "large".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_that_failed_is_taken_back() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("n", "150m"));
+        pod(&mut state, "a", json!({}));
+        let Some(Decision::Bind(pending, node)) = state.next(now) else { panic!("no node") };
+        state.assume(&pending, &node);
+        // The pod is seen without its node once more, which says nothing.
+        pod(&mut state, "a", json!({}));
+        assert!(state.next(now).is_none());
+        state.forget(&pending, now);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later).len(), 1);
+    }
+}
