@@ -112,8 +112,12 @@ fn controller(controller: &ControllerDescription) -> Vec<String> {
 fn rule(rule: &PolicyRule) -> Vec<String> {
     let list = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
     let group = list(&rule.api_groups).into_iter().find(|group| !group.is_empty());
-    let resource =
-        |resource: String| group.as_ref().map_or_else(|| resource.clone(), |group| format!("{resource}.{group}"));
+    // As kubectl names them: the subresource stands behind the group.
+    let resource = |resource: String| match (&group, resource.split_once('/')) {
+        (None, _) => resource,
+        (Some(group), None) => format!("{resource}.{group}"),
+        (Some(group), Some((resource, subresource))) => format!("{resource}.{group}/{subresource}"),
+    };
     let what: Vec<String> =
         list(&rule.resources).into_iter().map(resource).chain(list(&rule.non_resource_urls)).collect();
     vec![what.join(", "), rule.verbs.join(", "), list(&rule.resource_names).join(", ")]

@@ -63,6 +63,8 @@ struct Report {
     unchanged: usize,
     /// Objects that others wrote or deleted at the same moment, which does as well.
     left_to_others: usize,
+    /// Objects that could be stored, of a dry run.
+    checked: usize,
     failed: Vec<Failed>,
     dry_run: bool,
 }
@@ -123,9 +125,12 @@ fn tell(report: &Report) {
         say(&format!("{} is stored in {} only: nothing to do", report.definition, report.storage_version));
         return;
     }
-    let Report { rewritten, unchanged, left_to_others, .. } = report;
-    let would = if report.dry_run { " (dry run: nothing was stored)" } else { "" };
-    say(&format!("{rewritten} rewritten, {unchanged} as they should be, {left_to_others} left to others{would}"));
+    let Report { rewritten, unchanged, left_to_others, checked, .. } = report;
+    if report.dry_run {
+        say(&format!("{checked} objects can be stored in {} (dry run: nothing was)", report.storage_version));
+        return;
+    }
+    say(&format!("{rewritten} rewritten, {unchanged} as they should be, {left_to_others} left to others"));
     if report.stored_versions != report.stored_versions_before {
         let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
         say(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
@@ -243,6 +248,7 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
                 match result {
                     Ok(Stored::Rewritten) => report.rewritten += 1,
                     Ok(Stored::Unchanged) => report.unchanged += 1,
+                    Ok(Stored::Checked) => report.checked += 1,
                     Ok(Stored::ByOthers) => report.left_to_others += 1,
                     Err(kube::Error::Api(status))
                         if status.code < 500 && status.code != 401 && status.code != 403 && status.code != 429 =>
@@ -280,6 +286,7 @@ fn broke_off(error: kube::Error, behind: &str) -> Error {
 enum Stored {
     Rewritten,
     Unchanged,
+    Checked,
     ByOthers,
 }
 
@@ -293,12 +300,13 @@ async fn store(
     dry_run: bool,
 ) -> (String, kube::Result<Stored>) {
     let place = object.namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
-    let dry_run = if dry_run { "&dryRun=All" } else { "" };
-    let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{dry_run}", object.name);
+    let parameter = if dry_run { "&dryRun=All" } else { "" };
+    let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{parameter}", object.name);
     let request = Request::builder().method(Method::PUT).uri(url).header(CONTENT_TYPE, "application/json");
     let stored = async {
         let request = request.body(raw.get().as_bytes().to_vec()).map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
+            Ok(_) if dry_run => Ok(Stored::Checked),
             Ok(now) if now.metadata.resource_version == object.resource_version => Ok(Stored::Unchanged),
             Ok(_) => Ok(Stored::Rewritten),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(Stored::ByOthers),
