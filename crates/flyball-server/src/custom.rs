@@ -10,6 +10,7 @@ mod columns;
 mod conversion;
 mod definition;
 mod lifecycle;
+mod rules;
 mod structural;
 
 pub(crate) use columns::{Column, cell};
