@@ -180,6 +180,7 @@ pub(crate) struct Admission {
     mutating_bindings: Configured<Binding>,
     policies: Configured<Validating>,
     bindings: Configured<Binding>,
+    draws: services::Draws,
 }
 
 impl Default for Admission {
@@ -191,6 +192,7 @@ impl Default for Admission {
             mutating_bindings: Configured::new("mutatingadmissionpolicybindings", Binding::read),
             policies: Configured::new("validatingadmissionpolicies", Validating::read),
             bindings: Configured::new("validatingadmissionpolicybindings", Binding::read),
+            draws: services::Draws::default(),
         }
     }
 }
@@ -242,7 +244,7 @@ impl Admission {
             webhook::mutate(inner, &hooks, attributes, rounds, Some(object), old).await?;
         }
         if attributes.is("", "services") {
-            services::allocate(inner, attributes, object, old)?;
+            services::allocate(inner, &self.draws, attributes, object, old)?;
         }
         Ok(())
     }

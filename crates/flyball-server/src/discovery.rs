@@ -15,6 +15,8 @@ use std::sync::Arc;
 /// The version of Kubernetes that the server answers like.
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
+/// The oldest version that it may be taken for.
+const MIN_COMPATIBILITY: &str = "35";
 
 /// The verbs of custom resources, in the order in which they are listed.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -28,7 +30,8 @@ fn plain(value: &Value) -> Response<Body> {
 pub(crate) fn version() -> Response<Body> {
     let git = format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"));
     plain(&json!({
-        "major": MAJOR, "minor": MINOR, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "major": MAJOR, "minor": MINOR, "emulationMajor": MAJOR, "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR, "minCompatibilityMinor": MIN_COMPATIBILITY, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     }))
 }

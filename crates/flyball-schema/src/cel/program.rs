@@ -58,6 +58,9 @@ fn explain(error: ExecutionError) -> String {
         ExecutionError::RemainderByZero(_) => "modulus by zero".into(),
         ExecutionError::IndexOutOfBounds(index) => format!("index out of bounds: {index:?}"),
         ExecutionError::FunctionError { function, message } => match &*function {
+            "quantity" => {
+                r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()
+            }
             "duration" => "type conversion error from 'string' to 'google.protobuf.Duration'".into(),
             "timestamp" => "type conversion error from 'string' to 'google.protobuf.Timestamp'".into(),
             _ => message,

@@ -5,6 +5,7 @@ use super::patch::Patch;
 use super::resource::Resource;
 use super::write::Change;
 use crate::request::options::FieldValidation;
+use crate::response::Warnings;
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Object, Status};
 use serde_json::{Map, Value, json};
@@ -84,11 +85,17 @@ pub(crate) fn replace(resource: &Arc<Resource>, scale: Object) -> Change {
 }
 
 /// Patches the scale of an object.
-pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch) -> Change {
+pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldValidation, warnings: Warnings) -> Change {
     let resource = resource.clone();
     Change::With(Box::new(move |object| {
         let before = of(&resource, object)?;
-        let patched = patch.apply(&Catalog::action("Scale"), &before, FieldValidation::Ignore)?;
+        let patched = patch.apply(&Catalog::action("Scale"), &before, validation)?;
+        warnings.add(patched.warnings);
+        if patched.object.name() != before.name() {
+            let (given, own) = (patched.object.name(), before.name());
+            let why = format!("the name of the object ({given}) does not match the name on the URL ({own})");
+            return Err(Status::bad_request(why));
+        }
         store(&resource, object, &patched.object)
     }))
 }

@@ -305,10 +305,16 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     let options = WriteOptions::read(&call.query, Write::Patch)?;
     // What is not there is told of before what is wrong with the patch.
     show.inner.get(&target.resource, &target.key())?;
-    let document = body::read(Format::Json, &call.body)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let document = body::read(Format::Json, &call.body).map_err(|error| {
+        let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
+        Status::bad_request(format!("{prefix}{error}"))
+    })?;
     let patch = Patch { kind, value: document.value, duplicates: document.duplicates };
-    let change = if target.part == Part::Scale { scale::patch(&target.resource, patch) } else { Change::Patch(patch) };
+    let change = if target.part == Part::Scale {
+        scale::patch(&target.resource, patch, options.field_validation, call.warnings.clone())
+    } else {
+        Change::Patch(patch)
+    };
     let done = show.inner.change(target, &change, &writer(call, options)).await?;
     outcome(show, target, done)
 }
@@ -411,8 +417,18 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     Ok(value)
 }
 
+/// Warns of what a deletion leaves behind, unless it says so itself.
+fn warn_of_deletion(call: &Call, target: &Target, options: &DeleteOptions) {
+    let is_job = target.resource.custom().is_none() && *target.resource.kind.kind == *"Job";
+    if is_job && options.propagation.is_none() {
+        let why = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+        call.warnings.add([why.to_owned()]);
+    }
+}
+
 async fn delete(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let options = delete_options(show, call)?;
+    warn_of_deletion(call, target, &options);
     let deleted = show.inner.delete(target, &options, &writer(call, WriteOptions::default())).await?;
     match deleted {
         Deleted::Marked(written) => show.written(200, &written),
@@ -437,6 +453,7 @@ fn success(resource: &Resource, object: &Object) -> Value {
 async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(show, call)?;
+    warn_of_deletion(call, target, &options);
     let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
     listed.entries = show.inner.shown(&target.resource, listed.entries).await?;
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
