@@ -76,6 +76,9 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
     {
         return None;
     }
+    if name == "reverse" && !target.is_dyn() && !matches!(target, Type::List(_)) {
+        return None;
+    }
     let counted = matches!(name, "size" | "indexOf" | "lastIndexOf");
     if counted && ["bool", "int", "uint", "double"].iter().any(|ty| target.is(ty)) {
         return None;

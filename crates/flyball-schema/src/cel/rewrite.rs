@@ -52,7 +52,9 @@ pub(super) fn rewrite(at: IdedExpr) -> IdedExpr {
             match (is_optional(&operand), select.test) {
                 (true, false) => call(OPT_INDEX, [operand, text(&select.field)]),
                 (true, true) => method("hasValue", node(call(OPT_INDEX, [operand, text(&select.field)])), []),
-                (false, _) => Expr::Select(SelectExpr { operand: operand.into(), ..select }),
+                // The interpreter takes a field of what has none for false; an index it refuses.
+                (false, false) => call(INDEX, [operand, text(&select.field)]),
+                (false, true) => Expr::Select(SelectExpr { operand: operand.into(), ..select }),
             }
         }
         Expr::Call(of) => {

@@ -78,7 +78,11 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     if wanted == Some(false) {
         return Ok(());
     }
-    let volume = format!("kube-api-access-{}", rng.suffix(5));
+    const VOLUME: &str = "kube-api-access-";
+    let known = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    let known = known.filter_map(|volume| volume["name"].as_str()).find(|name| name.starts_with(VOLUME));
+    let known = known.map(str::to_owned);
+    let volume = known.clone().unwrap_or_else(|| format!("{VOLUME}{}", rng.suffix(5)));
     let mut mounted = false;
     for field in ["initContainers", "containers"] {
         for container in
@@ -92,7 +96,7 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
             mounted = true;
         }
     }
-    if mounted {
+    if mounted && known.is_none() {
         let namespace =
             json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
         let sources = json!([

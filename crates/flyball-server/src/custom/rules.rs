@@ -82,7 +82,7 @@ impl Rules {
         for (i, rule) in rules.enumerate() {
             let Some(rule) = rule.as_object() else { continue };
             let path = list.index(i);
-            let costs = check_rule(rule, schema, whole, &path, at.barrier.as_deref(), &mut self.errors);
+            let costs = check_rule(rule, schema, whole, &path, &mut self.errors);
             let times = at.cardinality.unwrap_or_else(|| cel::cardinality(schema));
             if let Some(cost) = costs.rule {
                 self.count("estimated rule cost", cost.saturating_mul(times), path.field("rule").to_string());
@@ -90,6 +90,9 @@ impl Rules {
             if let Some(cost) = costs.message {
                 let at = path.field("messageExpression").to_string();
                 self.count("estimated messageExpression cost", cost, at);
+            }
+            if let Some(uses_old) = costs.uses_old {
+                self.errors.extend(check_old(rule, uses_old, &path, at.barrier.as_deref()));
             }
         }
     }
@@ -117,21 +120,16 @@ fn most(schema: &Schema) -> Option<u64> {
     }
 }
 
-/// What the expressions of a rule cost, if they work.
+/// What is known of a rule: what its expressions cost, if they work.
 #[derive(Default)]
 struct Costs {
     rule: Option<u64>,
     message: Option<u64>,
+    /// Whether the rule looks at the old value.
+    uses_old: Option<bool>,
 }
 
-fn check_rule(
-    rule: &Schema,
-    schema: &Schema,
-    whole: bool,
-    path: &Path<'_>,
-    barrier: Option<&str>,
-    errors: &mut Vec<FieldError>,
-) -> Costs {
+fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     let mut costs = Costs::default();
@@ -163,20 +161,7 @@ fn check_rule(
     match cel::compile(expression) {
         Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
         Ok(program) => {
-            let uses_old = program.references().has_variable("oldSelf");
-            if let Some(barrier) = barrier.filter(|_| uses_old) {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
-                errors.push(FieldError::invalid(path.field("rule"), expression, detail));
-            }
-            if !uses_old && has(rule, "optionalOldSelf") {
-                let given = flag(rule, "optionalOldSelf");
-                errors.push(FieldError::invalid(
-                    path.field("optionalOldSelf"),
-                    given,
-                    "may not be set if oldSelf is not used in rule",
-                ));
-            }
+            costs.uses_old = Some(program.references().has_variable("oldSelf"));
             match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
                 Err(why) => {
                     errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
@@ -212,6 +197,20 @@ fn check_rule(
     };
     errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
     costs
+}
+
+/// Finds what is wrong with how a rule looks at the old value.
+fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&str>) -> Option<FieldError> {
+    if uses_old {
+        let barrier = barrier?;
+        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
+        return Some(FieldError::invalid(path.field("rule"), text(rule, "rule"), detail));
+    }
+    has(rule, "optionalOldSelf").then(|| {
+        let given = flag(rule, "optionalOldSelf");
+        let detail = "may not be set if oldSelf is not used in rule";
+        FieldError::invalid(path.field("optionalOldSelf"), given, detail)
+    })
 }
 
 fn names_a_field(schema: &Schema, path: &str) -> bool {

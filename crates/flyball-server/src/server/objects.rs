@@ -334,7 +334,7 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     if target.part != Part::Whole || target.resource.custom().is_some_and(|custom| custom.terminating) {
         show.inner.get(&target.resource, &target.key())?;
     }
-    let mut wanted = applied(call, options.field_validation)?;
+    let (mut wanted, duplicates) = applied(call)?;
     if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
     {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
@@ -346,6 +346,15 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
             .map(|version| version.kind(wanted.kind()))
             .unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
+    }
+    match options.field_validation {
+        FieldValidation::Strict if !duplicates.is_empty() => {
+            let list = duplicates.join("\n  ");
+            let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
+            return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+        }
+        FieldValidation::Ignore => {}
+        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(duplicates),
     }
     if wanted.name().is_empty() && show.inner.get(&target.resource, &target.key()).is_ok() {
         wanted.metadata_mut().insert("name".into(), target.name().into());
@@ -360,26 +369,18 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     outcome(show, target, done)
 }
 
-/// Reads what an applier sends, which is always YAML, if only because JSON is.
-fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
-    let bad =
-        |what: &str, why: &dyn std::fmt::Display| Status::bad_request(format!("error {what}decoding YAML: {why}"));
+/// Reads what an applier sends, which is always YAML, if only because JSON is; also tells of keys that stand twice.
+fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
+    let bad = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let document =
-        body::read_yaml(&call.body).map_err(|error| bad("", &format!("error converting YAML to JSON: {error}")))?;
-    match validation {
-        FieldValidation::Strict if !document.duplicates.is_empty() => {
-            let list = document.duplicates.join("\n  ");
-            return Err(bad("strict ", &format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}")));
-        }
-        FieldValidation::Ignore => {}
-        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(document.duplicates),
-    }
+        body::read_yaml(&call.body).map_err(|error| bad(&format!("error converting YAML to JSON: {error}")))?;
     let value = if document.value.is_null() { json!({}) } else { document.value };
-    Object::try_from(value).map_err(|value| {
+    let object = Object::try_from(value).map_err(|value| {
         let kind = decode::sort(&value);
         let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
-        bad("", &format!("error unmarshaling JSON: while decoding JSON: {why}"))
-    })
+        bad(&format!("error unmarshaling JSON: while decoding JSON: {why}"))
+    })?;
+    Ok((object, document.duplicates))
 }
 
 /// Reads the options of a deletion from query and body.
