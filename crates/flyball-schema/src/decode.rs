@@ -4,6 +4,10 @@
 //! Takes JSON that a client sent or that a patch made, gives the one form in which such an object is stored and
 //! answered. The texts of errors are those of Go's `encoding/json`, since the real server passes them on.
 
+mod convert;
+
+pub use convert::{forget_empty_lists, misfit};
+
 use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
 use flyball_core::field::go_json;
 use flyball_core::{Quantity, time};

@@ -20,6 +20,8 @@ pub fn git_version() -> String {
 /// The version of Kubernetes that the server answers like.
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
+/// The oldest version that it may be taken for.
+const MIN_COMPATIBILITY: &str = "35";
 
 /// The verbs of custom resources, in the order in which they are listed.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -33,7 +35,8 @@ fn plain(value: &Value) -> Response<Body> {
 pub(crate) fn version() -> Response<Body> {
     let git = git_version();
     plain(&json!({
-        "major": MAJOR, "minor": MINOR, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "major": MAJOR, "minor": MINOR, "emulationMajor": MAJOR, "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR, "minCompatibilityMinor": MIN_COMPATIBILITY, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     }))
 }

@@ -11,7 +11,7 @@ mod change;
 mod create;
 pub(crate) mod decode;
 mod delete;
-mod managed;
+pub(crate) mod managed;
 mod meta;
 mod patch;
 pub(crate) mod protobuf;

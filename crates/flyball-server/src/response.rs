@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 /// The body of an answer.
@@ -144,8 +144,8 @@ pub(crate) fn page_not_found() -> Response<Body> {
 }
 
 /// What a client is to be warned of, whatever else it is answered.
-#[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     /// Notes warnings; what is noted already is not said twice.

@@ -194,6 +194,7 @@ impl Inner {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
         managed::keep_times(object, live);
+        resource.forget(object);
         Ok(())
     }
 }
@@ -221,6 +222,12 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
                 kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
                 kept.metadata_mut().extend(metadata);
             } else {
+                if &*resource.kind.kind == "Deployment" {
+                    match live.metadata().and_then(|metadata| metadata.get("labels")) {
+                        Some(labels) => metadata.insert("labels".into(), labels.clone()),
+                        None => metadata.remove("labels"),
+                    };
+                }
                 *kept.metadata_mut() = metadata;
             }
             *object = kept;

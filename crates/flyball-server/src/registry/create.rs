@@ -56,6 +56,7 @@ impl Inner {
         writer.warnings.add(resource.warnings(&object, None));
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
         self.admission.validate(self, &attributes, &object, None).await?;
+        resource.forget(&mut object);
         let given = object.metadata_mut().remove("resourceVersion");
         if !writer.options.dry_run && given.as_ref().and_then(Value::as_str).is_some_and(is_version) {
             return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));

@@ -6,6 +6,7 @@ use super::objects::{document, writer};
 use crate::auth::reviews;
 use crate::kinds::Part;
 use crate::registry::decode::{self, Decoded};
+use crate::registry::managed;
 use crate::registry::{Catalog, Change, Resource, Target, Writer, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
@@ -62,10 +63,15 @@ pub(super) async fn review(
         };
         return bind(inner, call, &target, &binding).await;
     }
-    WriteOptions::read(&call.query, Write::Create)?;
+    let options = WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &target.resource)?;
     let validation = crate::request::options::FieldValidation::Ignore;
-    let Decoded { object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
+    let Decoded { mut object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
+    if let Some(namespace) = &target.namespace {
+        object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
+    }
+    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
+    managed::sign(&inner.catalog(), &target.resource, &mut object, &manager, "", &now);
     let answered = reviews::answer(inner, &call.user, target, object)?;
     Ok(response::value(201, form, answered.as_value()))
 }
@@ -290,6 +296,11 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     let mut request = sent(call, "TokenRequest")?;
     let entry = inner.get(&target.resource, &target.key())?;
     let account = inner.object(&target.resource, &entry);
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
+    let kind = Catalog::action("TokenRequest");
+    managed::sign(&inner.catalog(), &kind, &mut request, &manager, "token", &now);
+    let signed = request.metadata_mut().remove("managedFields");
     reviews::issue_token(inner, &account, &mut request)?;
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
@@ -300,6 +311,7 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     }
     metadata.insert("uid".into(), account.uid().into());
     metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+    metadata.extend(signed.map(|signed| ("managedFields".to_owned(), signed)));
     *request.metadata_mut() = metadata;
     Ok(response::value(201, form, request.as_value()))
 }
