@@ -4,6 +4,7 @@
 mod collection;
 mod conformance;
 mod determinism;
+mod durable;
 mod namespaces;
 mod roles;
 mod workloads;
