@@ -4,6 +4,7 @@ mod patient;
 
 use crate::auth::User;
 use crate::server::Server;
+use crate::watch::Broken;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -83,9 +84,11 @@ async fn connection(
         Err(_) => return tracing::debug!("a client did not shake hands in time"),
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
-    let stream = Patient::new(stream, server.bounds().slow_watch);
+    let broken = Broken::default();
+    let stream = Patient::new(stream, server.bounds().slow_watch, broken.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let server = server.clone();
+        request.extensions_mut().insert(broken.clone());
         if let Some(user) = &user {
             request.extensions_mut().insert(user.clone());
         }

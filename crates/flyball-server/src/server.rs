@@ -84,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
+    /// Held from looking for a free address or port until the service that has it is stored.
+    services: tokio::sync::Mutex<()>,
     /// The server itself, for what outlives a call.
     pub(crate) me: Weak<Inner>,
     /// Whether a CRD was written, or the last object of one that is going.
@@ -117,6 +119,13 @@ impl Server {
     /// When the directory is damaged or cannot be written to.
     pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
         Ok(Self(state::open(options, directory)?))
+    }
+
+    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are refused.
+    ///
+    /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
+    pub fn close(&self) {
+        self.0.store.close();
     }
 
     /// Answers a request.
@@ -182,6 +191,7 @@ impl Inner {
             rbac,
             admission: Admission::default(),
             webhooks: options.webhooks,
+            services: tokio::sync::Mutex::default(),
             me: me.clone(),
             definitions_moved: AtomicBool::new(false),
             in_flight: InFlight::new(&options.bounds),
@@ -205,6 +215,12 @@ impl Inner {
         for resource in before.resources().filter(|resource| resource.custom().is_some()) {
             self.store.bell(&resource.table).notify_waiters();
         }
+    }
+
+    /// Waits for its turn to write a resource whose objects are given what no two may have.
+    pub(crate) async fn turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let allocates = resource.table.group.is_empty() && &*resource.table.resource == "services";
+        if allocates { Some(self.services.lock().await) } else { None }
     }
 
     /// Notes what follows from a write.

@@ -6,7 +6,7 @@
 
 mod readers;
 
-pub(crate) use readers::Readers;
+pub(crate) use readers::{Broken, Readers};
 
 use crate::registry::{Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
@@ -44,6 +44,7 @@ pub(crate) async fn answer(
     show: Presenter,
     namespace: Option<&str>,
     options: &ListOptions,
+    connection: Option<Broken>,
 ) -> Result<Response<Body>, Status> {
     if show.form.encoding == Encoding::Yaml || show.form.view == View::MetadataList {
         return Err(not_acceptable(show.resource.offered()));
@@ -86,8 +87,7 @@ pub(crate) async fn answer(
         has_read: false,
         show,
     };
-    let frames = inner.readers.read(watch.show.resource.table.clone(), watch);
-    Ok(respond(200, "application/json", Body::stream(frames)))
+    Ok(respond(200, "application/json", Body::stream(Readers::read(watch, connection))))
 }
 
 /// A watch under way.

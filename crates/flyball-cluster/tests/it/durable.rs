@@ -93,6 +93,7 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
         let status = Patch::Merge(json!({"status": {"observedGeneration": 2}}));
         let known = api.patch_status("x", &PatchParams::default(), &status).await.unwrap();
         assert_eq!((known.metadata.generation, number(&known) > number(&changed)), (Some(2), true));
+        cluster.close();
         (first, known)
     };
 

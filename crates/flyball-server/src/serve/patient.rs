@@ -1,5 +1,6 @@
 //! A connection whose other end must read: one that takes nothing for too long is broken off.
 
+use crate::watch::Broken;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -11,13 +12,15 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
+    broken: Broken,
     /// How much longer the other end may take nothing.
     left: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, left: None }
+    /// Gives word by `broken` if it comes to that.
+    pub(super) fn new(stream: S, patience: Duration, broken: Broken) -> Self {
+        Self { stream, patience, broken, left: None }
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -26,7 +29,9 @@ impl<S> Patient<S> {
             return done;
         }
         let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.patience)));
-        left.as_mut().poll(cx).map(|()| Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
+        std::task::ready!(left.as_mut().poll(cx));
+        self.broken.set();
+        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
     }
 }
 

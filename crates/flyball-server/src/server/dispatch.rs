@@ -6,6 +6,7 @@ use crate::bounds::{Slot, Sort};
 use crate::metrics::Series;
 use crate::request::{Query, Target, accept, body};
 use crate::response::{self, Body, Warnings};
+use crate::watch::Broken;
 use crate::{discovery, openapi};
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
@@ -33,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) target: Target,
     /// What to warn the client of with the answer.
     pub(crate) warnings: Warnings,
+    /// The connection that it came by.
+    pub(crate) connection: Option<Broken>,
     _slot: Option<Slot>,
 }
 
@@ -130,7 +133,8 @@ where
     let sends = target.resource.is_some() && !reads;
     let body = if sends { read(body).await? } else { Bytes::new() };
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
-    Ok(Call { method, headers, query, body, user, target, warnings, _slot: slot })
+    let connection = parts.extensions.get().cloned();
+    Ok(Call { method, headers, query, body, user, target, warnings, connection, _slot: slot })
 }
 
 fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> {

@@ -64,7 +64,7 @@ fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
     resource.map_or_else(|| Facts::of(&object, Vec::new()), |resource| resource.facts(&object))
 }
 
-/// All that a server holds at one moment. Clones, and servers made of it, share what none of them has changed.
+/// All that a server holds at one moment. It shares with the servers made of it what none of them has changed.
 pub struct Snapshot {
     image: Image,
     catalog: Arc<Catalog>,

@@ -4,12 +4,14 @@
 //! that for ever, and the connection tells nothing of it where many watches share one.
 
 use super::Watch;
+use crate::server::Inner;
 use bytes::Bytes;
 use flyball_core::GroupResource;
 use futures_core::Stream;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,9 +23,24 @@ fn step(mut watch: Watch) -> Step {
     Box::pin(async move { watch.next().await.map(|frames| (frames, watch)) })
 }
 
+/// Whether a connection was broken off because its other end did not read.
+#[derive(Clone, Default)]
+pub(crate) struct Broken(Arc<AtomicBool>);
+
+impl Broken {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A watch that somebody reads.
 struct Reader {
     table: GroupResource,
+    connection: Option<Broken>,
     state: Mutex<State>,
 }
 
@@ -41,13 +58,25 @@ impl Reader {
 }
 
 /// The frames of a watch as a stream.
-pub(super) struct Frames(Arc<Reader>);
+pub(super) struct Frames {
+    reader: Arc<Reader>,
+    inner: Arc<Inner>,
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let Reader { table, connection, .. } = &*self.reader;
+        if connection.as_ref().is_some_and(Broken::is_set) && self.reader.lock().step.take().is_some() {
+            self.inner.readers.count_cut_off(table);
+        }
+    }
+}
 
 impl Stream for Frames {
     type Item = Bytes;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let State { step: waited, told } = &mut *self.0.lock();
+        let State { step: waited, told } = &mut *self.reader.lock();
         *told = None;
         let Some(waiting) = waited else { return Poll::Ready(None) };
         match std::task::ready!(waiting.as_mut().poll(cx)) {
@@ -76,16 +105,19 @@ impl Readers {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a watch read.
-    pub(super) fn read(&self, table: GroupResource, watch: Watch) -> Frames {
-        let reader = Arc::new(Reader { table, state: Mutex::new(State { step: Some(step(watch)), told: None }) });
-        let mut all = self.all();
+    /// Has a watch read, over a connection if it is not in process.
+    pub(super) fn read(watch: Watch, connection: Option<Broken>) -> Frames {
+        let (inner, table) = (watch.show.inner.clone(), watch.show.resource.table.clone());
+        let state = Mutex::new(State { step: Some(step(watch)), told: None });
+        let reader = Arc::new(Reader { table, connection, state });
+        let mut all = inner.readers.all();
         if all.len() == all.capacity() {
             // Those that ended are let go when room is needed.
             all.retain(|reader| reader.strong_count() > 0);
         }
         all.push(Arc::downgrade(&reader));
-        Frames(reader)
+        drop(all);
+        Frames { reader, inner }
     }
 
     /// Counts a watch that was cut off.
