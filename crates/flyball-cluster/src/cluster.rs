@@ -50,12 +50,12 @@ impl Cluster {
     /// };
     /// let cluster = Cluster::open(Options::system()?, DataDir::open(&path)?)?;
     /// let made = Api::default_namespaced(cluster.admin()).create(&PostParams::default(), &named("kept")).await?;
-    /// drop(cluster);
+    /// cluster.close();
     ///
     /// let cluster = Cluster::open(Options::system()?, DataDir::open(&path)?)?;
     /// let found: ConfigMap = Api::default_namespaced(cluster.admin()).get("kept").await?;
     /// assert_eq!(found, made);
-    /// # drop(cluster);
+    /// # cluster.close();
     /// # std::fs::remove_dir_all(path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
@@ -67,6 +67,11 @@ impl Cluster {
     fn around(server: Server, clock: Clock, rng: Rng) -> Self {
         let (metrics, rules) = (Metrics::default(), Rules::default());
         Self { server, clock, rng, certificate: None, metrics, rules, program: None }
+    }
+
+    /// Lets the data directory go, if there is one; from then on writes are refused. See [`Server::close`].
+    pub fn close(&self) {
+        self.server.close();
     }
 
     /// Takes a snapshot of all objects and their history, in microseconds.

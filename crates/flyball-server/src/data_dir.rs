@@ -112,6 +112,7 @@ impl DataDir {
     pub fn open_with(path: impl Into<PathBuf>, compact_after: u64) -> Result<Self, DataDirError> {
         let path = path.into();
         private(DirBuilder::new().recursive(true)).create(&path).during("make", &path)?;
+        sync_parent(&path).during("make", &path)?;
         let format = path.join("format");
         if !format.exists() && !is_fresh(&path)? {
             return Err(DataDirError::Foreign { path });
@@ -215,7 +216,9 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Puts on disk that a file has its name.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+        Some(folder) if cfg!(unix) => {
+            File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all()
+        }
         _ => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ mod storage;
 mod watch;
 
 mod auth;
+mod bounds;
 mod custom;
 mod data_dir;
 mod discovery;
@@ -34,6 +35,7 @@ pub mod quota;
 mod serve;
 
 pub use auth::User;
+pub use bounds::Bounds;
 pub use data_dir::{DataDir, DataDirError};
 pub use dial::Dialer;
 pub use discovery::git_version;

@@ -134,6 +134,16 @@ pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
     response
 }
 
+/// 429 for what comes when there is too much to do.
+pub(crate) fn too_many_requests() -> Response<Body> {
+    let mut response = text(429, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// 404 for what is no API path at all.
 pub(crate) fn page_not_found() -> Response<Body> {
     let mut response = text(404, "404 page not found\n");

@@ -11,18 +11,21 @@ pub use state::Snapshot;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::bounds::{Bounds, InFlight};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
+use crate::metrics::Requests;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
+use crate::watch::Readers;
 use crate::webhook::{Caller, Unreachable};
 use bytes::Bytes;
 use flyball_core::{Clock, Rng};
 use http::{Request, Response};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 
@@ -36,6 +39,8 @@ pub struct Options {
     pub secret: [u8; 32],
     /// Brings requests to webhooks.
     pub webhooks: Arc<dyn Caller>,
+    /// How much the server takes on.
+    pub bounds: Bounds,
 }
 
 impl Options {
@@ -48,7 +53,8 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Dialer::default()) })
+        let webhooks = Arc::new(Dialer::default());
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks, bounds: Bounds::default() })
     }
 
     /// Repeats from a seed: the same requests bring the same answers, tokens included.
@@ -57,7 +63,7 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret, webhooks: Arc::new(Unreachable) }
+        Self { clock, rng, secret, webhooks: Arc::new(Unreachable), bounds: Bounds::default() }
     }
 }
 
@@ -78,12 +84,16 @@ pub(crate) struct Inner {
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
+    /// Held from looking for a free address or port until the service that has it is stored.
+    services: tokio::sync::Mutex<()>,
     /// The server itself, for what outlives a call.
     pub(crate) me: Weak<Inner>,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
-    /// How many watches were cut off because they read too slowly.
-    pub(crate) slow_watches: AtomicU64,
+    pub(crate) bounds: Bounds,
+    pub(crate) in_flight: InFlight,
+    pub(crate) readers: Readers,
+    pub(crate) requests: Requests,
 }
 
 impl Server {
@@ -92,7 +102,7 @@ impl Server {
     /// Its objects are in memory alone and go with it.
     pub fn new(options: Options) -> Self {
         let issuer = Arc::new(Issuer::new(&options.secret));
-        let inner = Inner::of(Store::new(Limits::default()), issuer, Rbac::default(), options);
+        let inner = Inner::of(Store::new(Limits::of(&options.bounds)), issuer, Rbac::default(), options);
         crate::auth::bootstrap::write(&inner);
         Self(inner)
     }
@@ -111,6 +121,13 @@ impl Server {
         Ok(Self(state::open(options, directory)?))
     }
 
+    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are refused.
+    ///
+    /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
+    pub fn close(&self) {
+        self.0.store.close();
+    }
+
     /// Answers a request.
     ///
     /// A [`User`](crate::User) among the request's extensions is taken for who sends it, unless a token says otherwise:
@@ -125,7 +142,16 @@ impl Server {
 
     /// Tells how many watches were cut off because they read too slowly.
     pub fn slow_watches(&self) -> u64 {
-        self.0.slow_watches.load(Ordering::Relaxed)
+        self.0.readers.cut_off().values().sum()
+    }
+
+    /// Cuts off watches whose clients do not read.
+    pub(crate) fn cut_off_slow_watches(&self) {
+        self.0.readers.cut_off_slow(self.0.bounds.slow_watch);
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.0.bounds
     }
 
     /// Tells how many objects a resource has, whoever may see them; for fixtures and figures.
@@ -165,9 +191,13 @@ impl Inner {
             rbac,
             admission: Admission::default(),
             webhooks: options.webhooks,
+            services: tokio::sync::Mutex::default(),
             me: me.clone(),
             definitions_moved: AtomicBool::new(false),
-            slow_watches: AtomicU64::new(0),
+            in_flight: InFlight::new(&options.bounds),
+            bounds: options.bounds,
+            readers: Readers::default(),
+            requests: Requests::default(),
         })
     }
 
@@ -185,6 +215,12 @@ impl Inner {
         for resource in before.resources().filter(|resource| resource.custom().is_some()) {
             self.store.bell(&resource.table).notify_waiters();
         }
+    }
+
+    /// Waits for its turn to write a resource whose objects are given what no two may have.
+    pub(crate) async fn turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let allocates = resource.table.group.is_empty() && &*resource.table.resource == "services";
+        if allocates { Some(self.services.lock().await) } else { None }
     }
 
     /// Notes what follows from a write.

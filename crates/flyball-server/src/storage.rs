@@ -26,7 +26,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
 use journal::{Journal, Recovered};
 use shared::{Begun, Shared, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use table::Table;
 use tokio::sync::Notify;
 
@@ -73,7 +73,7 @@ pub(crate) enum Error {
 #[derive(Debug)]
 pub(crate) struct Store {
     shared: Arc<Shared>,
-    journal: OnceLock<Journal>,
+    journal: Mutex<Option<Journal>>,
 }
 
 /// What a list shows, and the revision at which it does.
@@ -99,7 +99,7 @@ impl Store {
 
     /// Makes a store that goes on from an image, in memory.
     pub(crate) fn of(image: Image, limits: Limits) -> Self {
-        Self { shared: Arc::new(Shared::new(image, limits)), journal: OnceLock::new() }
+        Self { shared: Arc::new(Shared::new(image, limits)), journal: Mutex::default() }
     }
 
     /// Makes a store that holds what a directory does. Nothing is kept yet: [`Store::keep`] follows.
@@ -123,14 +123,22 @@ impl Store {
     pub(crate) fn keep(&self, directory: DataDir, kept: &Kept) -> Result<(), DataDirError> {
         let first = self.shared.stage_from_now_on(kept.revision);
         let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
-        let kept = self.journal.set(journal);
-        debug_assert!(kept.is_ok(), "a store is kept once");
+        *self.journal() = Some(journal);
         Ok(())
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Option<Journal>> {
+        self.journal.lock().expect("nothing panics while it holds the journal")
+    }
+
+    /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then on.
+    pub(crate) fn close(&self) {
+        drop(self.journal().take());
     }
 
     /// Tells whether writes wait for a disk.
     pub(crate) fn is_kept(&self) -> bool {
-        self.journal.get().is_some()
+        self.journal().is_some()
     }
 
     /// Takes an image of all that there is, which goes on on its own.

@@ -8,6 +8,7 @@ mod conformance;
 mod cron_jobs;
 mod daemon_sets;
 mod determinism;
+mod durable;
 mod jobs;
 mod load_balancers;
 mod namespaces;

@@ -33,6 +33,7 @@ impl Inner {
             let Some(entry) = self.store.get(&resource.table, &key) else {
                 return self.change_nothing(target, change, writer).await;
             };
+            let _turn = self.turn(resource).await;
             let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?);
             let mut object = self.candidate(target, change, Some(&live), writer)?;
             check_version(target, change, &object, &live)?;

@@ -44,6 +44,7 @@ impl Inner {
         meta::generate_name(&mut object, &self.rng);
         let name = object.name().to_owned();
         let mut attributes = Attributes::new(target, Operation::Create, writer);
+        let _turn = self.turn(resource).await;
         attributes.name = &name;
         self.admission.admit(self, &attributes, &mut object, None).await?;
         clear_status(resource, &mut object);

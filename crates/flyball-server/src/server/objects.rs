@@ -173,7 +173,7 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
             if let Some(name) = watched_name(call) {
                 options.fields.require("metadata.name", name);
             }
-            watch::answer(show, target.namespace.as_deref(), &options).await
+            watch::answer(show, target.namespace.as_deref(), &options, call.connection.clone()).await
         }
         "create" if resource.verbs() == Verbs::CreateOnly => actions::review(inner, call, &target, form).await,
         "create" => create(&show, call, &target).await,

@@ -18,7 +18,7 @@ const KEY: &str = "service-account.key";
 /// Goes on with what a directory holds.
 pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Inner>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
-    let (store, kept) = Store::recover(&directory, Limits::default())?;
+    let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
     let inner = Inner::of(store, Arc::new(issuer), Rbac::default(), options);
     inner.serve_definitions();
     select(&inner);
@@ -64,7 +64,7 @@ fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
     resource.map_or_else(|| Facts::of(&object, Vec::new()), |resource| resource.facts(&object))
 }
 
-/// All that a server holds at one moment. Clones, and servers made of it, share what none of them has changed.
+/// All that a server holds at one moment. It shares with the servers made of it what none of them has changed.
 pub struct Snapshot {
     image: Image,
     catalog: Arc<Catalog>,
@@ -79,7 +79,7 @@ impl Snapshot {
     ///
     /// It is in memory alone, wherever the snapshot was taken.
     pub fn fork(&self, options: Options) -> Server {
-        let store = Store::of(self.image.image(), Limits::default());
+        let store = Store::of(self.image.image(), Limits::of(&options.bounds));
         let inner = Inner::of(store, self.issuer.clone(), self.rbac.image(), options);
         *inner.catalog.write().expect("nothing panics while it holds the catalog") = self.catalog.clone();
         inner.definitions_moved.store(self.definitions_moved, Ordering::Release);

@@ -1,6 +1,7 @@
 //! The objects of one resource, and its latest events.
 
 use super::{Entry, Error, Facts, Revision};
+use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -16,9 +17,9 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { events: 10_000, bytes: 64 << 20 }
+impl Limits {
+    pub(crate) fn of(bounds: &Bounds) -> Self {
+        Self { events: bounds.window_events, bytes: bounds.window_bytes }
     }
 }
 

@@ -7,6 +7,10 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeMap;
 
+pub(super) fn limits() -> Limits {
+    Limits::of(&crate::Bounds::default())
+}
+
 pub(super) fn table() -> GroupResource {
     GroupResource::new("", "things")
 }
@@ -30,7 +34,7 @@ pub(super) fn number(entry: &Entry) -> u64 {
 
 #[test]
 fn a_write_on_top_of_what_is_gone_is_refused() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let key = ObjectKey::new(Some("a"), "x");
     let first = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     assert_eq!(done(store.put(&table(), &key, None, entry(&key, 2))).unwrap_err(), Error::Changed);
@@ -43,7 +47,7 @@ fn a_write_on_top_of_what_is_gone_is_refused() {
 
 #[test]
 fn entries_know_their_revision_and_not_their_version() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let key = ObjectKey::new(None, "x");
     let written = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     assert_eq!(&written.body[..], br#"{"metadata":{"name":"x","resourceVersion":"101"},"n":1}"#);
@@ -51,7 +55,7 @@ fn entries_know_their_revision_and_not_their_version() {
 
 #[test]
 fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     for (i, namespace) in ["a", "a-b", "ab", "a"].into_iter().enumerate() {
         let key = ObjectKey::new(Some(namespace), &i.to_string());
         done(store.put(&table(), &key, None, entry(&key, 0))).unwrap();
@@ -64,7 +68,7 @@ fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
 
 #[tokio::test]
 async fn the_bell_rings_after_a_write() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let bell = store.bell(&table());
     let rung = bell.notified();
     let key = ObjectKey::new(None, "x");

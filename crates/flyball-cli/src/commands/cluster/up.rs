@@ -170,6 +170,10 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
 
 /// Is the cluster, until told to stop.
 fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Each connection is an open file, and the usual limit is from when programs had few.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
     let served = runtime.block_on(async {
         let options = Options::system().when("cannot make a cluster")?;
@@ -210,6 +214,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
         };
+        cluster.close();
         files.forget();
         let cleaned = record.remove_context();
         served.and(cleaned)

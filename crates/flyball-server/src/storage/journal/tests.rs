@@ -1,7 +1,7 @@
 //! The journal against what can happen to a process and a disk.
 
-use super::super::tests::{entry, number, table};
-use super::super::{Error, Limits, Revision, Store};
+use super::super::tests::{entry, limits, number, table};
+use super::super::{Error, Revision, Store};
 use super::*;
 use flyball_core::ObjectKey;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ impl Folder {
 
     fn open_with(&self, compact_after: u64) -> Result<Store, DataDirError> {
         let directory = DataDir::open_with(&self.0, compact_after)?;
-        let (store, kept) = Store::recover(&directory, Limits::default())?;
+        let (store, kept) = Store::recover(&directory, limits())?;
         store.keep(directory, &kept)?;
         Ok(store)
     }
@@ -31,7 +31,7 @@ impl Folder {
     /// Reads what there is and leaves it as it is.
     fn read(&self) -> Result<State, DataDirError> {
         let directory = DataDir::open(&self.0)?;
-        Store::recover(&directory, Limits::default()).map(|(store, _)| state(&store))
+        Store::recover(&directory, limits()).map(|(store, _)| state(&store))
     }
 
     fn log(&self) -> PathBuf {
