@@ -126,7 +126,7 @@ async fn operator(config: &Config, vcenter: &Simulator) {
     let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
     let made = accounts.create_token_request("vm-operator", &PostParams::default(), &request).await.unwrap();
     let mut config = config.clone();
-    config.auth_info = AuthInfo { token: Some(made.status.unwrap().token.into()), ..AuthInfo::default() };
+    config.auth_info = AuthInfo { token: Some(made.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
     let timing = Timing { poll: Duration::from_millis(20), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
     let groups = VmGroups::new(Groups::new(client.unwrap(), 3), Duration::from_secs(1));
