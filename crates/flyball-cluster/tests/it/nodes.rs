@@ -295,15 +295,15 @@ async fn a_crash_loop_is_slowed_down() {
 async fn jobs_complete_and_fail() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 2).add_to(&client).await.unwrap();
-    let job = async |name: &str, annotations: Value, policy: &str| {
+    let job = async |name: &str, annotations: Value, policy: &str, limit: u32| {
         let containers = json!([{"name": "c", "image": "i"}]);
         let template = json!({"metadata": {"annotations": annotations}, "spec": {"restartPolicy": policy, "containers": containers}});
-        let spec = json!({"completions": 3, "parallelism": 2, "backoffLimit": 1, "template": template});
+        let spec = json!({"completions": 3, "parallelism": 2, "backoffLimit": limit, "template": template});
         create::<Job>(&client, json!({"metadata": {"name": name}, "spec": spec})).await;
     };
-    job("good", json!({}), "Never").await;
-    job("bad", json!({"flyball.dev/fail": "7"}), "Never").await;
-    job("late", json!({"flyball.dev/crash-loop": "1"}), "OnFailure").await;
+    job("good", json!({}), "Never", 1).await;
+    job("bad", json!({"flyball.dev/fail": "7"}), "Never", 1).await;
+    job("late", json!({"flyball.dev/crash-loop": "1"}), "OnFailure", 5).await;
     let ends = async |name: &str, condition: &str| {
         eventually("the end of a job", || async {
             let status = api::<Job>(&client).get(name).await.unwrap().status.unwrap_or_default();

@@ -166,7 +166,6 @@ async fn ready(client: &kube::Client, names: &[String]) -> Result<()> {
         if waiting.is_empty() {
             return Ok(());
         }
-        #[expect(clippy::disallowed_methods, reason = "another process is waited for")]
         sleep(Duration::from_millis(100)).await;
     }
 }
