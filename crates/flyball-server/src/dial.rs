@@ -67,7 +67,12 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
     let exchange = async {
         let response = sender.send_request(request(&call)?).await.map_err(|error| broken(&error))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let body = match Limited::new(body, MAX_ANSWER).collect().await {
+            Ok(body) => body.to_bytes(),
+            // Of a refusal the code says enough: some servers hang up before all is read.
+            Err(_) if !head.status.is_success() => Bytes::new(),
+            Err(error) => return Err(error.to_string()),
+        };
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         Ok(WebhookAnswer { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
     };

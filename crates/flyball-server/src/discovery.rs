@@ -31,13 +31,22 @@ fn plain(value: &Value) -> Response<Body> {
     response::value(200, Form::PLAIN, value)
 }
 
+/// Names the processor as Go does.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 /// Answers `/version`.
 pub(crate) fn version() -> Response<Body> {
     let git = git_version();
     plain(&json!({
         "major": MAJOR, "minor": MINOR, "emulationMajor": MAJOR, "emulationMinor": MINOR,
         "minCompatibilityMajor": MAJOR, "minCompatibilityMinor": MIN_COMPATIBILITY, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, architecture()),
     }))
 }
 

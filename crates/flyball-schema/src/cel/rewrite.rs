@@ -248,7 +248,7 @@ pub(super) fn add(context: &mut Context<'_>) {
             Some(Cel::Map(map)) => {
                 // Hash order is no order.
                 let mut entries: Vec<(&Key, &Cel)> = map.map.iter().collect();
-                entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+                entries.sort_by_key(|(key, _)| *key);
                 let pairs = entries.into_iter().map(|(key, value)| pair(from_key(key), value.clone()));
                 Ok(Cel::List(Arc::new(pairs.collect())))
             }
@@ -268,7 +268,9 @@ pub(super) fn add(context: &mut Context<'_>) {
         let mut all = HashMap::new();
         for map in maps.iter() {
             let Cel::Map(map) = map else { return Err(ExecutionError::NoSuchOverload) };
-            for (key, value) in map.map.iter() {
+            let mut entries: Vec<(&Key, &Cel)> = map.map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            for (key, value) in entries {
                 if all.insert(key.clone(), value.clone()).is_some() {
                     let why = format!("insert failed: key {key} already exists");
                     return Err(ExecutionError::function_error("transformMapEntry", why));

@@ -133,8 +133,10 @@ fn runtime_class(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -
         Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why))
     };
     let spec = spec(pod);
+    let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
+    const UNFOUNDED: &str = "Pod Overhead set without corresponding RuntimeClass defined Overhead";
     let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
-        return Ok(());
+        return if costs(spec.get("overhead")) { refuse(UNFOUNDED.into()) } else { Ok(()) };
     };
     let classes = GroupResource::new("node.k8s.io", "runtimeclasses");
     let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, name)).map(|entry| entry.object()) else {
@@ -148,6 +150,7 @@ fn runtime_class(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -
         (Some(own), None) => {
             spec.insert("overhead".into(), own.clone());
         }
+        (None, given) if costs(given) => return refuse(UNFOUNDED.into()),
         _ => {}
     }
     let wanted = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);

@@ -2,6 +2,8 @@
 
 mod container;
 mod defaults;
+mod env;
+mod mount;
 mod placement;
 mod probe;
 mod security;

@@ -269,7 +269,7 @@ fn check_version(target: &Target, change: &Change, object: &Object, live: &Objec
     }
     let number: u64 = match given {
         "" => 0,
-        given => super::parse_version(given).map_err(|why| Status::new(500, None, why))?.unwrap_or(0),
+        given => super::read::parse_number(given).map_err(|why| Status::new(500, None, why))?,
     };
     if number == 0 {
         if resource.versioned_updates() && target.part != Part::Scale {
@@ -299,7 +299,18 @@ fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
 
 /// Words a refusal of storage's as the real server does.
 pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
-    let group = if resource.kind.group.is_empty() { String::new() } else { format!("{}/", resource.kind.group) };
-    let key = format!("/registry/{group}{}/{key}", resource.plural);
+    let (group, plural) = (&*resource.kind.group, &*resource.plural);
+    // Built-in kinds lie side by side, some of them under names that they once had.
+    let place = match (group, plural) {
+        ("", "services") => "services/specs".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", _) => format!("{group}/{plural}"),
+        _ if resource.custom().is_some() => format!("{group}/{plural}"),
+        _ => plural.to_owned(),
+    };
+    let key = format!("/registry/{place}/{key}");
     format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")
 }

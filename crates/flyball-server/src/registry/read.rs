@@ -65,18 +65,19 @@ impl Page {
 
 /// Reads a resource version as the number of a revision.
 pub(crate) fn parse_version(text: &str) -> Result<Option<Revision>, String> {
+    let quoted = || flyball_core::field::go_quote(text);
     match text {
         "" => Ok(None),
-        text => match text.parse() {
-            Ok(revision) => Ok(Some(revision)),
-            Err(_) => {
-                let quoted = flyball_core::field::go_quote(text);
-                Err(format!(
-                    "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-                ))
-            }
-        },
+        text => {
+            parse_number(text).map(Some).map_err(|why| format!("resourceVersion: Invalid value: {}: {why}", quoted()))
+        }
     }
+}
+
+/// Reads the number of a revision.
+pub(super) fn parse_number(text: &str) -> Result<Revision, String> {
+    let quoted = || flyball_core::field::go_quote(text);
+    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: invalid syntax", quoted()))
 }
 
 /// 504: the version asked for has not been reached.

@@ -298,6 +298,11 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     let account = inner.object(&target.resource, &entry);
     let options = WriteOptions::read(&call.query, Write::Create)?;
     let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
+    request.change(|value| {
+        if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.retain(|_, value| !value.is_null());
+        }
+    });
     let kind = Catalog::action("TokenRequest");
     managed::sign(&inner.catalog(), &kind, &mut request, &manager, "token", &now);
     let signed = request.metadata_mut().remove("managedFields");

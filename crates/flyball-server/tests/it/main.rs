@@ -3,5 +3,6 @@
 
 mod bounds;
 mod crash;
+mod facts;
 mod robustness;
 mod webhook;

@@ -2,7 +2,7 @@
 
 use super::super::field::Field;
 use super::super::rules::{label, path, text};
-use super::container::{object_field, resource_field};
+use super::env::{object_field, resource_field};
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, dns_label};
 use serde_json::Value;

@@ -1,0 +1,125 @@
+//! Where containers see the volumes of their pod.
+
+use super::super::field::Field;
+use super::super::rules::path;
+use super::container::Around;
+use flyball_core::field::FieldError;
+
+type Errors = Vec<FieldError>;
+
+pub(super) fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let mut taken: Vec<String> = Vec::new();
+    let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    for mount in mounts.items() {
+        let (name, at) = (mount.at("name"), mount.at("mountPath"));
+        errors.extend(name.must_be_set());
+        if !around.volumes.iter().any(|volume| volume["name"] == name.text()) {
+            errors.push(name.not_found());
+        }
+        errors.extend(at.must_be_set());
+        if taken.iter().any(|taken| taken == at.text()) {
+            errors.push(at.invalid_as(at.text(), "must be unique"));
+        }
+        taken.push(at.text().to_owned());
+        if devices.list().iter().any(|device| device["name"] == name.text()) {
+            errors.push(name.invalid("must not already exist in volumeDevices"));
+        }
+        if last_paths(&devices, "devicePath").contains(&at.text()) {
+            errors.push(at.invalid("must not already exist as a path in volumeDevices"));
+        }
+        let (sub, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
+        let shown = |field: &str, value| path::descending(&Field::new(*mounts.at(field).path(), value));
+        if !sub.is_empty() {
+            errors.extend(shown("subPath", sub.value()));
+        }
+        if !expression.is_empty() {
+            if !sub.is_empty() {
+                errors.push(expression.invalid("subPathExpr and subPath are mutually exclusive"));
+            }
+            errors.extend(shown("subPathExpr", expression.value()));
+        }
+        let propagation = mount.at("mountPropagation");
+        if propagation.is_set() {
+            let field = mounts.at("mountPropagation");
+            let field = Field::new(*field.path(), propagation.value());
+            errors.extend(field.must_be_in(&["Bidirectional", "HostToContainer", "None"]));
+            if propagation.text() == "Bidirectional" && !container.at("securityContext.privileged").flag() {
+                errors.push(
+                    field.forbidden("Bidirectional mount propagation is available only to privileged containers"),
+                );
+            }
+        }
+        errors.extend(recursive_read_only(&mounts, &mount));
+    }
+    errors
+}
+
+/// Lists the path at which each volume is used, of several the last.
+fn last_paths<'a>(list: &Field<'a>, path: &str) -> Vec<&'a str> {
+    let list = list.list();
+    let last =
+        list.iter().enumerate().filter(|(i, item)| list[i + 1..].iter().all(|later| later["name"] != item["name"]));
+    last.filter_map(|(_, item)| item[path].as_str()).collect()
+}
+
+fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
+    // The real server leaves the index out here.
+    let placed = mounts.at("recursiveReadOnly");
+    let given = mount.at("recursiveReadOnly");
+    let policy = Field::new(*placed.path(), given.value());
+    let mut errors = Errors::new();
+    match policy.text() {
+        _ if !policy.is_set() => {}
+        "Disabled" => {}
+        "Enabled" | "IfPossible" => {
+            if !mount.at("readOnly").flag() {
+                errors.push(policy.forbidden("may only be specified when readOnly is true"));
+            }
+            if !matches!(mount.at("mountPropagation").text(), "" | "None") {
+                errors.push(policy.forbidden("may only be specified when mountPropagation is None or not specified"));
+            }
+        }
+        _ => errors.push(policy.not_supported(&["Disabled", "IfPossible", "Enabled"])),
+    }
+    errors
+}
+
+pub(super) fn devices(container: &Field<'_>, around: &Around<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let mounts = container.at("volumeMounts");
+    let (mut names, mut paths): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for device in container.at("volumeDevices").items() {
+        let (name, at) = (device.at("name"), device.at("devicePath"));
+        errors.extend(name.must_be_set());
+        if names.iter().any(|known| known == name.text()) {
+            errors.push(name.invalid_as(name.text(), "must be unique"));
+        }
+        match around.volumes.iter().find(|volume| volume["name"] == name.text()) {
+            None => errors.push(name.not_found()),
+            Some(volume) if volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object() => {}
+            Some(_) => errors.push(
+                name.invalid("can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"),
+            ),
+        }
+        errors.extend(at.must_be_set());
+        if paths.iter().any(|known| known == at.text()) {
+            errors.push(at.invalid_as(at.text(), "must be unique"));
+        }
+        if path::climbs(at.text()) {
+            errors.push(at.invalid("can not contain backsteps ('..')"));
+        } else {
+            paths.push(at.text().to_owned());
+        }
+        if mounts.list().iter().any(|mount| mount["name"] == name.text()) {
+            errors.push(name.invalid("must not already exist in volumeMounts"));
+        }
+        if last_paths(&mounts, "mountPath").contains(&at.text()) {
+            errors.push(at.invalid("must not already exist as a path in volumeMounts"));
+        }
+        if !name.is_empty() {
+            names.push(name.text().to_owned());
+        }
+    }
+    errors
+}
