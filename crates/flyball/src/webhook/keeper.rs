@@ -193,3 +193,32 @@ fn aim(object: &mut Value, target: &Target, reach: &Reach, bundle: &str) -> bool
     }
     *object != before
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_pointed_here_and_keeps_what_others_added() {
+        let target = Target {
+            resource: "validatingwebhookconfigurations",
+            group: "admissionregistration.k8s.io",
+            name: "op".into(),
+            paths: [("ours".to_owned(), "/validate".to_owned())].into(),
+        };
+        let service = Reach::Service { namespace: "ns".into(), name: "op-webhook".into() };
+        let foreign = json!({"name": "foreign", "clientConfig": {"url": "https://elsewhere"}});
+        let mut object = json!({"metadata": {"labels": {"a": "b"}}, "webhooks": [
+            {"name": "ours", "clientConfig": {"service": {"name": "old"}}, "failurePolicy": "Ignore"}, foreign,
+        ]});
+        assert!(aim(&mut object, &target, &service, "pem") && !aim(&mut object, &target, &service, "pem"));
+        let pointed = json!({"service": {"namespace": "ns", "name": "op-webhook", "path": "/validate", "port": 443},
+            "caBundle": STANDARD.encode("pem")});
+        assert_eq!(object["webhooks"][0], json!({"name": "ours", "clientConfig": pointed, "failurePolicy": "Ignore"}));
+        assert_eq!((&object["webhooks"][1], &object["metadata"]["labels"]["a"]), (&foreign, &json!("b")));
+
+        assert!(aim(&mut object, &target, &Reach::url("https://127.0.0.1:0/", 4711), "pem"));
+        let pointed = json!({"url": "https://127.0.0.1:4711/validate", "caBundle": STANDARD.encode("pem")});
+        assert_eq!(object["webhooks"][0]["clientConfig"], pointed, "no service beside the URL");
+    }
+}

@@ -105,3 +105,25 @@ async fn converse(stream: TcpStream, acceptor: &TlsAcceptor, webhooks: Webhooks)
 async fn answer(webhooks: &Webhooks, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(webhooks.handle(request).await.map(Full::new))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::certificate::Identity;
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_served_leaves_what_is() {
+        let serving = Serving::default();
+        assert!(!serving.is_ready());
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        let [one, other] = [(); 2].map(|()| Identity::make("op", &["localhost".into()], now).unwrap());
+        serving.set(&one.certificate, &one.key).unwrap();
+        let served = || serving.get().unwrap().cert.clone();
+        let first = served();
+        assert!(serving.set(&other.certificate, &one.key).is_err(), "a certificate whose file came before its key");
+        assert!(serving.set("", &one.key).is_err() && serving.set(&one.certificate, "torn").is_err());
+        assert_eq!(served(), first);
+        serving.set(&other.certificate, &other.key).unwrap();
+        assert_ne!(served(), first);
+    }
+}
