@@ -116,7 +116,7 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
             namespaced: spec["scope"] == "Namespaced",
             table: GroupResource::new(&group, &text(&names["plural"])),
             schema: flyball_schema::openapi::read(custom.openapi.as_ref()),
-            schema_number: number(custom.openapi.as_ref(), custom.conversion.as_ref().map(|_| &*kind.version)),
+            schema_number: number(custom.openapi.as_ref(), &kind.version),
             empty: Object::default(),
             head: head(&kind),
             behaviour: Behaviour::Custom(Arc::new(custom)),
@@ -144,8 +144,8 @@ fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>
     Some(words)
 }
 
-/// Numbers a schema: equal ones alike, in every process, unless the version matters.
-fn number(schema: Option<&Value>, version: Option<&str>) -> u64 {
+/// Numbers the schema of a version: equal ones alike, in every process.
+fn number(schema: Option<&Value>, version: &str) -> u64 {
     /// FNV-1a, which the standard library's hasher is not bound to be.
     struct Fnv(u64);
     impl Hasher for Fnv {
@@ -160,7 +160,7 @@ fn number(schema: Option<&Value>, version: Option<&str>) -> u64 {
     }
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     schema.map(Value::to_string).hash(&mut hasher);
-    version.iter().for_each(|version| version.hash(&mut hasher));
+    version.hash(&mut hasher);
     // 0 is what built-in kinds are written by.
     hasher.finish() | 1
 }

@@ -48,7 +48,8 @@ impl Inner {
             if !writer.options.dry_run {
                 resource.settle(&mut object);
             }
-            let object = if object == live {
+            // What changes nothing is written all the same where that moves the object to the storage version.
+            let object = if object == live && !resource.is_outdated(self, &entry) {
                 Written::Stored(self.shown_one(resource, entry).await?)
             } else if writer.options.dry_run {
                 Written::Shown(Box::new(object))

@@ -111,6 +111,13 @@ impl Resource {
         catalog.resources().find(written).cloned().or_else(|| self.stored_as(inner))
     }
 
+    /// Whether an entry was stored in a version that is no longer the one to store in.
+    pub(crate) fn is_outdated(&self, inner: &Inner, entry: &Entry) -> bool {
+        let written = || self.written_as(inner, entry);
+        self.custom()
+            .is_some_and(|custom| written().is_some_and(|written| *custom.storage_version != *written.kind.version))
+    }
+
     /// Whether clients may see the resource: a version that is only stored is known but not served.
     pub(crate) fn is_served(&self) -> bool {
         self.custom().is_none_or(|custom| custom.served)
