@@ -1,6 +1,7 @@
 //! The server as a whole: a function from request to response, and what it works with.
 
 mod actions;
+mod containers;
 mod dispatch;
 mod objects;
 mod reply;

@@ -204,7 +204,8 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
         };
     };
     match part {
-        Part::Scale => {}
+        // These put back themselves what they do not change.
+        Part::Scale | Part::Approval => {}
         Part::Status => {
             let mut kept = live.clone();
             match object.remove("status") {
