@@ -34,7 +34,6 @@ export KUBECTL_APPLYSET=true
 ok "created" apply --prune --applyset=all -n "$ns" -f - < <(cm kept 1; cm left 1)
 ok "configmap/left pruned" apply --prune --applyset=all -n "$ns" -f - < <(cm kept 1)
 refused NotFound get configmap left
-same "ConfigMap" get secret all -o 'jsonpath={.metadata.annotations.applyset\.kubernetes\.io/contains-group-kinds}' || true
 unset KUBECTL_APPLYSET
 
 # What is wrong is named, and where.

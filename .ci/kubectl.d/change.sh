@@ -37,12 +37,12 @@ ok "not labeled" label configmap settings none-
 refused "a valid label must be" label configmap settings bad=-x-
 ok labeled label configmap settings a=b --resource-version="$("$program" get configmap settings -o 'jsonpath={.metadata.resourceVersion}')"
 refused "the object has been modified" label configmap settings a=c --overwrite --resource-version=1
-ok annotated annotate configmap settings note=a
+ok annotate annotate configmap settings note=a
 refused "already has a value (a)" annotate configmap settings note=b
-ok annotated annotate configmap settings note=b --overwrite
+ok annotate annotate configmap settings note=b --overwrite
 ok "note=b" annotate configmap settings --list
-ok annotated annotate configmap settings note-
-ok "annotated (server dry run)" annotate configmap settings x=y --dry-run=server
+ok annotate annotate configmap settings note-
+ok "annotate* (server dry run)" annotate configmap settings x=y --dry-run=server
 
 ok "image updated" set image deployment/web nginx=nginx:3
 same "nginx:3" get deployment web -o 'jsonpath={..image}'

@@ -8,7 +8,7 @@ ok "namespaces" api-resources --namespaced=false; lacks "deployments"
 ok "pods" api-resources --verbs=list,get,watch; lacks "tokenreviews"
 ok "deployments" api-resources --categories=all; lacks "configmaps"
 ok "bindings" api-resources --sort-by=name --cached=false
-ok "is running at https://" cluster-info
+ok "is running at*https://" cluster-info
 ok "NodeList" cluster-info dump --namespaces=default
 ok "Cluster info dumped to" cluster-info dump --output-directory="$work/dump"
 test -s "$work/dump/nodes.json" || fail "no nodes.json"

@@ -9,7 +9,7 @@ ok 'successfully rolled out' rollout status deployment/web --timeout=20s
 ok "2/2" get deployment web
 ok 'deployment "web" successfully rolled out' rollout status deployment/web --watch=false
 
-ok annotated annotate deployment web kubernetes.io/change-cause=second
+ok annotate annotate deployment web kubernetes.io/change-cause=second
 ok "image updated" set image deployment/web nginx=nginx:2
 until_ok "2 * second" rollout history deployment/web
 ok "Image: nginx:1" rollout history deployment/web --revision=1

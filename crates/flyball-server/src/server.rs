@@ -10,6 +10,7 @@ pub(crate) use reply::Presenter;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::custom::Definitions;
 use crate::dial::Dialer;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
@@ -78,6 +79,7 @@ pub(crate) struct Inner {
     pub(crate) webhooks: Arc<dyn Caller>,
     /// The server itself, for what outlives a call.
     pub(crate) me: Weak<Inner>,
+    pub(crate) definitions: Definitions,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     /// How many watches were cut off because they read too slowly.
@@ -97,6 +99,7 @@ impl Server {
             admission: Admission::default(),
             webhooks: options.webhooks,
             me: me.clone(),
+            definitions: Definitions::default(),
             definitions_moved: AtomicBool::new(false),
             slow_watches: AtomicU64::new(0),
         });
