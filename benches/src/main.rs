@@ -3,9 +3,11 @@
 //! ```console
 //! $ cargo run --release -- cold-start [RUNS [N…]]           a controller, beside kube's
 //! $ cargo run --release -- server FLYBALL [KUBECONFIG]      the server of this binary, beside that of a kubeconfig
+//! $ cargo run --release -- in-process                       the same server as a value, without a socket
 //! ```
 
 mod cold_start;
+mod in_process;
 mod server;
 
 use kube::{Client, Config};
@@ -29,7 +31,8 @@ fn main() -> Result<()> {
         }
         ["server", flyball] => runtime.block_on(server::measure(flyball, None)),
         ["server", flyball, peer] => runtime.block_on(server::measure(flyball, Some(peer))),
-        _ => Err("usage: cold-start [RUNS [N…]] | server FLYBALL [KUBECONFIG]".into()),
+        ["in-process"] => runtime.block_on(in_process::measure()),
+        _ => Err("usage: cold-start [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process".into()),
     };
     runtime.shutdown_background();
     measured

@@ -1,4 +1,8 @@
 //! The commands: one file each.
 
 pub(crate) mod cluster;
+pub(crate) mod crd;
 pub(crate) mod demo;
+pub(crate) mod describe;
+pub(crate) mod run;
+pub(crate) mod trace;

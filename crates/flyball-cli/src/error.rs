@@ -40,13 +40,17 @@ impl fmt::Display for Error {
         let mut told = self.what.clone();
         let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
         while let Some(error) = source {
+            let (text, next) = match error.downcast_ref() {
+                // What the API server said is meant for people; what it is wrapped in is not.
+                Some(kube::Error::Api(status)) => (status.message.clone(), None),
+                _ => (error.to_string(), error.source()),
+            };
             // Many errors repeat their cause.
-            let text = error.to_string();
             if !told.contains(&text) {
                 write!(f, ": {text}")?;
                 told = text;
             }
-            source = error.source();
+            source = next;
         }
         Ok(())
     }

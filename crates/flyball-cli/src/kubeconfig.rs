@@ -70,7 +70,9 @@ fn remove_entry(config: &mut Map<String, Value>, list: &str, name: &str) {
 /// Writes a file that only its owner can read, in one go.
 pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
-    let yaml = serde_saphyr::to_string(config).when(what())?;
+    // A certificate on one line, as kubectl writes it, is found by those too who look for it without reading YAML.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    let yaml = serde_saphyr::to_string_with_options(config, options).when(what())?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).when(what())?;
     }
@@ -201,6 +203,9 @@ mod tests {
         let path = scratch("new");
         add(&path, &ours()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let long = "x".repeat(2_000);
+        write(&path, &json!({"certificate-authority-data": long})).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("certificate-authority-data: {long}\n"));
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 }

@@ -3,13 +3,15 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod apply;
 mod commands;
+mod connection;
 mod error;
 mod kubeconfig;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, demo};
+use commands::{cluster, crd, demo, describe, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -31,6 +33,10 @@ struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
+    Crd(crd::CrdArgs),
+    Describe(describe::DescribeArgs),
+    Trace(trace::TraceArgs),
+    Run(run::RunArgs),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +45,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
+        Command::Crd(args) => crd::cmd_crd(args),
+        Command::Describe(args) => describe::cmd_describe(args),
+        Command::Trace(args) => trace::cmd_trace(&args),
+        Command::Run(args) => run::cmd_run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

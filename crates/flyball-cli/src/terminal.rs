@@ -41,6 +41,12 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(stdout(), "{text}");
 }
 
+/// Says how far something is, on a terminal, where the next line takes its place.
+pub(crate) fn tell_in_place(text: &str) {
+    let mut out = stdout();
+    let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
+}
+
 /// Says a line on standard error, with a word in front.
 pub(crate) fn complain(word: &str, text: &str) {
     let word = match stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
@@ -64,8 +70,8 @@ impl Board {
             return;
         }
         if is_lively() {
-            let width = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
-            let rows: usize = self.shown.iter().map(|line| columns(line).max(1).div_ceil(width)).sum();
+            let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
+            let rows: usize = self.shown.iter().map(|line| width(line).max(1).div_ceil(screen)).sum();
             let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A\x1b[J") };
             say(&(up + &lines.join("\n")));
         } else {
@@ -78,8 +84,21 @@ impl Board {
     }
 }
 
+/// Lays out rows, whose columns are as wide as their longest cell.
+pub(crate) fn columns(rows: Vec<Vec<String>>) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..count)
+        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell)).max().unwrap_or(0))
+        .collect();
+    let lay = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, wide)| cell.clone() + &" ".repeat(wide + 3 - width(cell)));
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    rows.iter().map(lay).collect()
+}
+
 /// Counts the columns that a line takes on a terminal, which colours do not.
-fn columns(line: &str) -> usize {
+fn width(line: &str) -> usize {
     let mut in_colour = false;
     let visible = line.chars().filter(|&c| {
         let skip = in_colour || c == '\x1b';
@@ -96,7 +115,7 @@ mod tests {
     #[test]
     fn colours_take_no_columns() {
         for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
-            assert_eq!(columns(line), expected, "{line:?}");
+            assert_eq!(width(line), expected, "{line:?}");
         }
     }
 }

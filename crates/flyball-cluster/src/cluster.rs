@@ -1,27 +1,109 @@
 //! The server and its controllers together.
 
+use crate::Metrics;
 use crate::controllers::{self, Controllers};
+use crate::node::{Program, Rule, Rules, Simulated};
 use flyball_core::{Clock, Rng};
-use flyball_server::{Options, Server, User};
+use flyball_server::{DataDir, DataDirError, Options, Server, User};
 use http::Request;
+use std::sync::Arc;
 use tower::ServiceExt;
 
 /// A control plane.
 ///
-/// Clones are the same cluster. It holds its objects in memory and ends with its last clone.
+/// Clones are the same cluster. It ends with its last clone; its objects do so too unless a data directory
+/// [keeps](Cluster::open) them.
 #[derive(Clone)]
 pub struct Cluster {
     server: Server,
     clock: Clock,
     rng: Rng,
     certificate: Option<String>,
+    metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
 }
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
     pub fn new(options: Options) -> Self {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
-        Self { server: Server::new(options), clock, rng, certificate: None }
+        Self::around(Server::new(options), clock, rng)
+    }
+
+    /// Goes on with the cluster that a data directory holds, and keeps all that is written there: see [`Server::open`].
+    ///
+    /// # Errors
+    ///
+    /// When the directory is damaged or cannot be written to.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let path = std::env::temp_dir().join(format!("flyball-doc-{}", std::process::id()));
+    /// use flyball_cluster::{Cluster, DataDir, Options};
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kube::{Api, api::PostParams, core::ObjectMeta};
+    ///
+    /// let named = |name: &str| ConfigMap {
+    ///     metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
+    ///     ..ConfigMap::default()
+    /// };
+    /// let cluster = Cluster::open(Options::system()?, DataDir::open(&path)?)?;
+    /// let made = Api::default_namespaced(cluster.admin()).create(&PostParams::default(), &named("kept")).await?;
+    /// cluster.close();
+    ///
+    /// let cluster = Cluster::open(Options::system()?, DataDir::open(&path)?)?;
+    /// let found: ConfigMap = Api::default_namespaced(cluster.admin()).get("kept").await?;
+    /// assert_eq!(found, made);
+    /// # cluster.close();
+    /// # std::fs::remove_dir_all(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
+        let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
+        Ok(Self::around(Server::open(options, directory)?, clock, rng))
+    }
+
+    fn around(server: Server, clock: Clock, rng: Rng) -> Self {
+        let (metrics, rules) = (Metrics::default(), Rules::default());
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None }
+    }
+
+    /// Lets the data directory go, if there is one; from then on writes are refused. See [`Server::close`].
+    pub fn close(&self) {
+        self.server.close();
+    }
+
+    /// Takes a snapshot of all objects and their history, in microseconds.
+    ///
+    /// What clients and controllers know is not in it: take it while nothing is under way, or let forks settle.
+    pub fn snapshot(&self) -> Snapshot {
+        let Self { certificate, rules, program, .. } = self.clone();
+        Snapshot { server: self.server.snapshot(), certificate, metrics: self.metrics.copied(), rules, program }
+    }
+
+    /// Makes a cluster that goes on from here on its own: what is written to one never shows in the other.
+    ///
+    /// It takes its clock, randomness and webhooks from `options`, and is in memory alone. Its controllers do not run
+    /// before they are [run](Cluster::run).
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use flyball_cluster::{Cluster, Options};
+    /// use k8s_openapi::api::core::v1::Namespace;
+    /// use kube::{Api, api::DeleteParams};
+    ///
+    /// let cluster = Cluster::new(Options::system()?);
+    /// let fork = cluster.fork(Options::system()?);
+    /// let namespaces = |cluster: &Cluster| Api::<Namespace>::all(cluster.admin());
+    /// namespaces(&fork).delete("kube-public", &DeleteParams::default()).await?;
+    ///
+    /// let shown = namespaces(&cluster).get("kube-public").await?;
+    /// assert_eq!(shown.metadata.deletion_timestamp, None, "what happens in the fork stays in the fork");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn fork(&self, options: Options) -> Self {
+        self.snapshot().fork(options)
     }
 
     /// Has this certificate, in PEM, published in every namespace, so that pods know the server by it.
@@ -30,12 +112,35 @@ impl Cluster {
         self
     }
 
+    /// Has the containers on simulated nodes do what these rules say, the first of those that say something about one.
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.rules = rules.into_iter().collect();
+        self
+    }
+
+    /// Has the containers on simulated nodes run in this program, and not in [`Simulated`].
+    pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
+        self.program = Some(program);
+        self
+    }
+
+    /// Returns what the containers of pods run in.
+    pub(crate) fn program(&self, rng: &Rng) -> Arc<dyn Program> {
+        let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
+        self.program.clone().unwrap_or_else(|| simulated())
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
 
     pub(crate) fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
+    }
+
+    /// Returns what is taken for measured in the cluster.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Returns the API server.
@@ -60,5 +165,24 @@ impl Cluster {
     /// Runs controllers for ever; dropping the future ends them at once.
     pub async fn run(&self, controllers: &Controllers) {
         controllers::run(self, controllers, &self.clock, &self.rng).await;
+    }
+}
+
+/// All that a cluster holds at one moment.
+pub struct Snapshot {
+    server: flyball_server::Snapshot,
+    certificate: Option<String>,
+    metrics: Metrics,
+    rules: Rules,
+    program: Option<Arc<dyn Program>>,
+}
+
+impl Snapshot {
+    /// Makes a cluster that goes on from here on its own, as [`Cluster::fork`] does.
+    pub fn fork(&self, options: Options) -> Cluster {
+        let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
+        let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
+        let (rules, program) = (self.rules.clone(), self.program.clone());
+        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program }
     }
 }

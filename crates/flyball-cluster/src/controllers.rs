@@ -3,26 +3,39 @@
 //! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
 
 mod cluster_role;
+mod cron_job;
+mod daemon_set;
 mod deployment;
 mod discovery;
 mod disruption_budget;
 mod endpoints;
-mod events;
+pub(crate) mod events;
 mod garbage_collector;
+mod horizontal_pod_autoscaler;
 mod job;
 mod namespace;
-mod owners;
-mod pods;
+mod node_affinity;
+mod node_lifecycle;
+pub(crate) mod owners;
+mod pod_gc;
+pub(crate) mod pods;
 mod protection;
 mod replica_set;
 mod resource_quota;
 mod revisions;
 mod service_account;
+mod service_lb;
 mod stateful_set;
+mod taints;
+mod ttl_after_finished;
 mod volume_binder;
+mod volume_provisioner;
+
+pub(crate) use owners::Selector;
 
 use crate::Cluster;
-use flyball::Operator;
+use crate::{node, scheduler};
+use flyball::{Operator, Reconcile};
 use flyball_core::{Clock, Rng};
 use flyball_server::User;
 use futures_util::future::{join_all, pending};
@@ -40,6 +53,10 @@ const MANAGER: &str = "kube-controller-manager";
 pub enum Controller {
     /// Gives aggregated cluster roles their rules.
     ClusterRoleAggregation,
+    /// Makes jobs at set times.
+    CronJob,
+    /// Keeps a pod of each daemon set on every node that it is meant for.
+    DaemonSet,
     /// Rolls out deployments.
     Deployment,
     /// Counts what disruption budgets allow.
@@ -50,72 +67,117 @@ pub enum Controller {
     EndpointSlice,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
+    /// Scales workloads by what is [measured](crate::Metrics) of them.
+    HorizontalPodAutoscaler,
     /// Runs the pods of jobs.
     Job,
+    /// Stands in for the kubelets of simulated nodes: tells how they are, and runs their pods.
+    Kubelet,
     /// Empties namespaces that are being deleted.
     Namespace,
+    /// Keeps pods away from nodes of which nothing good is heard.
+    NodeLifecycle,
     /// Binds claims to volumes.
     PersistentVolumeBinder,
     /// Keeps claims that pods use.
     PersistentVolumeClaimProtection,
     /// Keeps volumes that claims use.
     PersistentVolumeProtection,
+    /// Deletes pods whose node has gone.
+    PodGarbageCollector,
     /// Keeps as many pods as replica sets ask for.
     ReplicaSet,
+    /// Keeps as many pods as replication controllers ask for.
+    ReplicationController,
     /// Counts what is used of quotas.
     ResourceQuota,
     /// Publishes the certificate by which clients know the server in every namespace.
     RootCaPublisher,
+    /// Finds nodes for pods.
+    Scheduler,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
+    /// Gives services addresses at which they are balanced.
+    ServiceLb,
     /// Keeps the pods of stateful sets.
     StatefulSet,
+    /// Deletes jobs some time after they have ended.
+    TtlAfterFinished,
+    /// Makes and deletes volumes of simulated storage.
+    VolumeProvisioner,
 }
 
 impl Controller {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 27] = [
         Self::ClusterRoleAggregation,
+        Self::CronJob,
+        Self::DaemonSet,
         Self::Deployment,
         Self::Disruption,
         Self::Endpoints,
         Self::EndpointSlice,
         Self::GarbageCollector,
+        Self::HorizontalPodAutoscaler,
         Self::Job,
+        Self::Kubelet,
         Self::Namespace,
+        Self::NodeLifecycle,
         Self::PersistentVolumeBinder,
         Self::PersistentVolumeClaimProtection,
         Self::PersistentVolumeProtection,
+        Self::PodGarbageCollector,
         Self::ReplicaSet,
+        Self::ReplicationController,
         Self::ResourceQuota,
         Self::RootCaPublisher,
+        Self::Scheduler,
         Self::ServiceAccount,
+        Self::ServiceLb,
         Self::StatefulSet,
+        Self::TtlAfterFinished,
+        Self::VolumeProvisioner,
     ];
 
     fn name(self) -> &'static str {
         match self {
             Self::ClusterRoleAggregation => "clusterrole-aggregation-controller",
+            Self::CronJob => "cronjob-controller",
+            Self::DaemonSet => "daemonset-controller",
             Self::Deployment => "deployment-controller",
             Self::Disruption => "disruption-controller",
             Self::Endpoints => "endpoints-controller",
             Self::EndpointSlice => "endpointslice-controller",
             Self::GarbageCollector => "garbage-collector-controller",
+            Self::HorizontalPodAutoscaler => "horizontal-pod-autoscaler-controller",
             Self::Job => "job-controller",
+            Self::Kubelet => "kubelet",
             Self::Namespace => "namespace-controller",
+            Self::NodeLifecycle => "node-lifecycle-controller",
             Self::PersistentVolumeBinder => "persistentvolume-binder-controller",
             Self::PersistentVolumeClaimProtection => "persistentvolumeclaim-protection-controller",
             Self::PersistentVolumeProtection => "persistentvolume-protection-controller",
+            Self::PodGarbageCollector => "pod-garbage-collector-controller",
             Self::ReplicaSet => "replicaset-controller",
+            Self::ReplicationController => "replicationcontroller-controller",
             Self::ResourceQuota => "resourcequota-controller",
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
+            Self::Scheduler => "kube-scheduler",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::ServiceLb => "service-lb-controller",
             Self::StatefulSet => "statefulset-controller",
+            Self::TtlAfterFinished => "ttl-after-finished-controller",
+            Self::VolumeProvisioner => "volume-provisioner",
         }
     }
 
     /// The user that the controller is, to the API server.
     fn user(self) -> User {
-        User::new(&format!("system:serviceaccount:kube-system:{}", self.name()), &["system:masters"])
+        let name = match self {
+            Self::Kubelet => "system:node:simulated".to_owned(),
+            Self::Scheduler => "system:kube-scheduler".to_owned(),
+            _ => format!("system:serviceaccount:kube-system:{}", self.name()),
+        };
+        User::new(&name, &["system:masters"])
     }
 }
 
@@ -160,6 +222,31 @@ impl Controllers {
     }
 }
 
+/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` stands for all, `-NAME` takes one
+/// out.
+impl FromStr for Controllers {
+    type Err = UnknownController;
+
+    fn from_str(text: &str) -> Result<Self, UnknownController> {
+        let (mut chosen, mut left_out) = (BTreeSet::new(), BTreeSet::new());
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match (name, name.strip_prefix('-')) {
+                ("*", _) => chosen.extend(Controller::ALL),
+                (_, Some(name)) => drop(left_out.insert(name.parse()?)),
+                (name, None) => drop(chosen.insert(name.parse()?)),
+            }
+        }
+        Ok(Self(chosen.difference(&left_out).copied().collect()))
+    }
+}
+
+impl fmt::Display for Controllers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|controller| controller.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
 impl Default for Controllers {
     fn default() -> Self {
         Self::all()
@@ -174,39 +261,114 @@ impl FromIterator<Controller> for Controllers {
 
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs controllers until the future is dropped.
+/// One of the controllers that run together, as the user that it is.
+struct Member {
+    controller: Controller,
+    client: kube::Client,
+}
+
+impl Member {
+    /// Takes the whole of the controller.
+    fn whole<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
+        controller.name(self.controller.name()).client(self.client.clone())
+    }
+
+    /// Takes a part of the controller that has a queue of its own.
+    fn part<R: Reconcile>(&self, part: &str, controller: flyball::Controller<R>) -> flyball::Controller<R> {
+        controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone())
+    }
+}
+
+/// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and caches.
 pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
-    let running = controllers.0.iter().map(|controller| {
-        let (client, rng) = (cluster.client(controller.user()), rng.fork(controller.name()));
-        let operator = Operator::new(controller.name()).field_manager(MANAGER).clock(clock.clone()).rng(rng.clone());
-        let operator = match controller {
-            Controller::GarbageCollector => return Box::pin(garbage_collector::run(client, rng)) as Running,
-            Controller::ClusterRoleAggregation => operator.controller(cluster_role::controller()),
-            Controller::Deployment => operator.controller(deployment::controller()),
-            Controller::Disruption => operator.controller(disruption_budget::controller()),
-            Controller::Endpoints => operator.controller(endpoints::legacy()).controller(endpoints::leftovers()),
-            Controller::EndpointSlice => operator.controller(endpoints::slices()),
-            Controller::Job => operator.controller(job::controller()).controller(job::orphans()),
-            Controller::Namespace => operator.controller(namespace::controller()),
-            Controller::PersistentVolumeBinder => {
-                operator.controller(volume_binder::claims()).controller(volume_binder::volumes())
+    let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
+    let mut apart: Vec<Running> = Vec::new();
+    for controller in &controllers.0 {
+        let me = Member { controller: *controller, client: cluster.client(controller.user()) };
+        let rng = rng.fork(controller.name());
+        shared = match controller {
+            Controller::GarbageCollector => {
+                apart.push(Box::pin(garbage_collector::run(me.client, rng)) as Running);
+                shared
             }
-            Controller::PersistentVolumeClaimProtection => operator.controller(protection::claims()),
-            Controller::PersistentVolumeProtection => operator.controller(protection::volumes()),
-            Controller::ReplicaSet => operator.controller(replica_set::controller()),
-            Controller::ResourceQuota => operator.controller(resource_quota::controller()),
+            Controller::ClusterRoleAggregation => shared.controller(me.whole(cluster_role::controller())),
+            Controller::CronJob => shared.controller(me.whole(cron_job::controller())),
+            Controller::DaemonSet => shared.controller(me.whole(daemon_set::controller())),
+            Controller::Deployment => shared.controller(me.whole(deployment::controller())),
+            Controller::Disruption => shared.controller(me.whole(disruption_budget::controller())),
+            Controller::Endpoints => shared
+                .controller(me.whole(endpoints::legacy()))
+                .controller(me.part("leftovers", endpoints::leftovers())),
+            Controller::EndpointSlice => shared.controller(me.whole(endpoints::slices())),
+            Controller::HorizontalPodAutoscaler => {
+                shared.controller(me.whole(horizontal_pod_autoscaler::controller(cluster.metrics().clone())))
+            }
+            Controller::Job => {
+                shared.controller(me.whole(job::controller())).controller(me.part("orphans", job::orphans()))
+            }
+            Controller::Kubelet => {
+                let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
+                let operator = Operator::new("kubelet").clock(clock.clone()).rng(rng);
+                let operator = operator.controller(node::registration()).controller(kubelet.controller());
+                apart.push(run_operator(operator, me.client));
+                shared
+            }
+            Controller::Namespace => shared.controller(me.whole(namespace::controller())),
+            Controller::NodeLifecycle => shared.controller(me.whole(node_lifecycle::controller())),
+            Controller::PersistentVolumeBinder => shared
+                .controller(me.part("claims", volume_binder::claims()))
+                .controller(me.part("volumes", volume_binder::volumes())),
+            Controller::PersistentVolumeClaimProtection => shared.controller(me.whole(protection::claims())),
+            Controller::PersistentVolumeProtection => shared.controller(me.whole(protection::volumes())),
+            Controller::PodGarbageCollector => shared.controller(me.whole(pod_gc::pods())),
+            Controller::ReplicaSet => shared.controller(me.whole(replica_set::controller())),
+            Controller::ReplicationController => shared.controller(me.whole(replica_set::replication_controllers())),
+            Controller::ResourceQuota => shared.controller(me.whole(resource_quota::controller())),
             Controller::RootCaPublisher => match cluster.certificate() {
-                Some(certificate) => operator.controller(service_account::root_ca(certificate.to_owned())),
-                None => return Box::pin(pending()) as Running,
+                Some(certificate) => shared.controller(me.whole(service_account::root_ca(certificate.to_owned()))),
+                None => shared,
             },
-            Controller::ServiceAccount => operator.controller(service_account::accounts()),
-            Controller::StatefulSet => operator.controller(stateful_set::controller()),
+            Controller::Scheduler => {
+                apart.push(Box::pin(scheduler::run(me.client, clock.clone(), rng)));
+                shared
+            }
+            Controller::ServiceAccount => shared.controller(me.whole(service_account::accounts())),
+            Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
+            Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),
+            Controller::TtlAfterFinished => shared.controller(me.whole(ttl_after_finished::controller())),
+            Controller::VolumeProvisioner => shared
+                .controller(me.part("claims", volume_provisioner::claims()))
+                .controller(me.part("volumes", volume_provisioner::volumes()))
+                .controller(me.part("classes", volume_provisioner::classes())),
         };
-        Box::pin(async move {
-            let ended = operator.run(client, pending()).await;
-            ended.expect("the operator has a good name and listens nowhere");
-        })
-    });
-    join_all(running).await;
+    }
+    apart.push(run_operator(shared, cluster.client(User::new("system:kube-controller-manager", &["system:masters"]))));
+    join_all(apart).await;
     pending().await
+}
+
+fn run_operator(operator: Operator, client: kube::Client) -> Running {
+    Box::pin(async move {
+        let ended = operator.run(client, pending()).await;
+        ended.expect("the operator has a good name and listens nowhere");
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_controllers_is_read() {
+        let check = |text: &str, expected: Controllers| {
+            let read: Controllers = text.parse().unwrap();
+            assert_eq!((&read, read.to_string().parse().unwrap()), (&expected, expected.clone()), "{text}");
+        };
+        check("*", Controllers::all());
+        check("", Controllers::none());
+        check("*,-job-controller", Controllers::all().without(Controller::Job));
+        check("kubelet, kube-scheduler", [Controller::Kubelet, Controller::Scheduler].into_iter().collect());
+        check("-kubelet,kubelet", Controllers::none());
+        assert!("*,-jobs".parse::<Controllers>().unwrap_err().to_string().contains("job-controller"));
+    }
 }

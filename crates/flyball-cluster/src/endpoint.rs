@@ -3,6 +3,7 @@
 use crate::Cluster;
 use flyball_core::Clock;
 use flyball_server::pki::{self, Authority, Identity};
+use flyball_server::{DataDir, DataDirError};
 use serde_json::Value;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,9 +32,31 @@ pub enum EndpointError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The data directory does not say how clients knew the cluster.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     /// The certificates cannot be made.
     #[error("cannot make certificates")]
     Certificates(#[from] pki::Error),
+}
+
+/// Holds the port that the cluster was last reached at.
+const PORT: &str = "port";
+
+/// Returns the port that a cluster was last reached at, 0 if it never was.
+fn last_port(directory: &DataDir) -> Result<u16, DataDirError> {
+    let Some(text) = directory.load(PORT)? else { return Ok(0) };
+    let port = str::from_utf8(&text).ok().and_then(|text| text.trim().parse().ok());
+    port.ok_or_else(|| DataDirError::Damaged { path: directory.path().join(PORT), at: 0 })
+}
+
+async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), EndpointError> {
+    let bind = async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bind.await.map_err(|source| EndpointError::Listen { port, source })
 }
 
 impl Endpoint {
@@ -43,10 +66,25 @@ impl Endpoint {
     ///
     /// When the port is in use, or the operating system has no randomness to give.
     pub async fn bind(port: u16, clock: &Clock) -> Result<Self, EndpointError> {
-        let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-        let listener = listen.map_err(|source| EndpointError::Listen { port, source })?;
-        let address = listener.local_addr().map_err(|source| EndpointError::Listen { port, source })?;
-        let authority = Authority::new(clock)?;
+        let (listener, address) = listen(port).await?;
+        Self::new(listener, address, Authority::new(clock)?)
+    }
+
+    /// Listens where a data directory's cluster was last reached, and as the same authority: kubeconfigs stay good.
+    ///
+    /// Another port than 0 is listened on instead, and remembered.
+    ///
+    /// # Errors
+    ///
+    /// When the port is in use, or the directory cannot be read or written to.
+    pub async fn bind_kept(port: u16, clock: &Clock, directory: &DataDir) -> Result<Self, EndpointError> {
+        let authority = Authority::kept(directory, clock)?;
+        let (listener, address) = listen(if port == 0 { last_port(directory)? } else { port }).await?;
+        directory.save(PORT, format!("{}\n", address.port()).as_bytes())?;
+        Self::new(listener, address, authority)
+    }
+
+    fn new(listener: TcpListener, address: SocketAddr, authority: Authority) -> Result<Self, EndpointError> {
         let server = authority.server(&NAMES)?;
         let admin = authority.client("kubernetes-admin", Some("system:masters"))?;
         Ok(Self { listener, address, authority, server, admin })

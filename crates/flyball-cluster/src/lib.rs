@@ -27,10 +27,19 @@
 mod cluster;
 mod controllers;
 mod endpoint;
+mod metrics;
+mod node;
+mod scheduler;
 mod simulation;
+mod webhooks;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
-pub use flyball_server::{Options, User};
-pub use simulation::{Faults, LATEST, Trace, simulated_clock};
+pub use flyball_server::{DataDir, DataDirError, Options, User};
+pub use metrics::Metrics;
+pub use node::{
+    Course, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start, StartError,
+};
+pub use simulation::{Faults, Trace, simulated_clock};
+pub use webhooks::LocalWebhooks;

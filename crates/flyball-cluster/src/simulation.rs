@@ -41,15 +41,17 @@ pub struct Faults {
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
     pub cut: f64,
-    /// A frame of a watch comes late, by up to [`LATEST`]: so what happened to one kind is seen before what happened earlier
+    /// A frame of a watch comes late, by up to [`LATEST`](Self::LATEST): so what happened to one kind is seen before what happened earlier
     /// to another.
     pub late: f64,
     /// A frame of a watch comes twice.
     pub repeated: f64,
 }
 
-/// The longest that a frame of a watch is held back.
-pub const LATEST: Duration = Duration::from_secs(5);
+impl Faults {
+    /// The longest that a frame of a watch is held back.
+    pub const LATEST: Duration = Duration::from_secs(5);
+}
 
 /// A record of requests and answers in the order in which they happened; clones write to the same record.
 #[derive(Clone, Default)]
@@ -151,7 +153,7 @@ impl Wire {
 
     /// Draws how long a frame is held back, if it is.
     fn delay(&self) -> Option<Pin<Box<Sleep>>> {
-        self.happens(self.faults.late).then(|| Box::pin(sleep(LATEST.mul_f64(self.rng.fraction()))))
+        self.happens(self.faults.late).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
     }
 
     fn now(&self) -> String {

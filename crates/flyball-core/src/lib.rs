@@ -6,6 +6,7 @@
 //! It is pure: no I/O, no threads, no wall clock but the one inside [`Clock::system`], no randomness but the one that
 //! seeds [`Rng::from_os`]. Whoever breaks that breaks the deterministic simulation built on it.
 
+pub mod cron;
 pub mod field;
 pub mod names;
 pub mod object;

@@ -55,6 +55,15 @@ pub fn is_time_zone(name: &str) -> bool {
     jiff::tz::db().get(name).is_ok()
 }
 
+/// Writes a time as RFC 3339 in a time zone, in UTC if there is no zone of this name; whole seconds.
+pub fn rfc3339_in(time: Timestamp, zone: &str) -> String {
+    let zoned = jiff::tz::db().get(zone).ok().map(|zone| time.to_zoned(zone));
+    match zoned.filter(|zoned| !zoned.offset().is_zero()) {
+        Some(zoned) => zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        None => rfc3339(time),
+    }
+}
+
 /// Reads an RFC 3339 time with any offset; `None` where Go's `time.RFC3339` layout would refuse it.
 pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
@@ -100,6 +109,44 @@ pub fn human_duration(age: SignedDuration) -> String {
         () if years < 8 => pair(years, 'y', days % 365, 'd'),
         () => format!("{years}y"),
     }
+}
+
+/// Reads a duration such as `1h30m` into nanoseconds, as Go's `time.ParseDuration` does.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    let (sign, mut rest) = match text.as_bytes().first()? {
+        b'-' => (-1, &text[1..]),
+        b'+' => (1, &text[1..]),
+        _ => (1, text),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    let mut total: f64 = 0.0;
+    let mut exact: i128 = 0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, next) = after.split_at(unit_end);
+        let scale: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        match number.parse::<i64>() {
+            Ok(whole) => exact += i128::from(whole) * scale,
+            Err(_) => total += number.parse::<f64>().ok()? * scale as f64,
+        }
+        rest = next;
+    }
+    i64::try_from(exact + total as i128).ok().map(|nanos| sign * nanos)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod compare;
 mod managed;
 mod merge;
+mod overlay;
 mod path;
 mod set;
 mod types;
@@ -17,7 +18,8 @@ mod update;
 mod tests;
 
 pub use managed::{ManagedFields, Manager, Operation};
+pub use overlay::{OverlayError, overlay};
 pub use path::{PathElement, Scalar};
 pub use set::{Branch, FieldSet};
-pub use types::Misfit;
+pub use types::{Misfit, go_type};
 pub use update::{Applied, Conflict, Error, LAST_APPLIED, Objects, Versions};

@@ -6,22 +6,32 @@
 
 mod authorizer;
 mod check;
+mod cost;
 mod expression;
+mod functions;
+mod mutation;
 mod places;
+mod program;
+mod rewrite;
 mod types;
+mod typing;
 
 pub use authorizer::{Decide, Question, authorizer};
-pub use check::{Type, check, check_among};
+pub use check::{Checked, check, check_among};
+pub use cost::cardinality;
 pub use expression::{Expression, Scope};
 pub use kube_cel::cel::objects::Value as Cel;
+pub use mutation::to_json;
+pub use program::{Program, compile};
+pub use typing::Type;
 
 use crate::schema::{ListKind, Node, Shape};
 use crate::validate::correlated;
 use flyball_core::field::{FieldError, Path};
 use flyball_core::time;
 use kube_cel::KubeCelExt;
+use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
-use kube_cel::cel::{Context, ExecutionError, Program};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -42,17 +52,6 @@ pub struct Rule {
     /// Whether a rule on changes runs on new values too.
     optional_old_self: bool,
     uses_old_self: bool,
-}
-
-/// Compiles an expression; `Err` says what is wrong with it.
-pub fn compile(expression: &str) -> Result<Program, String> {
-    // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
-    let parse = std::panic::AssertUnwindSafe(|| Program::compile(expression));
-    match std::panic::catch_unwind(parse) {
-        Ok(Ok(program)) => Ok(program),
-        Ok(Err(errors)) => Err(errors.to_string().replace("\n| ", "\n | ")),
-        Err(_) => Err("the expression cannot be parsed".into()),
-    }
 }
 
 impl Rule {
@@ -119,7 +118,7 @@ impl Rule {
             Ok(program) => program,
             Err(why) => return Some(FieldError::invalid(path, kind, format!("rule compile error: {why}"))),
         };
-        match execute(program, &context) {
+        match program.run(&context) {
             Ok(Cel::Bool(true)) => None,
             Ok(_) => Some(self.failure(value, path, &context)),
             Err(why) => broke(&why),
@@ -127,7 +126,7 @@ impl Rule {
     }
 
     fn failure(&self, value: &Value, path: &Path<'_>, context: &Context<'_>) -> FieldError {
-        let said = self.message_expression.as_ref().and_then(|program| match execute(program, context) {
+        let said = self.message_expression.as_ref().and_then(|program| match program.run(context) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
             _ => None,
         });
@@ -173,29 +172,10 @@ impl Rule {
 static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     types::add(&mut context);
+    rewrite::add(&mut context);
     authorizer::add(&mut context);
     context
 });
-
-/// Runs a program; an error says why in the words of the real server.
-pub fn execute(program: &Program, context: &Context<'_>) -> Result<Cel, String> {
-    let run = std::panic::AssertUnwindSafe(|| program.execute(context));
-    match std::panic::catch_unwind(run) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(ExecutionError::NoSuchKey(key))) => Err(format!("no such key: {key}")),
-        Ok(Err(ExecutionError::NoSuchOverload)) => Err("no such overload".into()),
-        Ok(Err(ExecutionError::DivisionByZero(_))) => Err("division by zero".into()),
-        Ok(Err(ExecutionError::RemainderByZero(_))) => Err("modulus by zero".into()),
-        Ok(Err(ExecutionError::IndexOutOfBounds(index))) => Err(format!("index out of bounds: {index:?}")),
-        Ok(Err(ExecutionError::FunctionError { function, message })) => Err(match &*function {
-            "duration" => "type conversion error from 'string' to 'google.protobuf.Duration'".into(),
-            "timestamp" => "type conversion error from 'string' to 'google.protobuf.Timestamp'".into(),
-            _ => message,
-        }),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the expression could not be evaluated".into()),
-    }
-}
 
 /// Runs the rules of a schema over a value and all that it holds.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Vec<FieldError> {
@@ -323,6 +303,15 @@ const RESERVED: [&str; 22] = [
     "while",
     "__name__",
 ];
+
+/// Turns an identifier back into a field's name.
+fn unescape(name: &str) -> String {
+    let reserved = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"));
+    if let Some(word) = reserved.filter(|word| RESERVED.contains(word)) {
+        return word.to_owned();
+    }
+    name.replace("__slash__", "/").replace("__dash__", "-").replace("__dot__", ".").replace("__underscores__", "__")
+}
 
 /// Turns a field's name into an identifier.
 fn escape(name: &str) -> String {

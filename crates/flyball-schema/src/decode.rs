@@ -4,6 +4,10 @@
 //! Takes JSON that a client sent or that a patch made, gives the one form in which such an object is stored and
 //! answered. The texts of errors are those of Go's `encoding/json`, since the real server passes them on.
 
+mod convert;
+
+pub use convert::{forget_empty_lists, misfit};
+
 use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
 use flyball_core::field::go_json;
 use flyball_core::{Quantity, time};
@@ -325,43 +329,7 @@ fn base64_error(s: &str) -> Option<usize> {
     ((count + padding) % 4 != 0).then(|| s.len().saturating_sub((count + padding) % 4))
 }
 
-/// Reads a duration such as `1h30m` into nanoseconds, as Go's `time.ParseDuration` does.
-pub fn parse_duration(text: &str) -> Option<i64> {
-    let (sign, mut rest) = match text.as_bytes().first()? {
-        b'-' => (-1, &text[1..]),
-        b'+' => (1, &text[1..]),
-        _ => (1, text),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    let mut total: f64 = 0.0;
-    let mut exact: i128 = 0;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, next) = after.split_at(unit_end);
-        let scale: i128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return None,
-        };
-        match number.parse::<i64>() {
-            Ok(whole) => exact += i128::from(whole) * scale,
-            Err(_) => total += number.parse::<f64>().ok()? * scale as f64,
-        }
-        rest = next;
-    }
-    i64::try_from(exact + total as i128).ok().map(|nanos| sign * nanos)
-}
+pub use flyball_core::time::parse_duration;
 
 /// Writes nanoseconds as Go prints a duration: `1h30m0s`, `1.5s`, `100ms`.
 pub fn print_duration(nanos: i64) -> String {

@@ -20,7 +20,7 @@
 //! open JSONSchemaPropsOrBool JSONSchemaProps @2 bool @1    any JSON; an object is read as the first type
 //! ```
 //!
-//! Flags of a field: `map(keys)`, `set` and `atomic` say how server-side apply merges it, `merge(key)` and `retain` how
+//! Flags of a field: `map(keys)`, `set`, `atomic` and `granular` say how server-side apply merges it, `merge(key)` and `retain` how
 //! strategic merge patch does, `=value` gives its default as JSON, `@1` its number in protobuf. The types `Quantity`, `IntOrString`, `Time`,
 //! `MicroTime`, `Duration`, `bytes`, `UID` and `Any` are built in, as are Go's scalars.
 //!
@@ -223,7 +223,9 @@ impl Reader {
                 }
                 "retain" => patch.retain_keys = true,
                 flag if flag.starts_with('@') => at = number(flag),
-                "map" | "set" | "atomic" => schema = self.derive(schema, Difference::Merging(flag, arguments)),
+                "map" | "set" | "atomic" | "granular" => {
+                    schema = self.derive(schema, Difference::Merging(flag, arguments))
+                }
                 flag => {
                     let default = flag.strip_prefix('=').unwrap_or_else(|| panic!("{package}: unknown flag {flag}"));
                     let default = serde_json::from_str(default).unwrap_or_else(|e| panic!("{package}: {flag}: {e}"));

@@ -30,7 +30,7 @@ use crate::response::Warnings;
 use crate::server::Inner;
 use configured::Configured;
 use flyball_core::{Object, Status};
-use policy::{Binding, Policy};
+use policy::{Binding, Mutating, Validating};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -128,6 +128,21 @@ async fn shown(
     Ok((show(object).await?, show(old).await?))
 }
 
+/// Makes of what a webhook or a policy left what the request writes.
+async fn take_back(
+    inner: &Inner,
+    attributes: &Attributes<'_>,
+    shown_as: &Resource,
+    patched: Object,
+    object: &mut Object,
+) -> Result<(), Status> {
+    if attributes.part == Part::Scale {
+        return scale::write(attributes.resource, object, &patched);
+    }
+    *object = inner.as_version(shown_as, attributes.resource, patched).await?;
+    Ok(())
+}
+
 /// How often those that change a request have been asked.
 #[derive(Default)]
 pub(super) struct Rounds {
@@ -162,8 +177,11 @@ impl Rounds {
 pub(crate) struct Admission {
     mutating: Configured<Vec<Webhook>>,
     validating: Configured<Vec<Webhook>>,
-    policies: Configured<Policy>,
+    mutating_policies: Configured<Mutating>,
+    mutating_bindings: Configured<Binding>,
+    policies: Configured<Validating>,
     bindings: Configured<Binding>,
+    draws: services::Draws,
 }
 
 impl Default for Admission {
@@ -171,8 +189,11 @@ impl Default for Admission {
         Self {
             mutating: Configured::new("mutatingwebhookconfigurations", webhook::read),
             validating: Configured::new("validatingwebhookconfigurations", webhook::read),
-            policies: Configured::new("validatingadmissionpolicies", Policy::read),
+            mutating_policies: Configured::new("mutatingadmissionpolicies", Mutating::read),
+            mutating_bindings: Configured::new("mutatingadmissionpolicybindings", Binding::read),
+            policies: Configured::new("validatingadmissionpolicies", Validating::read),
             bindings: Configured::new("validatingadmissionpolicybindings", Binding::read),
+            draws: services::Draws::default(),
         }
     }
 }
@@ -219,11 +240,13 @@ impl Admission {
             certificates::admit(attributes, object);
         }
         if attributes.reviewed {
+            let policies = (self.mutating_policies.get(&inner.store), self.mutating_bindings.get(&inner.store));
+            policy::mutate(inner, (&policies.0, &policies.1), attributes, rounds, object, old).await?;
             let hooks = self.mutating.get(&inner.store);
             webhook::mutate(inner, &hooks, attributes, rounds, Some(object), old).await?;
         }
         if attributes.is("", "services") {
-            services::allocate(inner, attributes, object, old)?;
+            services::allocate(inner, &self.draws, attributes, object, old)?;
         }
         Ok(())
     }

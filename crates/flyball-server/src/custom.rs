@@ -11,6 +11,7 @@ mod columns;
 mod conversion;
 mod definition;
 mod lifecycle;
+mod rules;
 mod structural;
 
 pub(crate) use cache::Definitions;
@@ -22,7 +23,7 @@ use conversion::Conversion;
 
 use crate::kinds::Part;
 use crate::registry::{Behaviour, Resource, head, validate_labels};
-use flyball_core::field::{FieldError, Mistake, Path};
+use flyball_core::field::{FieldError, Mistake, Path, go_print};
 use flyball_core::{GroupResource, GroupVersion, GroupVersionKind, Object, names};
 use flyball_schema::schema::{Node, Root};
 use serde_json::{Map, Value};
@@ -193,8 +194,8 @@ impl CustomKind {
             }
         } else {
             errors.extend(flyball_schema::validate::validate(node, value, before, ""));
-            errors.extend(self.scale.iter().flat_map(|scale| validate_scale(scale, object)));
         }
+        errors.extend(self.scale.iter().flat_map(|scale| validate_scale(scale, object)));
         errors.extend(validate_embedded(node, value, &Path::ROOT, true));
         let repeated = |value: &Value| flyball_schema::validate::validate_lists(node, value, &Path::ROOT);
         if before.is_none_or(|before| repeated(before).is_empty()) {
@@ -230,7 +231,13 @@ fn validate_scale(scale: &Scale, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for path in [&scale.spec, &scale.status] {
         let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
-        let Some(replicas) = object.at(&steps).and_then(Value::as_i64) else { continue };
+        let Some(value) = object.at(&steps).filter(|value| !value.is_null()) else { continue };
+        let Some(replicas) = value.as_i64() else {
+            let (shown, sort) = (go_print(value), flyball_schema::apply::go_type(value));
+            let why = format!("{path} accessor error: {shown} is of the type {sort}, expected int64");
+            errors.push(FieldError::invalid(path, 0, why));
+            continue;
+        };
         if replicas < 0 {
             errors.push(FieldError::invalid(path, replicas, "should be a non-negative integer"));
         } else if replicas > i64::from(i32::MAX) {

@@ -12,9 +12,16 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
+/// Returns the version that the server says it has, such as `v1.36.0`, which kubelets of the same release share.
+pub fn git_version() -> String {
+    format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"))
+}
+
 /// The version of Kubernetes that the server answers like.
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
+/// The oldest version that it may be taken for.
+const MIN_COMPATIBILITY: &str = "35";
 
 /// The verbs of custom resources, in the order in which they are listed.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -26,9 +33,10 @@ fn plain(value: &Value) -> Response<Body> {
 
 /// Answers `/version`.
 pub(crate) fn version() -> Response<Body> {
-    let git = format!("v{MAJOR}.{MINOR}.0-flyball-{}", env!("CARGO_PKG_VERSION"));
+    let git = git_version();
     plain(&json!({
-        "major": MAJOR, "minor": MINOR, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "major": MAJOR, "minor": MINOR, "emulationMajor": MAJOR, "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR, "minCompatibilityMinor": MIN_COMPATIBILITY, "gitVersion": git, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "none", "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     }))
 }

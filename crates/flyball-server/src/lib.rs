@@ -17,7 +17,9 @@ mod storage;
 mod watch;
 
 mod auth;
+mod bounds;
 mod custom;
+mod data_dir;
 mod discovery;
 mod kinds;
 mod metrics;
@@ -33,8 +35,11 @@ pub mod quota;
 mod serve;
 
 pub use auth::User;
+pub use bounds::Bounds;
+pub use data_dir::{DataDir, DataDirError};
 pub use dial::Dialer;
+pub use discovery::git_version;
 pub use response::Body;
 pub use serve::serve;
-pub use server::{Options, Server};
+pub use server::{Options, Server, Snapshot};
 pub use webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};

@@ -1,27 +1,209 @@
-//! The server's own figures, as Prometheus reads them.
+//! The server's own figures, as Prometheus reads them: under the names that a kube-apiserver has for them, where it has any.
+//!
+//! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
+use crate::bounds::{REFUSALS, Sort};
+use crate::kinds::Part;
+use crate::registry::{Behaviour, Resource};
+use crate::request::{Query, Target};
 use crate::response::{self, Body};
 use crate::server::Inner;
 use http::Response;
-use std::fmt::Write;
-use std::sync::atomic::Ordering;
+use http::request::Parts;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The most series of requests; what would be one more is counted without saying what it was about.
+const MAX_SERIES: usize = 20_000;
+
+/// Paths that requests are counted by; all others are one.
+const PATHS: [&str; 10] = [
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/version",
+    "/api",
+    "/apis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/.well-known",
+];
+
+/// How many requests there were of each kind.
+#[derive(Default)]
+pub(crate) struct Requests(RwLock<BTreeMap<Series, AtomicU64>>);
+
+/// What a request is counted with.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Series {
+    resource: Arc<str>,
+    subresource: &'static str,
+    verb: &'static str,
+    code: u16,
+    group: Arc<str>,
+    version: Arc<str>,
+    scope: &'static str,
+    dry_run: &'static str,
+}
+
+impl Series {
+    /// Finds what a request is counted with, but for its answer.
+    pub(crate) fn of(inner: &Inner, parts: &Parts, query: &Query, target: &Target) -> Self {
+        let verb = verb(parts, target);
+        let Some(path) = &target.resource else {
+            let known = |known: &&&str| {
+                target.path.strip_prefix(**known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            // The longest one counts.
+            let subresource = PATHS.iter().filter(known).max_by_key(|path| path.len()).copied().unwrap_or_default();
+            return Self { verb, subresource, ..Self::default() };
+        };
+        // What clients make up makes no series.
+        let Some(resource) = inner.catalog().get(&path.group, &path.version, &path.resource) else {
+            return Self { verb, ..Self::default() };
+        };
+        let subresource = path.subresource.as_deref().and_then(|name| subresource(&resource, name));
+        let scope = if path.name.is_some() || target.verb == "create" {
+            "resource"
+        } else if path.namespace.is_some() {
+            "namespace"
+        } else {
+            "cluster"
+        };
+        let dry_run = match query.get("dryRun").unwrap_or_default() {
+            "" => "",
+            "All" => "All",
+            _ => "invalid",
+        };
+        Self {
+            verb,
+            resource: resource.plural.clone(),
+            group: resource.kind.group.clone(),
+            version: resource.kind.version.clone(),
+            subresource: subresource.unwrap_or_default(),
+            scope,
+            dry_run,
+            code: 0,
+        }
+    }
+
+    fn labels(&self, f: &mut String) {
+        let Self { resource, subresource, verb, code, group, version, scope, dry_run } = self;
+        let component = if subresource.starts_with('/') { "" } else { "apiserver" };
+        let _ = write!(
+            f,
+            "code=\"{code}\",component=\"{component}\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{resource}\",\
+             scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
+        );
+    }
+}
+
+/// Names what is done as the real server's figures do: by method, with lists, watches and applies apart.
+fn verb(parts: &Parts, target: &Target) -> &'static str {
+    let applies = || {
+        parts
+            .headers
+            .get(http::header::CONTENT_TYPE)
+            .is_some_and(|ty| ty.as_bytes().starts_with(b"application/apply-patch"))
+    };
+    match target.verb {
+        "watch" => "WATCH",
+        "list" => "LIST",
+        "create" | "post" => "POST",
+        "update" | "put" => "PUT",
+        "patch" if applies() => "APPLY",
+        "patch" => "PATCH",
+        "delete" | "deletecollection" => "DELETE",
+        "get" | "head" => "GET",
+        _ => "other",
+    }
+}
+
+fn subresource(resource: &Resource, name: &str) -> Option<&'static str> {
+    match &resource.behaviour {
+        Behaviour::BuiltIn(kind) => kind.subresources.iter().map(|known| known.name).find(|known| *known == name),
+        Behaviour::Custom(_) => [Part::Status, Part::Scale].map(Part::name).into_iter().find(|known| *known == name),
+    }
+}
+
+impl Requests {
+    /// Counts a request.
+    pub(crate) fn count(&self, mut series: Series, code: u16) {
+        series.code = code;
+        if let Some(count) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&series) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_SERIES {
+            series = Series { verb: series.verb, code, ..Series::default() };
+        }
+        all.entry(series).or_default().fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A page of figures.
+struct Page(String);
+
+impl Page {
+    /// Begins a family of series.
+    fn family(&mut self, name: &str, ty: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {ty}\n");
+    }
+
+    fn value(&mut self, name: &str, labels: fmt::Arguments<'_>, value: impl Display) {
+        let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
+    }
+}
 
 /// Answers `/metrics`.
 pub(crate) fn page(inner: &Inner) -> Response<Body> {
-    let mut page = String::new();
-    let objects =
-        "# HELP apiserver_storage_objects Number of stored objects.\n# TYPE apiserver_storage_objects gauge\n";
-    page.push_str(objects);
-    for (table, count) in inner.store.counts() {
-        let _ = writeln!(page, "apiserver_storage_objects{{resource=\"{table}\"}} {count}");
+    let mut page = Page(String::new());
+    let name = "apiserver_current_inflight_requests";
+    page.family(name, "gauge", "Requests under way, by kind; watches are not among them.");
+    for (kind, sorts) in [("mutating", &[Sort::Write][..]), ("readOnly", &[Sort::Read]), ("exempt", &[Sort::Exempt])] {
+        let count: usize = sorts.iter().map(|sort| inner.in_flight.count(*sort)).sum();
+        page.value(name, format_args!("request_kind=\"{kind}\""), count);
     }
-    let revision = inner.store.revision();
-    let slow = inner.slow_watches.load(Ordering::Relaxed);
-    let _ = write!(
-        page,
-        "# HELP flyball_storage_revision Revision of the latest write.\n# TYPE flyball_storage_revision counter\nflyball_storage_revision {revision}\n\
-         # HELP apiserver_terminated_watchers_total Watches that were cut off because they read too slowly.\n\
-         # TYPE apiserver_terminated_watchers_total counter\napiserver_terminated_watchers_total {slow}\n"
-    );
-    response::answer(200, "text/plain; version=0.0.4; charset=utf-8", page)
+    let name = "apiserver_flowcontrol_rejected_requests_total";
+    page.family(name, "counter", "Requests that were sent away with 429.");
+    for (reason, count) in REFUSALS.iter().zip(inner.in_flight.refused()) {
+        let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
+        page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
+    }
+    let name = "apiserver_request_total";
+    page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
+    for (series, count) in &*inner.requests.0.read().unwrap_or_else(PoisonError::into_inner) {
+        page.0.push_str("apiserver_request_total{");
+        series.labels(&mut page.0);
+        let _ = writeln!(page.0, "}} {}", count.load(Ordering::Relaxed));
+    }
+    let name = "apiserver_registered_watchers";
+    page.family(name, "gauge", "Watches under way.");
+    for (table, count) in inner.readers.counts() {
+        page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
+    }
+    let name = "apiserver_terminated_watchers_total";
+    page.family(name, "counter", "Watches that were cut off because their clients read too slowly.");
+    for (table, count) in inner.readers.cut_off() {
+        page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
+    }
+    let counts = inner.store.counts();
+    let name = "apiserver_resource_objects";
+    page.family(name, "gauge", "Stored objects.");
+    for (table, count) in &counts {
+        page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
+    }
+    let name = "apiserver_storage_objects";
+    page.family(name, "gauge", "Stored objects, under the name before Kubernetes 1.34.");
+    for (table, count) in &counts {
+        page.value(name, format_args!("resource=\"{table}\""), count);
+    }
+    let name = "flyball_storage_revision";
+    page.family(name, "counter", "Revision of the latest write.");
+    let _ = writeln!(page.0, "{name} {}", inner.store.revision());
+    response::answer(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
 }

@@ -3,10 +3,11 @@
 //! The clock is the caller's; keys come from the operating system. See
 //! <https://kubernetes.io/docs/setup/best-practices/certificates/>.
 
+use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::Clock;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -27,6 +28,9 @@ pub enum Error {
     /// What was made cannot be read.
     #[error("certificates could not be read")]
     Read(#[from] rustls::pki_types::pem::Error),
+    /// They cannot be kept, or what was kept cannot be read.
+    #[error(transparent)]
+    Kept(#[from] DataDirError),
     /// There is nothing to verify clients with.
     #[error("clients cannot be verified")]
     Verify(#[from] rustls::server::VerifierBuilderError),
@@ -43,7 +47,9 @@ pub struct Identity {
 
 /// An authority that signs certificates.
 pub struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    issuer: Issuer<'static, KeyPair>,
+    /// Its own certificate, in PEM.
+    certificate: String,
     /// The year in which certificates begin to be good.
     year: i32,
 }
@@ -64,19 +70,37 @@ impl Authority {
     ///
     /// Fails if the operating system has no randomness to give.
     pub fn new(clock: &Clock) -> Result<Self, Error> {
-        let year = clock.now().strftime("%Y").to_string().parse().unwrap_or(2026);
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named("flyball-ca", None);
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        good_for_years(&mut params, year);
-        Ok(Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)?, year })
+        let year = year(clock);
+        let (params, key) = (own_params(year), KeyPair::generate()?);
+        let certificate = params.self_signed(&key)?.pem();
+        Ok(Self { issuer: Issuer::new(params, key), certificate, year })
+    }
+
+    /// Returns the authority whose key and certificate a data directory holds; a new one if there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if what the directory holds is no authority, or if it takes none.
+    pub fn kept(directory: &DataDir, clock: &Clock) -> Result<Self, Error> {
+        const NAMES: [&str; 2] = ["ca.key", "ca.crt"];
+        let text = |name: &str| -> Result<Option<String>, Error> {
+            let damaged = |_| DataDirError::Damaged { path: directory.path().join(name), at: 0 };
+            Ok(directory.load(name)?.map(String::from_utf8).transpose().map_err(damaged)?)
+        };
+        // The certificate is written last: without it nobody has seen the key.
+        if let (Some(key), Some(certificate)) = (text(NAMES[0])?, text(NAMES[1])?) {
+            let year = year(clock);
+            return Ok(Self { issuer: Issuer::new(own_params(year), KeyPair::from_pem(&key)?), certificate, year });
+        }
+        let new = Self::new(clock)?;
+        directory.save(NAMES[0], new.issuer.key().serialize_pem().as_bytes())?;
+        directory.save(NAMES[1], new.certificate.as_bytes())?;
+        Ok(new)
     }
 
     /// Returns the authority's own certificate in PEM, which clients trust.
     pub fn certificate(&self) -> String {
-        self.issuer.pem()
+        self.certificate.clone()
     }
 
     /// Makes the certificate of a server that is reached by these names and addresses.
@@ -120,7 +144,7 @@ impl Authority {
     pub fn tls(&self, identity: &Identity) -> Result<Arc<ServerConfig>, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
-        roots.add(self.issuer.der().clone())?;
+        roots.add(CertificateDer::from_pem_slice(self.certificate.as_bytes())?)?;
         let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
             .allow_unauthenticated()
             .build()?;
@@ -149,6 +173,20 @@ impl Authority {
             "current-context": name,
         })
     }
+}
+
+fn year(clock: &Clock) -> i32 {
+    clock.now().strftime("%Y").to_string().parse().unwrap_or(2026)
+}
+
+/// What the certificate of the authority says.
+fn own_params(year: i32) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named("flyball-ca", None);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    good_for_years(&mut params, year);
+    params
 }
 
 /// Certificates are good from the year before, whatever the clocks of others say, for ten years.

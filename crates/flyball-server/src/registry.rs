@@ -11,7 +11,7 @@ mod change;
 mod create;
 pub(crate) mod decode;
 mod delete;
-mod managed;
+pub(crate) mod managed;
 mod meta;
 mod patch;
 pub(crate) mod protobuf;
@@ -21,6 +21,7 @@ pub(crate) mod scale;
 mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
+pub(crate) use change::storage_error;
 pub(crate) use delete::Deleted;
 pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};

@@ -5,6 +5,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod body;
+mod flow;
 pub(crate) mod options;
 mod query;
 pub(crate) mod syntax;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 /// The body of an answer.
@@ -134,6 +134,16 @@ pub(crate) fn status_in(form: Form, status: &Status) -> Response<Body> {
     response
 }
 
+/// 429 for what comes when there is too much to do.
+pub(crate) fn too_many_requests() -> Response<Body> {
+    let mut response = text(429, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+        .headers_mut()
+        .insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// 404 for what is no API path at all.
 pub(crate) fn page_not_found() -> Response<Body> {
     let mut response = text(404, "404 page not found\n");
@@ -144,8 +154,8 @@ pub(crate) fn page_not_found() -> Response<Body> {
 }
 
 /// What a client is to be warned of, whatever else it is answered.
-#[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<Vec<String>>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
     /// Notes warnings; what is noted already is not said twice.

@@ -1,13 +1,17 @@
 //! The server behind TLS.
 
+mod patient;
+
 use crate::auth::User;
 use crate::server::Server;
+use crate::watch::Broken;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
+use patient::Patient;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use std::future::Future;
@@ -23,6 +27,12 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long requests under way may take once the server stops; watches are cut off.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// How often slow readers are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// After how long a silent connection is asked whether anybody is there, and how long the answer may take.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
 /// The most requests that one connection may have under way: a controller has a watch for each kind.
 const MAX_STREAMS: u32 = 1000;
 
@@ -33,10 +43,16 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let acceptor = TlsAcceptor::from(tls);
     let connections = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
+            _ = look.tick() => {
+                server.cut_off_slow_watches();
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -68,8 +84,11 @@ async fn connection(
         Err(_) => return tracing::debug!("a client did not shake hands in time"),
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
+    let broken = Broken::default();
+    let stream = Patient::new(stream, server.bounds().slow_watch, broken.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let server = server.clone();
+        request.extensions_mut().insert(broken.clone());
         if let Some(user) = &user {
             request.extensions_mut().insert(user.clone());
         }
@@ -78,6 +97,7 @@ async fn connection(
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).adaptive_window(true);
+    builder.http2().keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(error = &*error, "a connection ended early");

@@ -5,23 +5,29 @@ mod containers;
 mod dispatch;
 mod objects;
 mod reply;
+mod state;
 
 pub(crate) use reply::Presenter;
+pub use state::Snapshot;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
+use crate::bounds::{Bounds, InFlight};
 use crate::custom::Definitions;
+use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
+use crate::metrics::Requests;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
+use crate::watch::Readers;
 use crate::webhook::{Caller, Unreachable};
 use bytes::Bytes;
 use flyball_core::{Clock, Rng};
 use http::{Request, Response};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 
@@ -35,6 +41,8 @@ pub struct Options {
     pub secret: [u8; 32],
     /// Brings requests to webhooks.
     pub webhooks: Arc<dyn Caller>,
+    /// How much the server takes on.
+    pub bounds: Bounds,
 }
 
 impl Options {
@@ -47,7 +55,8 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks: Arc::new(Dialer::default()) })
+        let webhooks = Arc::new(Dialer::default());
+        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks, bounds: Bounds::default() })
     }
 
     /// Repeats from a seed: the same requests bring the same answers, tokens included.
@@ -56,7 +65,7 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret, webhooks: Arc::new(Unreachable) }
+        Self { clock, rng, secret, webhooks: Arc::new(Unreachable), bounds: Bounds::default() }
     }
 }
 
@@ -73,38 +82,53 @@ pub(crate) struct Inner {
     catalog: RwLock<Arc<Catalog>>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
-    pub(crate) issuer: Issuer,
+    pub(crate) issuer: Arc<Issuer>,
     pub(crate) rbac: Rbac,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
+    /// Held from looking for a free address or port until the service that has it is stored.
+    services: tokio::sync::Mutex<()>,
     /// The server itself, for what outlives a call.
     pub(crate) me: Weak<Inner>,
     pub(crate) definitions: Definitions,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
-    /// How many watches were cut off because they read too slowly.
-    pub(crate) slow_watches: AtomicU64,
+    pub(crate) bounds: Bounds,
+    pub(crate) in_flight: InFlight,
+    pub(crate) readers: Readers,
+    pub(crate) requests: Requests,
 }
 
 impl Server {
     /// Makes a server that holds what every cluster holds: its namespaces and the default roles.
+    ///
+    /// Its objects are in memory alone and go with it.
     pub fn new(options: Options) -> Self {
-        let inner = Arc::new_cyclic(|me| Inner {
-            store: Store::new(Limits::default()),
-            catalog: RwLock::new(Arc::new(Catalog::built_in())),
-            issuer: Issuer::new(&options.secret),
-            clock: options.clock,
-            rng: options.rng,
-            rbac: Rbac::default(),
-            admission: Admission::default(),
-            webhooks: options.webhooks,
-            me: me.clone(),
-            definitions: Definitions::default(),
-            definitions_moved: AtomicBool::new(false),
-            slow_watches: AtomicU64::new(0),
-        });
+        let issuer = Arc::new(Issuer::new(&options.secret));
+        let inner = Inner::of(Store::new(Limits::of(&options.bounds)), issuer, Rbac::default(), options);
         crate::auth::bootstrap::write(&inner);
         Self(inner)
+    }
+
+    /// Goes on with what a data directory holds, and keeps all that is written there.
+    ///
+    /// A write is answered once it is on disk, and shown to nobody before. Resource versions go on from the last one;
+    /// what happened before is forgotten, so that watches and lists from earlier versions are answered with 410. The keys
+    /// that tokens are signed with are the directory's, in place of [`Options::secret`], which a new directory takes over.
+    /// Requests that write must be handled on a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the directory is damaged or cannot be written to.
+    pub fn open(options: Options, directory: DataDir) -> Result<Self, DataDirError> {
+        Ok(Self(state::open(options, directory)?))
+    }
+
+    /// Lets the data directory go, if there is one, with all that was acknowledged in it. From then on writes are refused.
+    ///
+    /// The same happens when the last clone of the server is dropped; but clients hold clones for a while longer.
+    pub fn close(&self) {
+        self.0.store.close();
     }
 
     /// Answers a request.
@@ -121,7 +145,16 @@ impl Server {
 
     /// Tells how many watches were cut off because they read too slowly.
     pub fn slow_watches(&self) -> u64 {
-        self.0.slow_watches.load(Ordering::Relaxed)
+        self.0.readers.cut_off().values().sum()
+    }
+
+    /// Cuts off watches whose clients do not read.
+    pub(crate) fn cut_off_slow_watches(&self) {
+        self.0.readers.cut_off_slow(self.0.bounds.slow_watch);
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.0.bounds
     }
 
     /// Tells how many objects a resource has, whoever may see them; for fixtures and figures.
@@ -150,6 +183,28 @@ where
 }
 
 impl Inner {
+    /// Makes what serves a store; CRDs are not looked at.
+    fn of(store: Store, issuer: Arc<Issuer>, rbac: Rbac, options: Options) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            store,
+            catalog: RwLock::new(Arc::new(Catalog::built_in())),
+            issuer,
+            clock: options.clock,
+            rng: options.rng,
+            rbac,
+            admission: Admission::default(),
+            webhooks: options.webhooks,
+            services: tokio::sync::Mutex::default(),
+            me: me.clone(),
+            definitions: Definitions::default(),
+            definitions_moved: AtomicBool::new(false),
+            in_flight: InFlight::new(&options.bounds),
+            bounds: options.bounds,
+            readers: Readers::default(),
+            requests: Requests::default(),
+        })
+    }
+
     /// Returns what is served now.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.read().expect("nothing panics while it holds the catalog").clone()
@@ -164,6 +219,12 @@ impl Inner {
         for resource in before.resources().filter(|resource| resource.custom().is_some()) {
             self.store.bell(&resource.table).notify_waiters();
         }
+    }
+
+    /// Waits for its turn to write a resource whose objects are given what no two may have.
+    pub(crate) async fn turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let allocates = resource.table.group.is_empty() && &*resource.table.resource == "services";
+        if allocates { Some(self.services.lock().await) } else { None }
     }
 
     /// Notes what follows from a write.

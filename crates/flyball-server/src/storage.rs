@@ -4,20 +4,28 @@
 //! lists and watches select. One counter numbers all writes; a table keeps its latest events in a bounded window, from
 //! which watches read on and past states are restored.
 //!
-//! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow by one with
-//! each write and never go back; an entry is immutable; the window holds every event after its start, in order.
+//! A store is memory alone, or keeps a [journal](Journal): then a write waits until it is on disk, and nobody sees it
+//! before. Without one a write never waits.
+//!
+//! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow with each write
+//! and never go back; an entry is immutable; the window holds every event after its start, in order.
 
 mod entry;
+mod journal;
+mod shared;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use entry::{Entry, Facts};
+pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits};
 
+use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
-use std::collections::BTreeMap;
+use journal::{Journal, Recovered};
+use shared::{Begun, Shared, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use table::Table;
 use tokio::sync::Notify;
@@ -32,7 +40,7 @@ pub(crate) type Revision = u64;
 const FIRST: Revision = 100;
 
 /// Why storage refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Another write came first; the caller has to look again.
     #[error("the object was changed meanwhile")]
@@ -53,19 +61,19 @@ pub(crate) enum Error {
         /// Latest revision.
         current: Revision,
     },
+    /// The disk does not take it.
+    #[error("{why}")]
+    NotKept {
+        /// Which directory, and why.
+        why: Arc<str>,
+    },
 }
 
 /// All objects.
 #[derive(Debug)]
 pub(crate) struct Store {
-    state: Mutex<State>,
-    limits: Limits,
-}
-
-#[derive(Debug)]
-struct State {
-    revision: Revision,
-    tables: BTreeMap<GroupResource, Table>,
+    shared: Arc<Shared>,
+    journal: Mutex<Option<Journal>>,
 }
 
 /// What a list shows, and the revision at which it does.
@@ -76,76 +84,137 @@ pub(crate) struct Snapshot {
     pub(crate) entries: Vec<Arc<Entry>>,
 }
 
+/// What recovery found, for [`Store::keep`] to go on from.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    recovered: Recovered,
+    revision: Revision,
+}
+
 impl Store {
     /// Makes an empty store.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { state: Mutex::new(State { revision: FIRST, tables: BTreeMap::new() }), limits }
+        Self::of(Image::empty(FIRST), limits)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while it holds the store")
+    /// Makes a store that goes on from an image, in memory.
+    pub(crate) fn of(image: Image, limits: Limits) -> Self {
+        Self { shared: Arc::new(Shared::new(image, limits)), journal: Mutex::default() }
+    }
+
+    /// Makes a store that holds what a directory does. Nothing is kept yet: [`Store::keep`] follows.
+    ///
+    /// What objects are selected by is not known before [`Store::select_by`] has been told.
+    pub(crate) fn recover(directory: &DataDir, limits: Limits) -> Result<(Self, Kept), DataDirError> {
+        let mut recovered = Journal::recover(directory)?;
+        let tables = std::mem::take(&mut recovered.tables);
+        let revision = recovered.revision.max(FIRST);
+        let tables = tables.into_iter().map(|(name, objects)| (name, Table::of(objects, revision))).collect();
+        Ok((Self::of(Image { revision, start: revision, tables }, limits), Kept { recovered, revision }))
+    }
+
+    /// Says what the objects are selected by.
+    pub(crate) fn select_by(&self, facts: impl Fn(&GroupResource, &Entry) -> Facts) {
+        let mut state = self.shared.lock();
+        state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
+    }
+
+    /// Keeps what was written since the store was recovered, and all that will be.
+    pub(crate) fn keep(&self, directory: DataDir, kept: &Kept) -> Result<(), DataDirError> {
+        let first = self.shared.stage_from_now_on(kept.revision);
+        let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
+        *self.journal() = Some(journal);
+        Ok(())
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Option<Journal>> {
+        self.journal.lock().expect("nothing panics while it holds the journal")
+    }
+
+    /// Keeps no more: waits until what is under way is on disk and lets the directory go. Writes are refused from then on.
+    pub(crate) fn close(&self) {
+        drop(self.journal().take());
+    }
+
+    /// Tells whether writes wait for a disk.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.journal().is_some()
+    }
+
+    /// Takes an image of all that there is, which goes on on its own.
+    pub(crate) fn image(&self) -> Image {
+        self.shared.image()
     }
 
     /// Returns the latest revision of all.
     pub(crate) fn revision(&self) -> Revision {
-        self.lock().revision
+        self.shared.lock().image.revision
     }
 
     /// Returns an object.
     pub(crate) fn get(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
-        self.lock().tables.get(table)?.get(key)
+        self.shared.lock().image.tables.get(table)?.get(key)
     }
 
     /// Writes an object in place of `expected`, which must be what is stored now (`None`: nothing).
     ///
     /// `make` is given the revision and returns the entry that holds it. It runs under the store's lock and so must be
     /// quick and must not come back to the store.
-    pub(crate) fn put(
+    ///
+    /// A write that is waited for goes on if nobody waits any longer.
+    pub(crate) async fn put(
         &self,
         table: &GroupResource,
         key: &ObjectKey,
         expected: Option<&Arc<Entry>>,
-        make: impl FnOnce(Revision) -> Entry,
+        make: impl FnOnce(Revision) -> Entry + Send,
     ) -> Result<Arc<Entry>, Error> {
-        self.change(table, key, expected, |revision| Change::Put(Arc::new(make(revision))))
+        self.change(table, key, expected, |revision| Change::Put(Arc::new(make(revision)))).await
     }
 
     /// Removes `expected`, which must be what is stored now; `make` returns its last state, with the revision of the removal.
-    pub(crate) fn remove(
+    pub(crate) async fn remove(
         &self,
         table: &GroupResource,
         key: &ObjectKey,
         expected: &Arc<Entry>,
-        make: impl FnOnce(Revision) -> Entry,
+        make: impl FnOnce(Revision) -> Entry + Send,
     ) -> Result<Arc<Entry>, Error> {
-        self.change(table, key, Some(expected), |revision| Change::Remove(Arc::new(make(revision))))
+        self.change(table, key, Some(expected), |revision| Change::Remove(Arc::new(make(revision)))).await
     }
 
-    fn change(
+    async fn change(
         &self,
         table: &GroupResource,
         key: &ObjectKey,
         expected: Option<&Arc<Entry>>,
-        make: impl FnOnce(Revision) -> Change,
+        make: impl FnOnce(Revision) -> Change + Send,
     ) -> Result<Arc<Entry>, Error> {
-        let mut state = self.lock();
-        let revision = state.revision + 1;
-        if !state.tables.contains_key(table) {
-            state.tables.insert(table.clone(), Table::new(FIRST));
+        let mut make = Some(make);
+        loop {
+            match self.shared.begin(table, key, expected, &mut make)? {
+                Begun::Done(entry) => return Ok(entry),
+                Begun::Staged(entry, kept) => {
+                    let ended = || Error::NotKept { why: "the data directory is no longer written to".into() };
+                    kept.await.map_err(|_| ended())??;
+                    return Ok(entry);
+                }
+                Begun::Busy(mut flushed) => drop(flushed.changed().await),
+            }
         }
-        let table = state.tables.get_mut(table).expect("just made");
-        let current = table.get(key);
-        if current.as_ref().map(|entry| entry.revision) != expected.map(|entry| entry.revision) {
-            return Err(Error::Changed);
-        }
-        let entry = table.apply(key, current, make(revision), &self.limits);
-        state.revision = revision;
-        Ok(entry)
+    }
+
+    /// Writes what nobody else can have written, before the store is kept.
+    pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
+        let current = self.get(table, key);
+        let mut make = Some(|revision| Change::Put(Arc::new(make(revision))));
+        let begun = self.shared.begin(table, key, current.as_ref(), &mut make);
+        debug_assert!(matches!(begun, Ok(Begun::Done(_))), "the server is not made yet");
     }
 
     /// Returns all objects of a namespace, or of all, as they are now.
     pub(crate) fn list(&self, table: &GroupResource, namespace: Option<&str>) -> Snapshot {
-        let state = self.lock();
+        let state = &self.shared.lock().image;
         let entries = state.tables.get(table).map_or_else(Vec::new, |table| table.list(namespace));
         Snapshot { revision: state.revision, entries }
     }
@@ -157,29 +226,32 @@ impl Store {
         namespace: Option<&str>,
         revision: Revision,
     ) -> Result<Snapshot, Error> {
-        let state = self.lock();
+        let state = &self.shared.lock().image;
         if revision > state.revision {
             return Err(Error::Future { asked: revision, current: state.revision });
         }
-        let entries =
-            state.tables.get(table).map_or_else(|| Ok(Vec::new()), |table| table.list_at(namespace, revision))?;
+        let entries = match state.tables.get(table) {
+            Some(table) => table.list_at(namespace, revision)?,
+            None => state.reaches(revision).map(|()| Vec::new())?,
+        };
         Ok(Snapshot { revision, entries })
     }
 
     /// Counts the objects of a table.
     pub(crate) fn count(&self, table: &GroupResource) -> usize {
-        self.lock().tables.get(table).map_or(0, Table::len)
+        self.shared.lock().image.tables.get(table).map_or(0, Table::len)
     }
 
     /// Counts the objects of each table that has any.
     pub(crate) fn counts(&self) -> Vec<(GroupResource, usize)> {
-        let state = self.lock();
+        let state = &self.shared.lock().image;
         state.tables.iter().map(|(name, table)| (name.clone(), table.len())).filter(|(_, count)| *count > 0).collect()
     }
 
     /// Returns the revision of the latest write to a table.
     pub(crate) fn changed(&self, table: &GroupResource) -> Revision {
-        self.lock().tables.get(table).map_or(FIRST, Table::changed)
+        let state = &self.shared.lock().image;
+        state.tables.get(table).map_or(state.start, Table::changed)
     }
 
     /// Returns at most `max` events of a table after a revision, and the latest revision if that was all of them.
@@ -189,8 +261,10 @@ impl Store {
         revision: Revision,
         max: usize,
     ) -> Result<(Vec<Arc<Event>>, Option<Revision>), Error> {
-        let state = self.lock();
-        let Some(table) = state.tables.get(table) else { return Ok((Vec::new(), Some(state.revision))) };
+        let state = &self.shared.lock().image;
+        let Some(table) = state.tables.get(table) else {
+            return state.reaches(revision).map(|()| (Vec::new(), Some(state.revision)));
+        };
         let events = table.events_after(revision, max)?;
         let all = events.len() < max;
         Ok((events, all.then_some(state.revision)))
@@ -198,7 +272,8 @@ impl Store {
 
     /// Returns the bell that rings after each write to a table.
     pub(crate) fn bell(&self, table: &GroupResource) -> Arc<Notify> {
-        let mut state = self.lock();
-        state.tables.entry(table.clone()).or_insert_with(|| Table::new(FIRST)).bell()
+        let state = &mut self.shared.lock().image;
+        let start = state.start;
+        state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).bell()
     }
 }

@@ -1,8 +1,12 @@
 //! Watch: what happens to objects, as it happens.
 //!
 //! A watch holds no events. It remembers the revision up to which it has told, and reads on in the storage's window
-//! whenever the bell of the table rings; so a slow client costs nothing, and one that falls behind the window is told
-//! with a 410 to list anew. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+//! whenever the bell of the table rings; so a slow client costs next to nothing, one that falls behind the window is told
+//! with a 410 to list anew, and one that does not read at all is cut off. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+
+mod readers;
+
+pub(crate) use readers::{Broken, Readers};
 
 use crate::registry::{Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
@@ -13,20 +17,18 @@ use crate::storage::{self, Entry, Event, Revision};
 use crate::table;
 use bytes::{BufMut, Bytes, BytesMut};
 use flyball_core::Status;
-use futures_core::Stream;
 use http::Response;
 use serde_json::{Value, json};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How many events are told at once.
 const BATCH: usize = 500;
+
+/// After how many bytes there is a break, until they are sent.
+const FILL: usize = 1 << 20;
 
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -42,6 +44,7 @@ pub(crate) async fn answer(
     show: Presenter,
     namespace: Option<&str>,
     options: &ListOptions,
+    connection: Option<Broken>,
 ) -> Result<Response<Body>, Status> {
     if show.form.encoding == Encoding::Yaml || show.form.view == View::MetadataList {
         return Err(not_acceptable(show.resource.offered()));
@@ -80,9 +83,11 @@ pub(crate) async fn answer(
         end: now + timeout,
         headings_told: false,
         done: false,
+        is_shown: false,
+        has_read: false,
         show,
     };
-    Ok(respond(200, "application/json", Body::stream(Frames::new(watch))))
+    Ok(respond(200, "application/json", Body::stream(Readers::read(watch, connection))))
 }
 
 /// A watch under way.
@@ -104,6 +109,10 @@ struct Watch {
     end: Instant,
     headings_told: bool,
     done: bool,
+    /// Whether the state is as the resource shows it.
+    is_shown: bool,
+    /// Whether the window has been read: who begins too far back is not slow.
+    has_read: bool,
 }
 
 impl Watch {
@@ -113,13 +122,23 @@ impl Watch {
             return None;
         }
         let mut out = BytesMut::new();
-        let mut state = std::mem::take(&mut self.state);
-        state.retain(|entry| self.selection.matches(entry));
-        match self.show.inner.shown(&self.show.resource, state).await {
-            Ok(state) => state.iter().for_each(|entry| self.frame(&mut out, "ADDED", entry, entry.revision)),
-            Err(status) => {
-                write(&mut out, "ERROR", &status_value(&status));
-                self.done = true;
+        if !std::mem::replace(&mut self.is_shown, true) {
+            let mut state = std::mem::take(&mut self.state);
+            state.retain(|entry| self.selection.matches(entry));
+            match self.show.inner.shown(&self.show.resource, state).await {
+                Ok(state) => self.state = state,
+                Err(status) => {
+                    write(&mut out, "ERROR", &status_value(&status));
+                    self.done = true;
+                    return Some(out.freeze());
+                }
+            }
+            // They are taken from the end.
+            self.state.reverse();
+        }
+        while let Some(entry) = self.state.pop() {
+            self.frame(&mut out, "ADDED", &entry, entry.revision);
+            if out.len() >= FILL {
                 return Some(out.freeze());
             }
         }
@@ -174,6 +193,7 @@ impl Watch {
         loop {
             match inner.store.events_after(&self.show.resource.table, self.told, BATCH) {
                 Ok((events, latest)) => {
+                    self.has_read = true;
                     for event in &events {
                         if let Some((ty, entry)) = self.told_of(event) {
                             match inner.shown_one(&self.show.resource, entry.clone()).await {
@@ -185,6 +205,9 @@ impl Watch {
                             }
                         }
                         self.told = event.revision;
+                        if out.len() >= FILL {
+                            return true;
+                        }
                     }
                     match latest {
                         Some(latest) => {
@@ -199,7 +222,9 @@ impl Watch {
                     }
                 }
                 Err(storage::Error::Compacted { asked, oldest }) => {
-                    inner.slow_watches.fetch_add(1, Ordering::Relaxed);
+                    if self.has_read {
+                        inner.readers.count_cut_off(&self.show.resource.table);
+                    }
                     let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
                     write(out, "ERROR", &status_value(&status));
                     return false;
@@ -289,37 +314,4 @@ impl Watch {
 fn write(out: &mut BytesMut, ty: &str, object: &Value) {
     out.put_slice(json!({"type": ty, "object": object}).to_string().as_bytes());
     out.put_u8(b'\n');
-}
-
-type Step = Pin<Box<dyn Future<Output = Option<(Bytes, Watch)>> + Send>>;
-
-/// The frames of a watch as a stream.
-struct Frames(Option<Step>);
-
-impl Frames {
-    fn new(watch: Watch) -> Self {
-        Self(Some(Self::step(watch)))
-    }
-
-    fn step(mut watch: Watch) -> Step {
-        Box::pin(async move { watch.next().await.map(|frames| (frames, watch)) })
-    }
-}
-
-impl Stream for Frames {
-    type Item = Bytes;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let Some(step) = &mut self.0 else { return Poll::Ready(None) };
-        match std::task::ready!(step.as_mut().poll(cx)) {
-            Some((frames, watch)) => {
-                self.0 = Some(Self::step(watch));
-                Poll::Ready(Some(frames))
-            }
-            None => {
-                self.0 = None;
-                Poll::Ready(None)
-            }
-        }
-    }
 }

@@ -9,16 +9,17 @@
 
 mod caches;
 mod entry;
+mod shown;
 mod store;
 
 pub use caches::Caches;
 pub(crate) use caches::Error;
 pub(crate) use entry::Entry;
+pub(crate) use shown::Shown;
 pub(crate) use store::{Delta, Store, StoreId, Writer};
 
 use flyball_core::ObjectKey;
 use std::fmt::Debug;
-use std::sync::Arc;
 
 /// Hears what changes in a store.
 pub(crate) trait Listener: Debug + Send + Sync {
@@ -37,8 +38,8 @@ pub(crate) trait Listener: Debug + Send + Sync {
 pub(crate) struct Change<'a> {
     pub(crate) store: StoreId,
     pub(crate) key: &'a ObjectKey,
-    pub(crate) old: Option<&'a Arc<Entry>>,
-    pub(crate) new: Option<&'a Arc<Entry>>,
+    pub(crate) old: Option<&'a Shown<'a>>,
+    pub(crate) new: Option<&'a Shown<'a>>,
     pub(crate) origin: Origin,
 }
 

@@ -36,7 +36,14 @@ pub(crate) enum Retry {
     Terminal,
 }
 
-/// What reconciles return.
+/// What reconciles return, and all else that an operator's author writes: any error will do for `?`.
+///
+/// ```
+/// fn port(text: &str) -> flyball::Result<u16> {
+///     Ok(text.trim().parse()?)
+/// }
+/// assert!(port("many").is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
@@ -94,6 +101,24 @@ impl Error {
 }
 
 /// Tells whether the API server refused to make something because its namespace is being deleted.
+///
+/// A reconcile need not ask: such an error makes it wait for the object to go as well, without a retry. It is for those who
+/// would otherwise take the refusal for a failure.
+///
+/// ```
+/// # use flyball::{Result, is_namespace_terminating};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use kube::{Api, api::PostParams};
+/// async fn publish(api: &Api<ConfigMap>, page: &ConfigMap) -> Result<()> {
+///     match api.create(&PostParams::default(), page).await {
+///         Err(error) if is_namespace_terminating(&error) => Ok(()), // nobody will read it
+///         other => Ok(other.map(drop)?),
+///     }
+/// }
+/// # let refused = |cause| serde_json::json!({"code": 403, "reason": "Forbidden", "details": {"causes": [{"reason": cause}]}});
+/// # let error = |cause| kube::Error::Api(serde_json::from_value(refused(cause)).unwrap());
+/// # assert!(is_namespace_terminating(&error("NamespaceTerminating")) && !is_namespace_terminating(&error("Other")));
+/// ```
 pub fn is_namespace_terminating(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);

@@ -10,7 +10,16 @@ use std::sync::Arc;
 
 /// A Rust type for one kind of object: those of `k8s-openapi`, and those that `#[derive(CustomResource)]` makes.
 ///
-/// It is implemented for every type that fits.
+/// It is implemented for every type that fits, so that it serves as a bound:
+///
+/// ```
+/// use flyball::{Caches, Resource, Result};
+///
+/// fn count<T: Resource>(caches: &Caches) -> Result<usize> {
+///     Ok(caches.list::<T>(None)?.len())
+/// }
+/// # let _ = count::<k8s_openapi::api::core::v1::Pod>;
+/// ```
 pub trait Resource:
     kube::Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Send + Sync + 'static
 {
@@ -65,6 +74,13 @@ impl Kind {
     /// Returns the resource by which URLs and RBAC rules name the kind.
     pub(crate) fn resource(&self) -> &GroupResource {
         &self.0.resource
+    }
+
+    /// Returns resource, version and group, as kubectl takes them: `deployments.v1.apps`.
+    pub(crate) fn qualified(&self) -> String {
+        let GroupVersionKind { group, version, .. } = self.gvk();
+        let plural = &self.0.resource.resource;
+        if group.is_empty() { format!("{plural}.{version}") } else { format!("{plural}.{version}.{group}") }
     }
 
     /// Tells whether objects of this kind live in namespaces.

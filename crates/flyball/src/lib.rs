@@ -15,8 +15,13 @@
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
-//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`] |
+//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
+//! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
+//! | requests of any other sort | [`Client`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
+//!
+//! Who comes from controller-runtime finds its Manager as [`Operator`], its Cache as [`Caches`], its Reconciler as [`Reconcile`], and
+//! Client, Controller, Predicate, Webhook and Validator under their names.
 //!
 //! # An operator
 //!
@@ -73,13 +78,14 @@
 //!
 //! # What is not here
 //!
-//! Leader election, webhooks and a protected metrics endpoint. Run one replica.
+//! Leader election and a protected metrics endpoint. Run one replica.
 
 /// The README is compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod batch;
 mod client;
 mod conflict;
 mod error;
@@ -96,15 +102,38 @@ mod reconcile;
 
 mod apply;
 
+pub mod webhook;
+
 mod operator;
 
 pub use apply::{Condition, Event};
+pub use batch::slow_start_batch;
 pub use cache::Caches;
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
-pub use flyball_core::{Clock, GroupResource, GroupVersionKind, ObjectKey, Rng};
+pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
-pub use operator::{Operator, RunError};
+pub use operator::{
+    ControllerDescription, DefinitionDescription, Description, Operator, RunError, VersionDescription,
+    WebhookDescription,
+};
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
-pub use watcher::{Seen, follow};
+pub use watcher::{Seen, follow, follow_objects};
+pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
+
+/// Speaks with the API server: the client of kube, which every part here is given and none makes.
+///
+/// Within a reconcile it is [`Context::client`], whose requests are counted, wait when the server is busy, and end in time.
+///
+/// ```
+/// use flyball::Client;
+/// use k8s_openapi::api::core::v1::Node;
+/// use kube::{Api, api::ListParams};
+///
+/// async fn count_nodes(client: &Client) -> kube::Result<usize> {
+///     Ok(Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items.len())
+/// }
+/// ```
+#[doc(inline)]
+pub use kube::Client;

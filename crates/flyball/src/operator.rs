@@ -4,32 +4,36 @@
 //! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
 
 mod args;
+mod describe;
 mod environment;
 mod health;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
 
+pub use describe::{ControllerDescription, DefinitionDescription, Description, VersionDescription, WebhookDescription};
 pub(crate) use environment::Environment;
 
 use crate::apply::Recorder;
 use crate::cache::Caches;
 use crate::client;
-use crate::kind::Kind;
+use crate::kind::{Kind, Resource};
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::watcher::Watcher;
+use crate::webhook::{self, Certificates, Keeper, Live, Reach, Serving, Target, Webhook, Webhooks};
 use flyball_core::{Clock, Rng, names};
 use health::{Pages, Report};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use metrics::Metrics;
 use rbac::Grant;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -60,6 +64,12 @@ pub struct Operator {
     field_manager: Option<String>,
     controllers: Vec<Box<dyn Declaration>>,
     crds: Vec<CustomResourceDefinition>,
+    webhooks: Vec<webhook::Declared>,
+    webhook_live: Arc<OnceLock<Live>>,
+    webhook_address: Option<SocketAddr>,
+    webhook_url: Option<String>,
+    webhook_certificates: Certificates,
+    home: Option<String>,
     namespaces: BTreeSet<String>,
     clock: Clock,
     rng: Rng,
@@ -71,6 +81,17 @@ pub struct Operator {
 }
 
 /// Why an operator could not run.
+///
+/// ```
+/// use flyball::{Operator, RunError};
+///
+/// # async fn start(client: kube::Client) {
+/// match Operator::new("no name for a field manager").run(client, std::future::pending()).await {
+///     Err(RunError::Name { why, .. }) => eprintln!("{why}"),
+///     other => other.expect("everything else is in order"),
+/// }
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -102,6 +123,12 @@ pub enum RunError {
         /// What the second one reconciles.
         second: String,
     },
+    /// Two webhooks are of one kind.
+    #[error("two webhooks are of {kind}: declare one that does both")]
+    SameWebhook {
+        /// The kind, such as `widgets.example.com`.
+        kind: String,
+    },
     /// A controller is declared wrongly, or its [deferred](Controller::deferred) reconciler could not be made.
     #[error("controller {controller} cannot be set up")]
     SetUp {
@@ -111,7 +138,9 @@ pub enum RunError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// It cannot listen where it was told to.
-    #[error("cannot listen on {address}; --metrics-addr and --health-addr choose others, 0 chooses none")]
+    #[error(
+        "cannot listen on {address}; --metrics-addr, --health-addr and --webhook-addr choose others, 0 chooses none"
+    )]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -127,7 +156,8 @@ impl RunError {
     /// Tells whether somebody has to correct the operator's code or settings; if not, it may do to run it again.
     pub(crate) fn is_mistake(&self) -> bool {
         match self {
-            Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } | Self::SetUp { .. } => true,
+            Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
+            Self::SameWebhook { .. } | Self::SetUp { .. } => true,
             Self::Listen { .. } | Self::Stopped(_) => false,
         }
     }
@@ -143,6 +173,12 @@ impl Operator {
             field_manager: None,
             controllers: Vec::new(),
             crds: Vec::new(),
+            webhooks: Vec::new(),
+            webhook_live: Arc::default(),
+            webhook_address: None,
+            webhook_url: None,
+            webhook_certificates: Certificates::Own,
+            home: None,
             namespaces: BTreeSet::new(),
             clock: Clock::system(),
             rng: Rng::from_os(),
@@ -173,6 +209,43 @@ impl Operator {
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
         self.crds.push(crd);
         self
+    }
+
+    /// Adds what is to be asked before objects of a kind are stored, or shown in another version.
+    pub fn webhook<T: Resource + Serialize>(mut self, webhook: Webhook<T>) -> Self {
+        self.webhooks.push(webhook.declared());
+        self
+    }
+
+    /// Serves [webhooks](Self::webhook) at this address, over TLS, and tells the API server so.
+    pub fn webhook_address(mut self, address: SocketAddr) -> Self {
+        self.webhook_address = Some(address);
+        self
+    }
+
+    /// Has the API server call webhooks at this URL, such as `https://10.0.0.7:9443`, instead of through the operator's
+    /// service. Port 0 stands for the one that is listened on.
+    pub fn webhook_url(mut self, url: impl Into<String>) -> Self {
+        self.webhook_url = Some(url.into());
+        self
+    }
+
+    /// Takes the certificate of webhooks from here, instead of making it.
+    pub fn webhook_certificates(mut self, certificates: Certificates) -> Self {
+        self.webhook_certificates = certificates;
+        self
+    }
+
+    /// Says in which namespace the operator lives: its service and what its replicas share. Unless told otherwise this is the
+    /// namespace of its pod, or of the kubeconfig's context, and in [manifests](Self::manifests) `default`.
+    pub fn home(mut self, namespace: impl Into<String>) -> Self {
+        self.home = Some(namespace.into());
+        self
+    }
+
+    /// Returns the webhooks that were added so far, to be called within the process. They answer once the operator runs.
+    pub fn webhooks(&self) -> Webhooks {
+        Webhooks::new(&self.webhooks, self.webhook_live.clone())
     }
 
     /// Limits the operator to these namespaces; none means all of them. Kinds without a namespace are not limited.
@@ -222,23 +295,40 @@ impl Operator {
     /// those that controllers [allow](Controller::allows) on top.
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
-        rules.extend(self.controllers.iter().flat_map(|controller| controller.rules().to_vec()));
+        rules.extend(self.extra_rules());
+        rules.extend(self.webhook_rules());
         rules
     }
 
-    /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), and the roles that grant its
-    /// [rules](Self::rules). These are one `ClusterRole`, or, for an operator that is limited to namespaces, a `Role`
-    /// in each of them, and a `ClusterRole` for what lives in none.
+    fn extra_rules(&self) -> Vec<PolicyRule> {
+        self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect()
+    }
+
+    /// Returns the rules for what tells the API server of webhooks, none if others do that.
+    fn webhook_rules(&self) -> Vec<PolicyRule> {
+        match self.webhook_certificates {
+            Certificates::Own => webhook::cluster_rules(&self.name, &self.webhooks),
+            Certificates::Files(_) | Certificates::CertManager { .. } => Vec::new(),
+        }
+    }
+
+    /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), the roles that grant its
+    /// [rules](Self::rules), and what leads the API server to its [webhooks](Self::webhook). The roles are one `ClusterRole`, or, for
+    /// an operator that is limited to namespaces, a `Role` in each of them, and a `ClusterRole` for what lives in none.
     pub fn manifests(&self) -> Vec<Value> {
+        let (home, certificates) = (self.home.as_deref().unwrap_or("default"), &self.webhook_certificates);
         let crd = |crd: &CustomResourceDefinition| {
             let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
             crd["kind"] = "CustomResourceDefinition".into();
+            webhook::convert_crd(&mut crd, &self.name, home, certificates, &self.webhooks);
             crd
         };
-        let extra: Vec<_> = self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect();
-        let roles = rbac::roles(&self.name, &self.grants(), &extra, &self.namespaces);
-        self.crds.iter().map(crd).chain(roles).collect()
+        let roles =
+            rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.webhook_rules(), &self.namespaces);
+        let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
+        let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
+        self.crds.iter().map(crd).chain(roles).chain(webhooks).collect()
     }
 
     fn grants(&self) -> Vec<Grant> {
@@ -257,7 +347,10 @@ impl Operator {
         self.set_up()?;
         let metrics_listener = listen(self.metrics_address).await?;
         let health_listener = listen(self.health_address).await?;
+        let webhook_listener = listen(self.webhook_address.filter(|_| !self.webhooks.is_empty())).await?;
 
+        let webhooks = self.webhooks();
+        let targets = Target::all(&self.name, &self.webhooks);
         let mut metrics = Metrics::new(self.host);
         let client = client::layered(client, metrics.requests(), &self.rng);
         let types = self.controllers.iter().flat_map(|controller| controller.types().to_vec());
@@ -280,7 +373,7 @@ impl Operator {
             rng: self.rng.fork("reconcile"),
             recorder: recorder.clone(),
             metrics: metrics.clone(),
-            rephrased: Mutex::default(),
+            rephrased: Arc::default(),
         });
 
         // Dropping a set aborts its tasks, so nothing outlives this function.
@@ -297,7 +390,28 @@ impl Operator {
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
             others.spawn(Watcher::new(client.clone(), writer, name.clone(), &self.rng, watch).run());
         }
-        let report = Arc::new(Report { caches, metrics });
+        let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
+        // It is empty: an operator runs but once.
+        let _ = self.webhook_live.set(live);
+        let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
+        if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
+            let port = listener.local_addr().map_or(webhook::PORT, |address| address.port());
+            let namespace = self.home.unwrap_or_else(|| client.default_namespace().to_owned());
+            let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&name) };
+            let keeper = Keeper {
+                client: client.clone(),
+                clock: env.clock.clone(),
+                operator: name.to_string(),
+                reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, port)),
+                namespace,
+                certificates: self.webhook_certificates,
+                targets,
+                serving: serving.clone(),
+            };
+            others.spawn(keeper.run());
+            others.spawn(webhook::serve(listener, webhooks, serving.clone()));
+        }
+        let report = Arc::new(Report { caches, metrics, serving });
         for (listener, pages) in [(metrics_listener, Pages::Metrics), (health_listener, Pages::Health)] {
             if let Some(listener) = listener {
                 others.spawn(health::serve(listener, pages, report.clone()));
@@ -349,6 +463,10 @@ impl Operator {
                 let (name, second) = (controller.name().to_owned(), controller.primary().to_string());
                 return Err(RunError::SameName { name, first: first.to_string(), second });
             }
+        }
+        let mut kinds = BTreeSet::new();
+        if let Some(twice) = self.webhooks.iter().find(|webhook| !kinds.insert(webhook.kind.resource())) {
+            return Err(RunError::SameWebhook { kind: twice.kind.to_string() });
         }
         for controller in &mut self.controllers {
             let made = controller.set_up();

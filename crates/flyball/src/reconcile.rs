@@ -112,7 +112,8 @@ fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)).into())
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// Returns what a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -14,7 +14,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use follow::{Seen, follow};
+pub use follow::{Seen, follow, follow_objects};
 
 use crate::cache::{Delta, Entry, Writer};
 use crate::client::{self, OwnPace};

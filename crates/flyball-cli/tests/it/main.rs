@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod cluster;
+mod data_dir;
 mod demo;
+mod operators;
+mod run;
 
 use std::fs;
 use std::path::PathBuf;

@@ -8,8 +8,9 @@ mod status;
 
 pub(super) use rolling::scaled;
 
+use super::events::Events;
 use super::owners::{self, Selector};
-use super::{events, pods};
+use super::pods;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use kube::ResourceExt;
@@ -22,7 +23,7 @@ const MAX: &str = "deployment.kubernetes.io/max-replicas";
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Deployments)
+    Controller::new(Deployments(Events::new("deployment-controller")))
         .owns::<ReplicaSet>()
         .watches(|set: &ReplicaSet, caches| owners::candidates(set, caches, selector))
         .replaces::<ReplicaSet>()
@@ -56,7 +57,7 @@ fn revision(set: &ReplicaSet) -> i64 {
     number(set, REVISION).unwrap_or(0)
 }
 
-struct Deployments;
+struct Deployments(Events);
 
 impl Reconcile for Deployments {
     type Resource = Deployment;
@@ -65,7 +66,8 @@ impl Reconcile for Deployments {
         let (Some(spec), Some(selector)) = (&deployment.spec, selector(deployment)) else { return Ok(Action::done()) };
         let sets = owners::claim(deployment, &selector, cx).await?;
         let (new, old) = history::split(deployment, sets);
-        let mut rollout = Rollout { cx, original: deployment, deployment: deployment.clone(), new, old };
+        let mut rollout =
+            Rollout { cx, events: &self.0, original: deployment, deployment: deployment.clone(), new, old };
         if pods::is_deleting(deployment) {
             rollout.count();
         } else {
@@ -97,6 +99,7 @@ impl Reconcile for Deployments {
 /// A deployment while it is reconciled.
 struct Rollout<'a> {
     cx: &'a Context<Deployment>,
+    events: &'a Events,
     original: &'a Deployment,
     deployment: Deployment,
     /// The replica set of the current template.
@@ -254,7 +257,7 @@ impl Rollout<'_> {
     }
 
     async fn tell(&self, message: String) {
-        events::publish(self.cx, &self.deployment, "deployment-controller", "ScalingReplicaSet", message).await;
+        self.events.normal(self.cx, &self.deployment, "ScalingReplicaSet", message).await;
     }
 }
 

@@ -1,42 +1,183 @@
 //! Events as the controllers of the control plane publish them: in the older form, with a source.
+//!
+//! Equal ones become one that is counted, and an object has so many of them only; see
+//! <https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/>.
+
+mod note;
+
+pub(crate) use note::{Allowance, Note};
 
 use flyball::{Context, Resource};
+use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
-/// Publishes an event about an object in a namespace. That it fails is no reason for anything else to fail.
-pub(super) async fn publish<K: Resource>(cx: &Context<K>, about: &K, component: &str, reason: &str, message: String) {
-    let Some(namespace) = about.meta().namespace.clone() else { return };
-    let now = super::pods::time(cx.now());
-    let event = Event {
-        metadata: ObjectMeta {
-            name: Some(format!("{}.{:016x}", about.name_any(), cx.rng().next())),
-            namespace: Some(namespace.clone()),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(K::api_version(&()).into_owned()),
-            kind: Some(K::kind(&()).into_owned()),
-            name: about.meta().name.clone(),
-            namespace: Some(namespace.clone()),
-            resource_version: about.meta().resource_version.clone(),
-            uid: about.meta().uid.clone(),
-            ..ObjectReference::default()
-        },
-        reason: Some(reason.into()),
-        message: Some(message),
-        type_: Some("Normal".into()),
-        source: Some(EventSource { component: Some(component.into()), host: None }),
-        reporting_component: Some(component.into()),
-        first_timestamp: Some(now.clone()),
-        last_timestamp: Some(now),
-        count: Some(1),
-        ..Event::default()
-    };
-    let params = PostParams { field_manager: Some(super::MANAGER.into()), ..PostParams::default() };
-    if let Err(error) = Api::namespaced(cx.client().clone(), &namespace).create(&params, &event).await {
-        tracing::debug!(%error, reason, "event was not published");
+/// So many events an object may have at once …
+const BURST: u32 = 25;
+/// … and one more for each of these intervals.
+const INTERVAL: SignedDuration = SignedDuration::from_mins(5);
+/// Of so many objects is remembered what was published about them.
+const OBJECTS: usize = 1024;
+
+/// Publishes the events of one controller.
+#[derive(Debug)]
+pub(super) struct Events {
+    component: &'static str,
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// What was published about an object.
+#[derive(Debug)]
+struct Known {
+    events: BTreeMap<Said, Published>,
+    tokens: u32,
+    refilled: Timestamp,
+    last: Timestamp,
+}
+
+type Said = (&'static str, String, String);
+
+#[derive(Debug)]
+struct Published {
+    name: String,
+    count: i32,
+    last: Timestamp,
+}
+
+/// What is to be sent.
+enum Post {
+    Create(String),
+    Count { name: String, count: i32 },
+}
+
+impl Events {
+    /// Makes the events of a component.
+    pub(super) fn new(component: &'static str) -> Self {
+        Self { component, known: Mutex::default() }
+    }
+
+    /// Tells that something went as it should. That it cannot be told is no reason for anything else to fail.
+    pub(super) async fn normal<K: Resource, T: Resource>(
+        &self,
+        cx: &Context<K>,
+        about: &T,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        self.publish(cx, about, ("Normal", reason.into(), message.into())).await;
+    }
+
+    /// Tells that something needs attention.
+    pub(super) async fn warning<K: Resource, T: Resource>(
+        &self,
+        cx: &Context<K>,
+        about: &T,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        self.publish(cx, about, ("Warning", reason.into(), message.into())).await;
+    }
+
+    async fn publish<K: Resource, T: Resource>(&self, cx: &Context<K>, about: &T, said: Said) {
+        let meta = about.meta();
+        let name = || format!("{}.{:016x}", about.name_any(), cx.rng().next());
+        let Some(post) = self.take(meta.uid.clone().unwrap_or_default(), &said, cx.now(), name) else { return };
+        let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());
+        let events = Api::<Event>::namespaced(cx.client().clone(), &namespace);
+        let now = super::pods::time(cx.now());
+        let (manager, (kind, reason, message)) = (Some(super::MANAGER.into()), said);
+        let sent = match post {
+            Post::Create(name) => {
+                let event = Event {
+                    metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
+                    involved_object: ObjectReference {
+                        api_version: Some(T::api_version(&()).into_owned()),
+                        kind: Some(T::kind(&()).into_owned()),
+                        name: meta.name.clone(),
+                        namespace: meta.namespace.clone(),
+                        resource_version: meta.resource_version.clone(),
+                        uid: meta.uid.clone(),
+                        field_path: None,
+                    },
+                    reason: Some(reason.clone()),
+                    message: Some(message),
+                    type_: Some(kind.into()),
+                    source: Some(EventSource { component: Some(self.component.into()), host: None }),
+                    reporting_component: Some(self.component.into()),
+                    first_timestamp: Some(now.clone()),
+                    last_timestamp: Some(now),
+                    count: Some(1),
+                    ..Event::default()
+                };
+                events.create(&PostParams { field_manager: manager, ..PostParams::default() }, &event).await
+            }
+            Post::Count { name, count } => {
+                let patch = Patch::Merge(json!({"count": count, "lastTimestamp": now}));
+                events.patch(&name, &PatchParams { field_manager: manager, ..PatchParams::default() }, &patch).await
+            }
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, reason, "event was not published");
+        }
+    }
+
+    /// Decides what becomes of an event; nothing, if there are too many.
+    fn take(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
+        let mut objects = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if objects.len() >= OBJECTS && !objects.contains_key(&uid) {
+            let oldest = objects.iter().min_by_key(|(_, known)| known.last).map(|(uid, _)| uid.clone());
+            objects.remove(&oldest?);
+        }
+        let fresh = Known { events: BTreeMap::new(), tokens: BURST, refilled: now, last: now };
+        let known = objects.entry(uid).or_insert(fresh);
+        known.last = now;
+        while known.tokens < BURST && now.duration_since(known.refilled) >= INTERVAL {
+            (known.tokens, known.refilled) = (known.tokens + 1, known.refilled + INTERVAL);
+        }
+        if known.tokens == BURST {
+            known.refilled = now;
+        }
+        known.tokens = known.tokens.checked_sub(1)?;
+        if let Some(published) = known.events.get_mut(said) {
+            (published.count, published.last) = (published.count.saturating_add(1), now);
+            return Some(Post::Count { name: published.name.clone(), count: published.count });
+        }
+        if known.events.len() >= BURST as usize {
+            let oldest = known.events.iter().min_by_key(|(_, published)| published.last).map(|(said, _)| said.clone());
+            known.events.remove(&oldest?);
+        }
+        let name = name();
+        known.events.insert(said.clone(), Published { name: name.clone(), count: 1, last: now });
+        Some(Post::Create(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_events_are_counted_and_there_are_not_too_many() {
+        let events = Events::new("c");
+        let mut now = Timestamp::UNIX_EPOCH;
+        let take = |message: &str, now| {
+            let post = events.take("uid".into(), &("Normal", "R".into(), message.into()), now, || message.into());
+            post.map(|post| match post {
+                Post::Create(name) => (name, 1),
+                Post::Count { name, count } => (name, count),
+            })
+        };
+        assert_eq!(take("a", now), Some(("a".into(), 1)));
+        assert_eq!(take("b", now), Some(("b".into(), 1)));
+        assert_eq!(take("a", now), Some(("a".into(), 2)));
+        assert_eq!((3..40).filter(|_| take("a", now).is_some()).count(), 22);
+        now += INTERVAL;
+        assert_eq!(take("a", now), Some(("a".into(), 25)));
+        assert_eq!(take("a", now), None);
     }
 }

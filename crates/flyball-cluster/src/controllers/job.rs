@@ -4,10 +4,13 @@
 
 mod counts;
 mod indexes;
+mod policies;
+mod retries;
 mod tracking;
 
 pub(super) use tracking::orphans;
 
+use super::events::Events;
 use super::owners::{self, Selector};
 use super::pods::{self, is_active};
 use counts::{Counts, INDEX};
@@ -16,6 +19,7 @@ use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::ResourceExt;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tracking::{is_tracked, untrack};
 
@@ -24,7 +28,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Jobs)
+    Controller::new(Jobs(Events::new("job-controller")))
         .owns::<Pod>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
         .replaces::<Pod>()
@@ -36,7 +40,7 @@ fn selector(job: &Job) -> Option<Selector> {
     Selector::new(job.spec.as_ref()?.selector.as_ref())
 }
 
-struct Jobs;
+struct Jobs(Events);
 
 impl Reconcile for Jobs {
     type Resource = Job;
@@ -47,7 +51,7 @@ impl Reconcile for Jobs {
             return Ok(Action::done());
         }
         let mut pods: Vec<Pod> = owners::claim(job, &selector, cx).await?;
-        if ["Complete", "Failed"].iter().any(|kind| has(job.status.as_ref(), kind)) {
+        if end(job).is_some() {
             for pod in pods.iter().filter(|pod| is_tracked(pod)) {
                 untrack(pod, cx).await?;
             }
@@ -55,15 +59,17 @@ impl Reconcile for Jobs {
         }
         let now = cx.now();
         let mut job = job.clone();
-        note_start(&mut job, spec, now);
+        if let Some((reason, text)) = note_start(&mut job, spec, now) {
+            self.0.normal(cx, &job, reason, text).await;
+        }
         let is_ending = pods::is_deleting(&job) || is_decided(job.status.as_ref());
         let counts = Counts::of(&job, spec, &pods, is_ending);
         if !is_decided(job.status.as_ref())
             && let Some((kind, reason, message)) = verdict(&job, spec, &counts, &pods, now)
         {
-            put(&mut job, kind, "True", reason, message, now);
+            put(&mut job, kind, "True", reason, &message, now);
         }
-        let wait = count_and_manage(&mut job, spec, &counts, &mut pods, cx).await?;
+        let wait = count_and_manage(&mut job, spec, &counts, &mut pods, &self.0, cx).await?;
         Ok(wait.map_or_else(Action::done, Action::requeue_after))
     }
 }
@@ -71,6 +77,13 @@ impl Reconcile for Jobs {
 fn has(status: Option<&JobStatus>, kind: &str) -> bool {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     conditions.into_iter().flatten().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+/// Returns how a job has ended, `Complete` or `Failed`, and when.
+pub(super) fn end(job: &Job) -> Option<(&str, Option<Timestamp>)> {
+    let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let last = conditions.find(|is| matches!(&*is.type_, "Complete" | "Failed") && is.status == "True")?;
+    Some((&last.type_, last.last_transition_time.as_ref().map(|time| time.0)))
 }
 
 /// Tells whether what becomes of the job is decided, though pods of it may still be going.
@@ -95,14 +108,19 @@ fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now:
     }
 }
 
-/// Notes when a job began, was suspended, and goes on.
-fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) {
+/// Notes when a job began, was suspended, and goes on; gives the reason and message of an event that tells of it.
+fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static str, &'static str)> {
     let was_suspended = has(job.status.as_ref(), "Suspended");
+    let mut told = None;
     match (spec.suspend == Some(true), was_suspended) {
-        (true, false) => put(job, "Suspended", "True", "JobSuspended", "Job suspended", now),
+        (true, false) => {
+            put(job, "Suspended", "True", "JobSuspended", "Job suspended", now);
+            told = Some(("Suspended", "Job suspended"));
+        }
         (false, true) => {
             put(job, "Suspended", "False", "JobResumed", "Job resumed", now);
             job.status.get_or_insert_default().start_time = Some(pods::time(now));
+            told = Some(("Resumed", "Job resumed"));
         }
         _ => {}
     }
@@ -111,6 +129,7 @@ fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) {
         Some(true) => status.start_time = None,
         _ => drop(status.start_time.get_or_insert_with(|| pods::time(now))),
     }
+    told
 }
 
 fn until_deadline(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<SignedDuration> {
@@ -125,7 +144,7 @@ fn verdict(
     counts: &Counts,
     pods: &[Pod],
     now: Timestamp,
-) -> Option<(&'static str, &'static str, &'static str)> {
+) -> Option<(&'static str, &'static str, String)> {
     let limit = spec.backoff_limit.unwrap_or(6);
     let restarts = || -> i32 {
         let alive = pods.iter().filter(|pod| matches!(pods::phase(pod), "Running" | "Pending"));
@@ -136,19 +155,35 @@ fn verdict(
     };
     let restarts_in_place =
         spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("OnFailure");
-    let exceeds = counts.failed > limit || restarts_in_place && restarts() > 0 && restarts() >= limit;
+    let waiting = counts.waiting.values().filter(|pod| policies::counts(spec, pod)).count();
+    let failed = counts.failed.saturating_add(i32::try_from(waiting).unwrap_or(i32::MAX));
+    let exceeds = failed > limit || restarts_in_place && restarts() > 0 && restarts() >= limit;
     let is_late = until_deadline(job, spec, now).is_some_and(|rest| rest <= SignedDuration::ZERO);
     let active = pods.iter().any(is_active);
     let is_complete = match spec.completions {
         Some(completions) => counts.succeeded >= completions,
         None => counts.succeeded > 0 && !active,
     };
-    if exceeds {
-        Some(("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"))
-    } else if is_late && spec.suspend != Some(true) {
-        Some(("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"))
-    } else if is_complete && spec.suspend != Some(true) {
-        Some(("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"))
+    let (failed, succeeded) = ("FailureTarget", "SuccessCriteriaMet");
+    let is_suspended = spec.suspend == Some(true);
+    let len = |indexes: &BTreeSet<i32>| i32::try_from(indexes.len()).unwrap_or(i32::MAX);
+    let lost = counts.lost.as_ref().map_or(0, len);
+    let has_lost = lost > 0 && lost + len(&counts.completed) >= spec.completions.unwrap_or(i32::MAX);
+    if let Some(why) = policies::fails_job(spec, pods) {
+        Some((failed, "PodFailurePolicy", why))
+    } else if exceeds {
+        Some((failed, "BackoffLimitExceeded", "Job has reached the specified backoff limit".into()))
+    } else if is_late && !is_suspended {
+        Some((failed, "DeadlineExceeded", "Job was active longer than specified deadline".into()))
+    } else if spec.max_failed_indexes.is_some_and(|most| lost > most) {
+        let text = "Job has exceeded the specified maximal number of failed indexes";
+        Some((failed, "MaxFailedIndexesExceeded", text.into()))
+    } else if has_lost {
+        Some((failed, "FailedIndexes", "Job has failed indexes".into()))
+    } else if let Some(why) = policies::has_succeeded(spec, &counts.completed) {
+        Some((succeeded, "SuccessPolicy", why))
+    } else if is_complete && !is_suspended {
+        Some((succeeded, "CompletionsReached", "Reached expected number of succeeded pods".into()))
     } else {
         None
     }
@@ -160,13 +195,14 @@ async fn count_and_manage(
     spec: &JobSpec,
     counts: &Counts,
     pods: &mut Vec<Pod>,
+    events: &Events,
     cx: &Context<Job>,
 ) -> Result<Option<Duration>> {
     let decided = is_decided(job.status.as_ref());
     let mut wait = None;
     let managed = match pods::is_deleting(job) {
         true => Ok(()),
-        false => manage(job, spec, counts, pods, decided, &mut wait, cx).await,
+        false => manage(job, spec, counts, pods, decided, &mut wait, events, cx).await,
     };
     if counts.has_uncounted() {
         counts.list(job.status.get_or_insert_default());
@@ -174,9 +210,7 @@ async fn count_and_manage(
             return Ok(None);
         }
     }
-    // A second pod of an index that has succeeded already counts for nothing, and is kept by nothing.
-    let is_done = |pod: &Pod| pods::is_over(pod) || counts.lists(pod);
-    for pod in pods.iter().filter(|pod| is_tracked(pod) && is_done(pod)) {
+    for pod in pods.iter().filter(|pod| is_tracked(pod) && counts.is_done_with(pod)) {
         untrack(pod, cx).await?;
     }
     pods.retain(|pod| !(counts.lists(pod) && pods::is_deleting(pod)));
@@ -187,6 +221,7 @@ async fn count_and_manage(
     (status.ready, status.terminating) = (Some(ready), Some(terminating));
     if decided && active == 0 && terminating == 0 {
         finish(job, cx.now());
+        tell_end(job, spec, events, cx).await;
     } else if decided || terminating > 0 {
         wait = Some(SOON);
     } else if let Some(rest) = until_deadline(job, spec, cx.now()) {
@@ -211,6 +246,21 @@ fn finish(job: &mut Job, now: Timestamp) {
     }
 }
 
+async fn tell_end(job: &Job, spec: &JobSpec, events: &Events, cx: &Context<Job>) {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let failed = conditions.into_iter().find(|condition| condition.type_ == "Failed");
+    if let Some(failed) = failed {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        return events.warning(cx, job, &text(&failed.reason), text(&failed.message)).await;
+    }
+    let succeeded = job.status.as_ref().and_then(|status| status.succeeded);
+    if spec.completions.is_some() && succeeded > spec.completions {
+        let text = "Too many succeeded pods running after completion count reached";
+        events.warning(cx, job, "TooManySucceededPods", text).await;
+    }
+    events.normal(cx, job, "Completed", "Job completed").await;
+}
+
 /// Writes the status if it changed; tells whether the job is still there.
 async fn write(job: &mut Job, cx: &Context<Job>) -> Result<bool> {
     let known = cx.get::<Job>(cx.key()).await?;
@@ -232,6 +282,7 @@ async fn manage(
     pods: &mut Vec<Pod>,
     decided: bool,
     wait: &mut Option<Duration>,
+    events: &Events,
     cx: &Context<Job>,
 ) -> Result<()> {
     let (active, _, terminating) = counts::running(pods);
@@ -241,7 +292,7 @@ async fn manage(
         pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
         let excess = usize::try_from(active - wanted).unwrap_or(0).min(pods::BURST);
         for pod in &victims[..excess] {
-            cx.delete(pod).await?;
+            pods::delete(job, pod, events, cx).await?;
         }
         *wait = Some(SOON);
         return Ok(());
@@ -250,21 +301,29 @@ async fn manage(
     if missing <= 0 {
         return Ok(());
     }
-    if let Some(backoff) = counts::backoff(pods, cx.now()) {
+    let now = cx.now();
+    if counts.lost.is_none()
+        && let Some(backoff) = counts::backoff(pods, now)
+    {
         *wait = Some(backoff.unsigned_abs());
         return Ok(());
     }
     let missing = usize::try_from(missing).unwrap_or(0);
     let template = match counts::is_indexed(spec) {
         true => {
-            let taken: Vec<i32> = pods.iter().filter(|pod| is_active(pod)).filter_map(counts::index).collect();
-            let free =
-                (0..spec.completions.unwrap_or(0)).filter(|i| !counts.completed.contains(i) && !taken.contains(i));
-            free.take(missing).map(|index| indexed_pod(job, spec, index)).collect()
+            let holds =
+                |pod: &&Pod| is_active(pod) || policies::replaces_failed_only(spec) && pods::is_terminating(pod);
+            let mut taken: BTreeSet<i32> = pods.iter().filter(holds).filter_map(counts::index).collect();
+            taken.extend(counts.completed.iter().chain(counts.lost.iter().flatten()));
+            let free = (0..spec.completions.unwrap_or(0)).filter(|index| !taken.contains(index)).take(missing);
+            let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);
+            let (late, due): (Vec<i32>, Vec<i32>) = free.partition(|index| backoff(index).is_some());
+            *wait = late.iter().filter_map(backoff).min().map(|wait| wait.unsigned_abs());
+            due.into_iter().map(|index| indexed_pod(job, spec, index, counts)).collect()
         }
         false => vec![pod(job, spec); missing],
     };
-    let (made, result) = pods::create(&template, cx).await;
+    let (made, result) = pods::create(job, &template, events, cx).await;
     pods.extend(made);
     result
 }
@@ -276,8 +335,11 @@ fn pod(job: &Job, spec: &JobSpec) -> Pod {
 }
 
 /// Makes the pod of an index, which finds the index in its annotations, its labels, its environment and its name.
-fn indexed_pod(job: &Job, spec: &JobSpec, index: i32) -> Pod {
+fn indexed_pod(job: &Job, spec: &JobSpec, index: i32, counts: &Counts) -> Pod {
     let mut pod = pod(job, spec);
+    if counts.lost.is_some() {
+        retries::annotate(&mut pod, spec, counts.waiting.get(&index));
+    }
     let name = format!("{}-{index}", job.name_any());
     pod.metadata.generate_name = Some(format!("{name}-"));
     pod.annotations_mut().insert(INDEX.into(), index.to_string());

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 
 /// A label selector that is ready for use.
 #[derive(Clone, Debug)]
-pub(super) struct Selector(selector::LabelSelector);
+pub(crate) struct Selector(selector::LabelSelector);
 
 impl Selector {
     /// Takes over the selector of a spec. An absent one selects nothing.
-    pub(super) fn new(selector: Option<&LabelSelector>) -> Option<Self> {
+    pub(crate) fn new(selector: Option<&LabelSelector>) -> Option<Self> {
         let selector = serde_json::to_value(selector?).unwrap_or(Value::Null);
         Some(Self(selector::LabelSelector::from_value(&selector)))
     }
@@ -26,12 +26,15 @@ impl Selector {
         Self::new(Some(&LabelSelector { match_labels: Some(labels.clone()), match_expressions: None }))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &impl ResourceExt) -> bool {
-        let labels = object.labels();
+    pub(crate) fn matches(&self, object: &impl ResourceExt) -> bool {
+        self.matches_labels(object.labels())
+    }
+
+    pub(crate) fn matches_labels(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(|key| labels.get(key).map(String::as_str))
     }
 }
@@ -119,7 +122,7 @@ async fn is_there<K: Resource>(owner: &K, cx: &Context<K>) -> Result<bool> {
 }
 
 /// Passes over an object that has gone meanwhile.
-pub(super) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
+pub(crate) fn tolerate<T>(written: Result<T>) -> Result<Option<T>> {
     match written {
         Err(error) if error.status().is_some_and(kube::core::Status::is_not_found) => Ok(None),
         other => other.map(Some),

@@ -1,7 +1,8 @@
 //! What the controllers of workloads have to know of pods: which count, which are ready, which go first.
 
+use super::events::Events;
 use super::owners::Selector;
-use flyball::{Context, Resource, Result};
+use flyball::{Context, Resource, Result, is_namespace_terminating, slow_start_batch};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -14,20 +15,20 @@ pub(super) const BURST: usize = 500;
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Makes the time for a field of an object.
-pub(super) fn time(now: Timestamp) -> Time {
+pub(crate) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-pub(super) fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
 }
 
 /// Tells whether a pod has come to its end, for good or ill.
-pub(super) fn is_over(pod: &Pod) -> bool {
+pub(crate) fn is_over(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-pub(super) fn is_deleting(object: &impl ResourceExt) -> bool {
+pub(crate) fn is_deleting(object: &impl ResourceExt) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
@@ -48,7 +49,7 @@ pub(super) fn ready_since(pod: &Pod) -> Option<Option<Timestamp>> {
     Some(ready.last_transition_time.as_ref().map(|time| time.0))
 }
 
-pub(super) fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
 }
 
@@ -87,33 +88,40 @@ pub(super) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt
 }
 
 /// Makes pods in batches that double as long as all goes well, so that a create that is refused is not sent in hundreds.
-pub(super) async fn create<K: Resource>(pods: &[Pod], cx: &Context<K>) -> (Vec<Pod>, Result<()>) {
-    let (mut made, mut rest) = (Vec::new(), &pods[..pods.len().min(BURST)]);
-    for size in batches(rest.len()) {
-        let (batch, later) = rest.split_at(size);
-        rest = later;
-        let mut failure = None;
-        for pod in batch {
-            match cx.create(pod).await {
-                Ok(pod) => made.push(pod),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        if let Some(error) = failure {
-            return (made, Err(error));
-        }
+pub(super) async fn create<K: Resource>(
+    owner: &K,
+    pods: &[Pod],
+    events: &Events,
+    cx: &Context<K>,
+) -> (Vec<Pod>, Result<()>) {
+    let (made, result) = slow_start_batch(pods.len().min(BURST), 1, |at| cx.create(&pods[at])).await;
+    for pod in &made {
+        events.normal(cx, owner, "SuccessfulCreate", format!("Created pod: {}", pod.name_any())).await;
     }
-    (made, Ok(()))
+    match result {
+        // All creates fail from now on, and what there is goes.
+        Err(error) if error.downcast_ref().is_some_and(is_namespace_terminating) => (made, Ok(())),
+        Err(error) => {
+            events.warning(cx, owner, "FailedCreate", format!("Error creating: {}", reason(&error))).await;
+            (made, Err(error))
+        }
+        Ok(()) => (made, Ok(())),
+    }
 }
 
-/// Cuts a number of creates into batches of 1, 2, 4 and so on.
-fn batches(count: usize) -> impl Iterator<Item = usize> {
-    let mut rest = count;
-    (0..).map_while(move |power: u32| {
-        let size = rest.min(1 << power.min(16));
-        rest -= size;
-        (size > 0).then_some(size)
-    })
+/// Deletes a pod.
+pub(super) async fn delete<K: Resource>(owner: &K, pod: &Pod, events: &Events, cx: &Context<K>) -> Result<()> {
+    let deleted = cx.delete(pod).await;
+    match &deleted {
+        Ok(()) => events.normal(cx, owner, "SuccessfulDelete", format!("Deleted pod: {}", pod.name_any())).await,
+        Err(error) => events.warning(cx, owner, "FailedDelete", format!("Error deleting: {}", reason(error))).await,
+    }
+    deleted
+}
+
+/// Returns what the API server said was wrong, without what the client says of it.
+pub(super) fn reason(error: &flyball::Error) -> String {
+    error.status().map_or_else(|| error.to_string(), |status| status.message.clone())
 }
 
 /// Puts those in front that are to be deleted first. `crowd` tells how many of the owner's pods a pod's node has.
@@ -157,8 +165,20 @@ fn age_rank(now: Timestamp, since: Timestamp) -> u32 {
     u128::try_from(age).unwrap_or(0).checked_ilog2().unwrap_or(0)
 }
 
-pub(super) fn node(pod: &Pod) -> Option<&str> {
+pub(crate) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Names the claims that a pod uses, each with its volume.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = (String, &str)> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(move |volume| {
+        let claim = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone());
+        // See <https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming>.
+        let own = || volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name));
+        Some((claim.or_else(own)?, volume.name.as_str()))
+    })
 }
 
 /// Hashes what a template says, for names and labels; the same text for the same template whatever the run.
@@ -176,19 +196,4 @@ pub(super) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) ->
 /// Tells whether a pod has all labels of a template.
 pub(super) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
     labels.and_then(Selector::equal).is_none_or(|selector| selector.matches(pod))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_double() {
-        let check = |count, expect: &[usize]| assert_eq!(batches(count).collect::<Vec<_>>(), expect, "{count}");
-        check(0, &[]);
-        check(1, &[1]);
-        check(2, &[1, 1]);
-        check(7, &[1, 2, 4]);
-        check(10, &[1, 2, 4, 3]);
-    }
 }

@@ -1,60 +1,79 @@
-//! Keeps as many pods as a replica set asks for.
+//! Keeps as many pods as a replica set asks for, or a replication controller, which is the same in older words.
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/>.
 
-use super::owners::{self, Selector};
+mod kinds;
+
+use super::events::Events;
+use super::owners;
 use super::pods::{self, BURST, is_active, is_available, is_ready, is_terminating};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use kinds::{Replicates, Wanted};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Makes the controller.
+/// Makes the controller of replica sets.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(ReplicaSets)
+    of::<ReplicaSet>("replicaset-controller")
+}
+
+/// Makes the controller of replication controllers.
+pub(super) fn replication_controllers() -> Controller<impl Reconcile> {
+    of::<ReplicationController>("replication-controller").concurrency(4)
+}
+
+fn of<K: Replicates>(component: &'static str) -> Controller<Sets<K>> {
+    Controller::new(Sets { events: Events::new(component), kind: PhantomData })
         .owns::<Pod>()
-        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, K::selector))
         .replaces::<Pod>()
-        .replaces::<ReplicaSet>()
+        .replaces::<K>()
         .while_deleting()
 }
 
-fn selector(set: &ReplicaSet) -> Option<Selector> {
-    Selector::new(set.spec.as_ref().map(|spec| &spec.selector))
+struct Sets<K> {
+    events: Events,
+    kind: PhantomData<fn(K)>,
 }
 
-struct ReplicaSets;
+impl<K: Replicates> Reconcile for Sets<K> {
+    type Resource = K;
 
-impl Reconcile for ReplicaSets {
-    type Resource = ReplicaSet;
-
-    async fn reconcile(&self, set: &ReplicaSet, cx: &Context<ReplicaSet>) -> Result<Action> {
-        let Some(selector) = selector(set) else { return Ok(Action::done()) };
+    async fn reconcile(&self, set: &K, cx: &Context<K>) -> Result<Action> {
+        let (Some(wanted), Some(selector)) = (set.wanted(), set.selector()) else { return Ok(Action::done()) };
         let mut pods: Vec<Pod> = owners::claim(set, &selector, cx).await?;
-        let managed = if pods::is_deleting(set) { Ok(()) } else { manage(set, &mut pods, cx).await };
-        let status = status(set, &pods, managed.as_ref().err().map(ToString::to_string), cx.now());
-        if set.status.as_ref() != Some(&status) {
-            owners::tolerate(cx.replace_status(&ReplicaSet { status: Some(status), ..set.clone() }).await)?;
+        let managed = match pods::is_deleting(set) {
+            true => Ok(()),
+            false => manage(set, &wanted, &mut pods, &self.events, cx).await,
+        };
+        let status = status(set, &wanted, &pods, managed.as_ref().err(), cx.now());
+        if set.status().as_ref() != Some(&status) {
+            owners::tolerate(cx.replace_status(&set.with_status(status)).await)?;
         }
         managed?;
-        let min_ready = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
-        let wait = pods::next_available(&pods, min_ready, cx.now());
+        let wait = pods::next_available(&pods, wanted.min_ready_seconds, cx.now());
         Ok(wait
             .map_or_else(Action::done, |wait| Action::requeue_after(wait.unsigned_abs().max(Duration::from_millis(1)))))
     }
 }
 
 /// Makes the pods that are missing, or deletes those that are too many.
-async fn manage(set: &ReplicaSet, pods: &mut Vec<Pod>, cx: &Context<ReplicaSet>) -> Result<()> {
-    let Some(spec) = &set.spec else { return Ok(()) };
-    let wanted = usize::try_from(spec.replicas.unwrap_or(1)).unwrap_or(0);
+async fn manage<K: Replicates>(
+    set: &K,
+    wanted: &Wanted,
+    pods: &mut Vec<Pod>,
+    events: &Events,
+    cx: &Context<K>,
+) -> Result<()> {
     let mut active: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
-    if active.len() < wanted {
-        let missing = (wanted - active.len()).min(BURST);
-        let template = spec.template.clone().unwrap_or_default();
-        let (made, result) = pods::create(&vec![pods::from_template(&template, set); missing], cx).await;
+    if active.len() < wanted.replicas {
+        let missing = (wanted.replicas - active.len()).min(BURST);
+        let (made, result) =
+            pods::create(set, &vec![pods::from_template(&wanted.template, set); missing], events, cx).await;
         pods.extend(made);
         return result.map_err(|error| error.context("FailedCreate"));
     }
@@ -63,11 +82,11 @@ async fn manage(set: &ReplicaSet, pods: &mut Vec<Pod>, cx: &Context<ReplicaSet>)
         *crowds.entry(node.to_owned()).or_default() += 1;
     }
     let crowd = |pod: &Pod| pods::node(pod).and_then(|node| crowds.get(node)).copied().unwrap_or(0);
-    let excess = (active.len() - wanted).min(BURST);
+    let excess = (active.len() - wanted.replicas).min(BURST);
     pods::sort_for_deletion(&mut active, cx.now(), crowd);
     let mut result = Ok(());
     for pod in &active[..excess] {
-        match cx.delete(pod).await {
+        match pods::delete(set, pod, events, cx).await {
             Ok(()) => pods.retain(|other| other.metadata.uid != pod.metadata.uid),
             Err(error) => result = result.and(Err(error.context("FailedDelete"))),
         }
@@ -75,16 +94,21 @@ async fn manage(set: &ReplicaSet, pods: &mut Vec<Pod>, cx: &Context<ReplicaSet>)
     result
 }
 
-fn status(set: &ReplicaSet, pods: &[Pod], failure: Option<String>, now: Timestamp) -> ReplicaSetStatus {
-    let spec = set.spec.clone().unwrap_or_default();
+fn status<K: Replicates>(
+    set: &K,
+    wanted: &Wanted,
+    pods: &[Pod],
+    failure: Option<&flyball::Error>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
     let active: Vec<&Pod> = pods.iter().filter(|pod| is_active(pod)).collect();
     let count =
         |test: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX);
     let some = |count: i32| (count > 0).then_some(count);
-    let labels = spec.template.as_ref().and_then(|template| template.metadata.as_ref()?.labels.as_ref());
-    let mut conditions = set.status.clone().unwrap_or_default().conditions.unwrap_or_default();
+    let labels = wanted.template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+    let mut conditions = set.status().unwrap_or_default().conditions.unwrap_or_default();
     let known = conditions.iter().position(|condition| condition.type_ == "ReplicaFailure");
-    match (failure, known) {
+    match (failure.map(ToString::to_string), known) {
         (Some(text), None) => {
             let (reason, message) = text.split_once(": ").unwrap_or(("FailedCreate", &text));
             conditions.push(ReplicaSetCondition {
@@ -98,13 +122,14 @@ fn status(set: &ReplicaSet, pods: &[Pod], failure: Option<String>, now: Timestam
         (None, Some(at)) => drop(conditions.remove(at)),
         _ => {}
     }
+    let terminating = i32::try_from(pods.iter().filter(|pod| is_terminating(pod)).count()).ok();
     ReplicaSetStatus {
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&|pod| pods::has_labels(pod, labels))),
         ready_replicas: some(count(&is_ready)),
-        available_replicas: some(count(&|pod| is_available(pod, spec.min_ready_seconds, now))),
-        terminating_replicas: i32::try_from(pods.iter().filter(|pod| is_terminating(pod)).count()).ok(),
-        observed_generation: set.metadata.generation,
+        available_replicas: some(count(&|pod| is_available(pod, wanted.min_ready_seconds, now))),
+        terminating_replicas: terminating.filter(|_| K::TELLS_TERMINATING),
+        observed_generation: set.meta().generation,
         conditions: (!conditions.is_empty()).then_some(conditions),
     }
 }

@@ -12,8 +12,6 @@ use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-const HASH: &str = "controller.kubernetes.io/hash";
-
 /// What a revision says: a patch that gives a set the template.
 fn data(template: &PodTemplateSpec) -> Value {
     let mut template = serde_json::to_value(template).unwrap_or(Value::Null);
@@ -45,13 +43,14 @@ impl History {
     }
 }
 
-/// Finds the revision of a template among those of a set, or makes it; one that is taken again becomes the latest.
+/// Finds the revision of a template among those of a set, or makes it; one that is taken again becomes the latest. Its hash
+/// is put under `label`.
 pub(super) async fn sync<K: Resource>(
     set: &K,
     selector: &owners::Selector,
     template: &PodTemplateSpec,
     collisions: i32,
-    extra: &[(&str, String)],
+    label: &str,
     cx: &Context<K>,
 ) -> Result<History> {
     let mut past: Vec<ControllerRevision> = owners::claim(set, selector, cx).await?;
@@ -71,8 +70,7 @@ pub(super) async fn sync<K: Resource>(
     let mut collisions = collisions;
     loop {
         let hash = pods::hash(&data, Some(collisions));
-        labels.insert(HASH.into(), hash.clone());
-        labels.extend(extra.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        labels.insert(label.into(), hash.clone());
         let revision = ControllerRevision {
             metadata: ObjectMeta {
                 name: Some(format!("{}-{hash}", set.meta().name.as_deref().unwrap_or_default())),

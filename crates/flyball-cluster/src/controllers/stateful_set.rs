@@ -2,8 +2,10 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/>.
 
+mod claims;
 mod identity;
 
+use super::events::Events;
 use super::owners::{self, Selector};
 use super::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
 use super::revisions::{self, History};
@@ -17,14 +19,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+/// Under which a revision has its hash.
+const HASH: &str = "controller.kubernetes.io/hash";
+
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(StatefulSets)
+    Controller::new(StatefulSets(Events::new("statefulset-controller")))
         .owns::<Pod>()
         .owns::<ControllerRevision>()
         .owns::<PersistentVolumeClaim>()
+        .watches::<PersistentVolumeClaim>(claims::sets_of)
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
         .replaces::<Pod>()
+        .replaces::<PersistentVolumeClaim>()
         .replaces::<ControllerRevision>()
         .replaces::<StatefulSet>()
         .while_deleting()
@@ -38,7 +45,7 @@ fn revision(pod: &Pod) -> &str {
     pod.labels().get(REVISION).map_or("", String::as_str)
 }
 
-struct StatefulSets;
+struct StatefulSets(Events);
 
 impl Reconcile for StatefulSets {
     type Resource = StatefulSet;
@@ -49,10 +56,10 @@ impl Reconcile for StatefulSets {
         let pods = claimed.into_iter().filter_map(|pod| Some((ordinal(set, &pod)?, pod))).collect();
         let status = set.status.clone().unwrap_or_default();
         let collisions = status.collision_count.unwrap_or(0);
-        let history = revisions::sync(set, &selector, &spec.template, collisions, &[], cx).await?;
+        let history = revisions::sync(set, &selector, &spec.template, collisions, HASH, cx).await?;
         let current = status.current_revision.filter(|name| history.find(name).is_some());
         let current = current.unwrap_or_else(|| history.update.name_any());
-        let mut step = Step { set, spec, cx, history, current, pods };
+        let mut step = Step { set, spec, cx, events: &self.0, history, current, pods };
         let result = if is_deleting(set) { Ok(()) } else { step.take().await };
         let status = step.status(cx.now());
         if set.status.as_ref() != Some(&status) {
@@ -73,6 +80,7 @@ struct Step<'a> {
     set: &'a StatefulSet,
     spec: &'a StatefulSetSpec,
     cx: &'a Context<StatefulSet>,
+    events: &'a Events,
     history: History,
     /// The name of the revision that the set had before the one it moves to.
     current: String,
@@ -106,27 +114,45 @@ impl Step<'_> {
     /// Makes what is missing, deletes what is too much, replaces what is old; one at a time unless told otherwise.
     async fn take(&mut self) -> Result<()> {
         for ordinal in self.wanted() {
-            if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod) && !is_deleting(*pod)) {
-                self.cx.delete(pod).await?;
-                self.pods.remove(&ordinal);
-            }
-            match self.pods.get(&ordinal) {
-                None => self.create(ordinal).await?,
-                Some(pod) if self.is_healthy(pod) => continue,
-                Some(_) => {}
-            }
-            if !self.is_parallel() {
+            if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod)) {
+                if !is_deleting(pod) {
+                    self.delete(ordinal).await?;
+                }
+                // The next one is made when this one is gone.
+                if self.is_parallel() {
+                    continue;
+                }
                 return Ok(());
             }
+            if !self.pods.contains_key(&ordinal) {
+                if self.has_stale_claim(ordinal).await? {
+                    return Ok(());
+                }
+                self.create(ordinal).await?;
+                if !self.is_parallel() {
+                    return Ok(());
+                }
+            }
+            if pods::phase(&self.pods[&ordinal]) == "Pending" {
+                self.create_claims(ordinal).await?;
+            }
+            if !self.is_parallel() && !self.is_healthy(&self.pods[&ordinal]) {
+                return Ok(());
+            }
+            self.keep_claims(ordinal).await?;
         }
         let condemned: Vec<i32> = self.pods.keys().rev().copied().filter(|at| !self.wanted().contains(at)).collect();
         for ordinal in &condemned {
+            self.keep_claims(*ordinal).await?;
+        }
+        let first_unhealthy = condemned.iter().rev().find(|at| !self.is_healthy(&self.pods[at]));
+        for ordinal in &condemned {
             let pod = &self.pods[ordinal];
-            let one_at_a_time = !self.is_parallel();
-            if !is_deleting(pod) {
-                self.cx.delete(pod).await?;
+            let waits = is_deleting(pod) || !self.is_healthy(pod) && first_unhealthy != Some(ordinal);
+            if !is_deleting(pod) && (self.is_parallel() || !waits) {
+                self.delete(*ordinal).await?;
             }
-            if one_at_a_time {
+            if !self.is_parallel() {
                 return Ok(());
             }
         }
@@ -138,14 +164,10 @@ impl Step<'_> {
         if self.is_on_delete() {
             return Ok(());
         }
-        let from = self.wanted().start.max(self.partition());
-        for ordinal in (from..self.wanted().end).rev() {
+        for ordinal in (self.first_updated()..self.wanted().end).rev() {
             let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
-            if is_deleting(pod) {
-                return Ok(());
-            }
-            if revision(pod) != self.history.update.name_any() {
-                return self.cx.delete(pod).await;
+            if revision(pod) != self.history.update.name_any() && !is_deleting(pod) {
+                return self.delete(ordinal).await;
             }
             if !self.is_healthy(pod) {
                 return Ok(());
@@ -154,20 +176,59 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Returns the first ordinal that updates are for.
+    fn first_updated(&self) -> i32 {
+        self.wanted().start.saturating_add(self.partition())
+    }
+
     async fn create(&mut self, ordinal: i32) -> Result<()> {
-        for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
-            if self.cx.get::<PersistentVolumeClaim>(&self.cx.sibling(&claim.name_any())).await?.is_none() {
-                self.cx.create_unowned(&claim).await?;
+        let pod_name = identity::name(self.set, ordinal);
+        let (events, cx, set) = (self.events, self.cx, self.set.name_any());
+        let created = match self.create_claims(ordinal).await {
+            Ok(()) => {
+                // Below the partition, and in its first rollout, a set makes pods as they were.
+                let is_below = !self.is_on_delete() && ordinal < self.first_updated();
+                let name = if is_below { self.current.clone() } else { self.history.update.name_any() };
+                let template = self.history.find(&name).and_then(revisions::template);
+                let template = template.unwrap_or_else(|| self.spec.template.clone());
+                cx.create(&identity::pod(self.set, self.spec, &template, ordinal, &name)).await
+            }
+            Err(error) => Err(error),
+        };
+        match created {
+            Ok(pod) => {
+                self.pods.insert(ordinal, pod);
+                let text = format!("Create Pod {pod_name} in StatefulSet {set} successful");
+                events.normal(cx, self.set, "SuccessfulCreate", text).await;
+                self.keep_claims(ordinal).await
+            }
+            Err(error) if error.downcast_ref().is_some_and(flyball::is_namespace_terminating) => Ok(()),
+            Err(error) => {
+                let why = pods::reason(&error);
+                let text = format!("Create Pod {pod_name} in StatefulSet {set} failed error: {why}");
+                events.warning(cx, self.set, "FailedCreate", text).await;
+                Err(error)
             }
         }
-        // Below the partition, and in its first rollout, a set makes pods as they were.
-        let is_below = !self.is_on_delete() && ordinal < self.wanted().start.max(self.partition());
-        let name = if is_below { self.current.clone() } else { self.history.update.name_any() };
-        let template = self.history.find(&name).and_then(revisions::template);
-        let template = template.unwrap_or_else(|| self.spec.template.clone());
-        let pod = self.cx.create(&identity::pod(self.set, self.spec, &template, ordinal, &name)).await?;
-        self.pods.insert(ordinal, pod);
-        Ok(())
+    }
+
+    async fn delete(&mut self, ordinal: i32) -> Result<()> {
+        let Some(pod) = self.pods.get_mut(&ordinal) else { return Ok(()) };
+        let (name, set) = (pod.name_any(), self.set.name_any());
+        match self.cx.delete(pod).await {
+            Ok(()) => {
+                pod.metadata.deletion_timestamp = Some(pods::time(self.cx.now()));
+                let text = format!("Delete Pod {name} in StatefulSet {set} successful");
+                self.events.normal(self.cx, self.set, "SuccessfulDelete", text).await;
+                Ok(())
+            }
+            Err(error) => {
+                let why = pods::reason(&error);
+                let text = format!("Delete Pod {name} in StatefulSet {set} failed error: {why}");
+                self.events.warning(self.cx, self.set, "FailedDelete", text).await;
+                Err(error)
+            }
+        }
     }
 
     fn status(&mut self, now: Timestamp) -> StatefulSetStatus {
@@ -182,7 +243,7 @@ impl Step<'_> {
         let ready = count(&|pod| pods::phase(pod) == "Running" && is_ready(pod));
         // Once all pods are new, the new revision is the current one.
         let is_done = updated == replicas && ready == replicas && replicas == self.spec.replicas.unwrap_or(1);
-        if is_done && !self.is_on_delete() && self.partition() <= self.wanted().start {
+        if is_done && !self.is_on_delete() {
             self.current = update.clone();
         }
         let current = count(&|pod| is_of(pod, &self.current));

@@ -1,13 +1,17 @@
 //! Binds claims to the volumes that fit them best, and tells of volumes what has become of them.
 //!
-//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are not provisioned, and not
-//! reclaimed: nothing here has storage.
+//! See <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding>. Volumes are made and reclaimed by those who have
+//! storage: a claim of their class that no volume fits is handed over to them.
 
+mod unbound;
+
+use super::events::Events;
 use super::owners::{self, Selector};
-use flyball::{Action, Caches, Context, Controller, ObjectKey, Reconcile, Resource, Result};
+use super::pods;
+use flyball::{Action, Caches, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{
-    ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec,
+    ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, ResourceExt};
@@ -15,10 +19,12 @@ use kube::{Api, ResourceExt};
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Who is to make a volume for a claim.
+pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// Makes the controller of claims.
 pub(super) fn claims() -> Controller<impl Reconcile> {
-    Controller::new(Claims)
+    Controller::new(Claims(Events::new("persistentvolume-controller")))
         .watches::<PersistentVolume>(|volume, caches| {
             let class = class_of_volume(volume);
             let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
@@ -29,8 +35,17 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
         })
         .watches::<StorageClass>(|class, caches| {
             let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
-            Ok(claims.filter(|claim| class_of_claim(claim) == class.name_any()).map(|claim| key(&claim)).collect())
+            let may_care = |claim: &PersistentVolumeClaim| {
+                let of = class_of_claim(claim);
+                of.is_empty() || of == class.name_any()
+            };
+            Ok(claims.filter(may_care).map(|claim| key(&claim)).collect())
         })
+        .watches::<Pod>(|pod, _| {
+            let namespace = pod.metadata.namespace.as_deref();
+            Ok(pods::claims(pod).map(|(claim, _)| ObjectKey::new(namespace, &claim)).collect())
+        })
+        .filter::<Pod>(Predicate::new(|old: &Pod, new: &Pod| pods::node(old) != pods::node(new)))
         .replaces::<PersistentVolume>()
         .replaces::<PersistentVolumeClaim>()
 }
@@ -140,7 +155,7 @@ impl Reconcile for Volumes {
     }
 }
 
-struct Claims;
+struct Claims(Events);
 
 impl Reconcile for Claims {
     type Resource = PersistentVolumeClaim;
@@ -150,8 +165,17 @@ impl Reconcile for Claims {
         let is_bound = claim.annotations().contains_key(BIND_COMPLETED);
         let volume = match volume_of(claim) {
             Some(name) => cx.get::<PersistentVolume>(&ObjectKey::new(None, name)).await?,
-            None if is_bound || waits_for_pod(claim, cx).await? => None,
-            None => best(claim, spec, cx).await?,
+            None if is_bound => None,
+            None => {
+                let class = cx.get::<StorageClass>(&ObjectKey::new(None, &class_of_claim(claim))).await?;
+                let waits = self.waits(claim, class.as_ref(), cx).await?;
+                let found = if waits.is_some() { None } else { best(claim, spec, cx).await? };
+                if found.is_none() {
+                    self.provision(claim, class, waits, cx).await?;
+                    return Ok(Action::done());
+                }
+                found
+            }
         };
         let volume = volume.filter(|volume| match claim_of(volume) {
             Some(reference) => is_for(reference, claim),
@@ -164,13 +188,6 @@ impl Reconcile for Claims {
         }
         Ok(Action::done())
     }
-}
-
-/// Tells whether the class of a claim wants a pod to be scheduled first.
-async fn waits_for_pod(claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<bool> {
-    let class = cx.get::<StorageClass>(&ObjectKey::new(None, &class_of_claim(claim))).await?;
-    let waits = class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
-    Ok(waits && !claim.annotations().contains_key(SELECTED_NODE))
 }
 
 /// Finds the volume for a claim: one that is kept for it, or else the smallest that is free and large enough.

@@ -2,11 +2,23 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod application;
+mod autoscaling;
 mod collection;
 mod conformance;
+mod cron_jobs;
+mod daemon_sets;
 mod determinism;
+mod durable;
+mod jobs;
+mod load_balancers;
 mod namespaces;
+mod nodes;
+mod replica_sets;
 mod roles;
+mod stateful_sets;
+mod terminating;
+mod volumes;
+mod webhooks;
 mod workloads;
 
 use flyball_cluster::{Cluster, Controllers, Options, simulated_clock};
@@ -68,7 +80,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
 }
 
 /// The longest that a step asks again for what controllers bring about, in simulated time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
 fn recorded_answers_are_repeated() {

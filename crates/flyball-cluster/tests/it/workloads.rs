@@ -12,14 +12,14 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::sleep;
 
-fn api<T>(client: &Client) -> Api<T>
+pub(crate) fn api<T>(client: &Client) -> Api<T>
 where
     T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
 {
     Api::namespaced(client.clone(), "default")
 }
 
-async fn create<T>(client: &Client, object: Value)
+pub(crate) async fn create<T>(client: &Client, object: Value)
 where
     T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -31,26 +31,26 @@ where
     api::<T>(client).create(&PostParams::default(), &object).await.unwrap();
 }
 
-async fn pods(client: &Client) -> Vec<Pod> {
+pub(crate) async fn pods(client: &Client) -> Vec<Pod> {
     let pods = api::<Pod>(client).list(&ListParams::default()).await.unwrap().items;
     pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect()
 }
 
-async fn set_status(client: &Client, pod: &Pod, status: Value) {
+pub(crate) async fn set_status(client: &Client, pod: &Pod, status: Value) {
     let name = pod.metadata.name.as_deref().unwrap();
     let patch = Patch::Merge(json!({"status": status}));
     api::<Pod>(client).patch_status(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Has all pods become ready.
-async fn run(client: &Client) {
+pub(crate) async fn run(client: &Client) {
     let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     for pod in pods(client).await {
         set_status(client, &pod, ready.clone()).await;
     }
 }
 
-fn template(image: &str) -> Value {
+pub(crate) fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 

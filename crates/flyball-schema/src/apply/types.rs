@@ -317,7 +317,7 @@ impl Scalar {
 }
 
 /// Names a value's Go type, as messages of the real server do.
-fn go_type(value: &Value) -> &'static str {
+pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",

@@ -3,59 +3,44 @@
 //!
 //! What is not known for sure passes: an expression is refused only for what the real server refuses too.
 
+use super::cost::{self, Seen, Size, Spot};
+use super::functions::{function, is_function, method, operator};
 use super::places::Places;
-use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
-use serde_json::{Map, Value};
-use std::fmt;
-use std::sync::Arc;
+use super::rewrite;
+use super::typing::{BOOL, BYTES, DOUBLE, INT, NULL, STRING, Schema, TYPE, Type, UINT, common, field};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, StructExpr,
+};
 
-/// A schema as a CRD writes it.
-type Schema = Map<String, Value>;
-
-/// The type of a value that an expression works with.
+/// What is known of an expression that nothing is wrong with.
 #[derive(Clone, Debug)]
-pub enum Type<'s> {
-    /// Any, as far as is known.
-    Dyn,
-    /// A type that is told by its name alone.
-    Plain(&'static str),
-    /// A list of such values.
-    List(Arc<Type<'s>>),
-    /// A map from such keys to such values.
-    Map(Arc<Type<'s>>, Arc<Type<'s>>),
-    /// An object of a schema; a whole object has metadata besides.
-    Object {
-        /// What its fields are.
-        schema: &'s Schema,
-        /// Whether it has apiVersion, kind and metadata.
-        whole: bool,
-    },
-    /// What rules see of an object's metadata: its name.
-    Metadata,
+pub struct Checked<'s> {
+    /// The type of what comes of it.
+    pub made: Type<'s>,
+    /// The most that it may cost.
+    pub cost: u64,
 }
 
 /// Checks what comes of an expression about values of a schema; `Err` says all that is wrong with it, as `cel-go` does.
-pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Type<'s>, String> {
-    let program = super::compile(text)?;
+pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { Type::Dyn } else { own.clone() };
-    let scope = vec![("self".into(), own), ("oldSelf".into(), old)];
-    let mut checker = Checker { scope, places: Places::of(text), errors: Vec::new() };
-    let found = checker.visit(program.expression());
-    checker.errors.sort();
-    let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
-    if shown.is_empty() { Ok(found) } else { Err(shown.join("\n")) }
+    run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
 }
 
-/// Checks an expression about variables of which no more is known than their names.
-pub fn check_among(text: &str, variables: &[&str]) -> Result<Type<'static>, String> {
+/// Checks an expression about variables of which no more is known than their types.
+pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Type<'s>, String> {
+    run(text, None, variables).map(|checked| checked.made)
+}
+
+fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, String> {
     let program = super::compile(text)?;
-    let scope = variables.iter().map(|name| ((*name).to_owned(), Type::Dyn)).collect();
-    let mut checker = Checker { scope, places: Places::of(text), errors: Vec::new() };
-    let found = checker.visit(program.expression());
+    let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Seen::at(ty.clone(), 1, root)));
+    let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
+    let seen = checker.visit(program.expression());
     checker.errors.sort();
     let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
-    if shown.is_empty() { Ok(found) } else { Err(shown.join("\n")) }
+    if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
 }
 
 /// Shows where in a text something is wrong.
@@ -67,105 +52,14 @@ fn point_at(source: &str, at: usize, why: &str) -> String {
     format!("ERROR: <input>:{}:{}: {why}\n | {text}\n | {}^", line + 1, column + 1, ".".repeat(column))
 }
 
-const BOOL: Type<'_> = Type::Plain("bool");
-const INT: Type<'_> = Type::Plain("int");
-const UINT: Type<'_> = Type::Plain("uint");
-const DOUBLE: Type<'_> = Type::Plain("double");
-const STRING: Type<'_> = Type::Plain("string");
-const BYTES: Type<'_> = Type::Plain("bytes");
-const TIMESTAMP: Type<'_> = Type::Plain("timestamp");
-const DURATION: Type<'_> = Type::Plain("duration");
-const TYPE: Type<'_> = Type::Plain("type");
-const NULL: Type<'_> = Type::Plain("null");
-
-impl<'s> Type<'s> {
-    fn of(schema: &'s Schema, whole: bool) -> Self {
-        let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
-        let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
-        if flag("x-kubernetes-int-or-string") {
-            return Self::Dyn;
-        }
-        let inner = |name: &str| schema.get(name).and_then(Value::as_object);
-        match (text("type"), text("format")) {
-            ("array", _) => Self::List(inner("items").map_or(Self::Dyn, Self::part).into()),
-            ("object", _) => match inner("additionalProperties") {
-                Some(values) => Self::Map(STRING.into(), Self::part(values).into()),
-                None => Self::Object { schema, whole },
-            },
-            ("string", "byte") => BYTES,
-            ("string", "duration") => DURATION,
-            ("string", "date" | "date-time") => TIMESTAMP,
-            ("string", _) => STRING,
-            ("boolean", _) => BOOL,
-            ("number", _) => DOUBLE,
-            ("integer", _) => INT,
-            _ => Self::Dyn,
-        }
-    }
-
-    fn part(schema: &'s Schema) -> Self {
-        Self::of(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
-    }
-
-    /// Tells whether this is known to be a type of this name.
-    pub fn is(&self, name: &str) -> bool {
-        matches!(self, Self::Plain(known) if *known == name)
-    }
-
-    /// Tells whether nothing is known.
-    pub fn is_dyn(&self) -> bool {
-        matches!(self, Self::Dyn)
-    }
-
-    /// Tells whether one may stand where the other is wanted.
-    fn fits(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Dyn, _) | (_, Self::Dyn) => true,
-            (null, other) | (other, null) if null.is("null") => other.takes_null(),
-            (Self::Plain(a), Self::Plain(b)) => a == b,
-            (Self::List(a), Self::List(b)) => a.fits(b),
-            (Self::Map(a, b), Self::Map(c, d)) => a.fits(c) && b.fits(d),
-            (Self::Object { .. } | Self::Map(..), Self::Object { .. } | Self::Map(..)) => true,
-            _ => false,
-        }
-    }
-
-    /// Tells whether null may stand for a value: never for one of a plain type.
-    fn takes_null(&self) -> bool {
-        match self {
-            Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),
-            Self::List(_) | Self::Map(..) => false,
-            Self::Object { .. } | Self::Metadata | Self::Dyn => true,
-        }
-    }
-
-    fn join(self, other: Self) -> Self {
-        match (&self, &other) {
-            (Self::Dyn, _) => other,
-            (Self::List(items), _) if items.is_dyn() => other,
-            _ => self,
-        }
-    }
-}
-
-impl fmt::Display for Type<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dyn => f.write_str("dyn"),
-            Self::Plain(name) => f.write_str(name),
-            Self::List(items) => write!(f, "list({items})"),
-            Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
-            Self::Object { .. } | Self::Metadata => f.write_str("object"),
-        }
-    }
-}
-
 /// Names that stand before functions, not for values.
 const NAMESPACES: [&str; 11] =
     ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "math", "optional", "regex", "sets", "strings"];
 
 struct Checker<'s> {
-    scope: Vec<(String, Type<'s>)>,
+    /// What the expression is about.
+    root: Option<Spot<'s>>,
+    scope: Vec<(String, Seen<'s>)>,
     places: Places,
     errors: Vec<(usize, String)>,
 }
@@ -176,35 +70,50 @@ impl<'s> Checker<'s> {
         Type::Dyn
     }
 
-    fn known(&self, name: &str) -> Option<Type<'s>> {
-        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, ty)| ty.clone())
+    fn known(&self, name: &str) -> Option<Seen<'s>> {
+        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
-    fn visit(&mut self, at: &IdedExpr) -> Type<'s> {
+    /// A place within that of a value; the real server takes what has none for the whole.
+    fn within(&self, of: Option<Spot<'s>>, step: impl Fn(Spot<'s>) -> Spot<'s>) -> Option<Spot<'s>> {
+        of.map(step).or(self.root)
+    }
+
+    fn visit(&mut self, at: &IdedExpr) -> Seen<'s> {
         match &at.expr {
-            Expr::Literal(literal) => match literal {
-                LiteralValue::Boolean(_) => BOOL,
-                LiteralValue::Bytes(_) => BYTES,
-                LiteralValue::Double(_) => DOUBLE,
-                LiteralValue::Int(_) => INT,
-                LiteralValue::Null => NULL,
-                LiteralValue::String(_) => STRING,
-                LiteralValue::UInt(_) => UINT,
-            },
+            Expr::Literal(literal) => {
+                let ty = match literal {
+                    LiteralValue::Boolean(_) => BOOL,
+                    LiteralValue::Bytes(_) => BYTES,
+                    LiteralValue::Double(_) => DOUBLE,
+                    LiteralValue::Int(_) => INT,
+                    LiteralValue::Null => NULL,
+                    LiteralValue::String(_) => STRING,
+                    LiteralValue::UInt(_) => UINT,
+                };
+                Seen { size: Some(cost::literal(literal)), ..Seen::of(ty, 0) }
+            }
             Expr::Ident(name) => {
                 let place = self.places.next(name);
                 match self.known(name) {
-                    Some(ty) => ty,
-                    None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => TYPE,
-                    None => self.wrong(place, format!("undeclared reference to '{name}' (in container '')")),
+                    Some(seen) => Seen { cost: 1, ..seen },
+                    None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
+                        Seen::at(TYPE, 1, self.root)
+                    }
+                    None => {
+                        Seen::of(self.wrong(place, format!("undeclared reference to '{name}' (in container '')")), 1)
+                    }
                 }
             }
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(inner) => self.comprehension(inner),
             Expr::List(list) => {
-                let types: Vec<Type<'s>> = list.elements.iter().map(|item| self.visit(item)).collect();
-                Type::List(common(types).into())
+                let items: Vec<Seen<'s>> = list.elements.iter().map(|item| self.visit(item)).collect();
+                let (cost, entry) = gathered(&items, 10);
+                let size = Some(Size::exactly(items.len() as u64));
+                let types = items.into_iter().map(|item| item.ty).collect();
+                Seen { size, entry, ..Seen::of(Type::List(common(types).into()), cost) }
             }
             Expr::Map(map) => {
                 let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -214,73 +123,212 @@ impl<'s> Checker<'s> {
                         values.push(self.visit(&entry.value));
                     }
                 }
-                Type::Map(common(keys).into(), common(values).into())
+                let size = Some(Size::exactly(keys.len() as u64));
+                let ((cost, _), (more, entry)) = (gathered(&keys, 30), gathered(&values, 0));
+                let types = |seen: Vec<Seen<'s>>| common(seen.into_iter().map(|seen| seen.ty).collect()).into();
+                let ty = Type::Map(types(keys), types(values));
+                Seen { size, entry, ..Seen::of(ty, cost.saturating_add(more)) }
             }
-            Expr::Struct(_) | Expr::Unspecified => Type::Dyn,
+            Expr::Struct(of) => self.object(of),
+            Expr::Unspecified => Seen::of(Type::Dyn, 0),
         }
     }
 
-    fn select(&mut self, select: &SelectExpr) -> Type<'s> {
+    /// An object that is written out, as mutations make them.
+    fn object(&mut self, of: &StructExpr) -> Seen<'s> {
+        let is_patch = of.type_name == "JSONPatch";
+        let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
+        let place = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
+        if !is_known {
+            let name = &of.type_name;
+            self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        let mut cost: u64 = 40;
+        for entry in &of.entries {
+            let EntryExpr::StructField(entry) = &entry.expr else { continue };
+            let place = self.places.next(&format!("{}:", entry.field));
+            let value = self.visit(&entry.value);
+            cost = cost.saturating_add(value.cost);
+            let wanted = match entry.field.as_str() {
+                "op" | "path" | "from" if is_patch => "string",
+                "value" if is_patch => continue,
+                _ if is_patch => "",
+                _ => continue,
+            };
+            if wanted.is_empty() || !value.ty.is_dyn() && !value.ty.is(wanted) {
+                let (field, given) = (&entry.field, &value.ty);
+                let why = format!("expected type of field '{field}' is '{wanted}' but provided type is '{given}'");
+                self.wrong(place, why);
+            }
+        }
+        let ty = if !is_known {
+            Type::Dyn
+        } else if is_patch {
+            Type::Plain("JSONPatch")
+        } else if of.type_name == "Object" {
+            Type::Plain("Object")
+        } else {
+            Type::Dyn
+        };
+        Seen::of(ty, cost)
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Seen<'s> {
         if let Expr::Ident(name) = &select.operand.expr
             && self.known(name).is_none()
             && (NAMESPACES.contains(&name.as_str()) || name == "google")
         {
-            return Type::Dyn;
+            return Seen::of(Type::Dyn, 1);
         }
         let operand = self.visit(&select.operand);
         let mut place = self.places.next(&format!(".{}", select.field));
         if select.test {
             place = self.places.next("has(");
         }
-        let found = match &operand {
-            Type::Object { schema, whole } => match field(schema, *whole, &select.field) {
-                Some(ty) => ty,
-                None => self.wrong(place, format!("undefined field '{}'", select.field)),
-            },
-            Type::Metadata if matches!(select.field.as_str(), "name" | "generateName") => STRING,
-            Type::Metadata => self.wrong(place, format!("undefined field '{}'", select.field)),
-            Type::Map(_, values) => (**values).clone(),
-            Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
-                self.wrong(place, format!("type '{operand}' does not support field selection"))
-            }
-            Type::Plain(_) | Type::Dyn => Type::Dyn,
-        };
-        if select.test { BOOL } else { found }
+        let found = self.field(&operand.ty, &select.field, place);
+        if select.test {
+            return Seen::of(BOOL, operand.cost);
+        }
+        let taken =
+            u64::from(matches!(operand.ty, Type::Map(..) | Type::Object { .. } | Type::Metadata | Type::Fields(_)));
+        let spot = self.within(operand.spot, |spot| spot.field(&select.field));
+        Seen::at(found, operand.cost.saturating_add(taken), spot)
     }
 
-    fn comprehension(&mut self, of: &ComprehensionExpr) -> Type<'s> {
-        let (first, second) = match self.visit(&of.iter_range) {
-            Type::List(items) if of.iter_var2.is_some() => (INT, (*items).clone()),
-            Type::List(items) => ((*items).clone(), Type::Dyn),
-            Type::Map(keys, values) => ((*keys).clone(), (*values).clone()),
-            Type::Object { .. } | Type::Metadata => (STRING, Type::Dyn),
+    fn field(&mut self, of: &Type<'s>, name: &str, place: usize) -> Type<'s> {
+        let found = match of {
+            Type::Object { schema, whole } => field(schema, *whole, name),
+            Type::Fields(fields) => fields.iter().find(|(own, _)| own == name).map(|(_, ty)| ty.clone()),
+            Type::Metadata => matches!(name, "name" | "generateName").then_some(STRING),
+            Type::Map(_, values) => Some((**values).clone()),
+            Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
+                return self.wrong(place, format!("type '{of}' does not support field selection"));
+            }
+            Type::Plain(_) | Type::Dyn => Some(Type::Dyn),
+        };
+        found.unwrap_or_else(|| self.wrong(place, format!("undefined field '{name}'")))
+    }
+
+    /// What a loop over a value sees: positions or keys, and values.
+    fn entries(&self, range: &Seen<'s>) -> (Seen<'s>, Seen<'s>) {
+        let is_list = matches!(range.ty, Type::List(_));
+        let (key, value) = match &range.ty {
+            Type::List(items) => (INT, (**items).clone()),
+            Type::Map(keys, values) => ((**keys).clone(), (**values).clone()),
+            Type::Object { .. } | Type::Metadata | Type::Fields(_) => (STRING, Type::Dyn),
             Type::Dyn | Type::Plain(_) => (Type::Dyn, Type::Dyn),
         };
+        let value = Seen::at(value, 1, self.within(range.spot, Spot::items));
+        let value = Seen { size: value.size.or(range.entry), ..value };
+        let key = if is_list { Seen::of(key, 1) } else { Seen::at(key, 1, self.within(range.spot, Spot::keys)) };
+        (key, value)
+    }
+
+    fn comprehension(&mut self, of: &ComprehensionExpr) -> Seen<'s> {
+        let range = self.visit(&of.iter_range);
+        let (key, value) = self.entries(&range);
+        let is_list = matches!(range.ty, Type::List(_));
         let begin = self.visit(&of.accu_init);
         let depth = self.scope.len();
         self.scope.push((of.accu_var.clone(), begin.clone()));
-        self.scope.push((of.iter_var.clone(), first));
-        self.scope.extend(of.iter_var2.clone().map(|name| (name, second)));
-        self.visit(&of.loop_cond);
+        self.scope.push((of.iter_var.clone(), if is_list { value } else { key }));
+        let condition = self.visit(&of.loop_cond);
         let step = self.visit(&of.loop_step);
         self.scope.truncate(depth);
-        self.scope.push((of.accu_var.clone(), begin.join(step)));
+        let sum = Seen { ty: begin.ty.clone().join(step.ty.clone()), ..begin.clone() };
+        self.scope.push((of.accu_var.clone(), sum));
         let result = self.visit(&of.result);
         self.scope.truncate(depth);
-        result
+        let round = condition.cost.saturating_add(step.cost).saturating_mul(range.size().max);
+        let parts = [range.cost, begin.cost, result.cost, round];
+        let size = match &of.accu_init.expr {
+            Expr::Literal(_) => begin.size,
+            Expr::List(_) | Expr::Map(_) => Some(range.size()),
+            _ => result.size,
+        };
+        let cost = parts.into_iter().fold(0, u64::saturating_add);
+        Seen { ty: result.ty, cost, size, entry: step.entry, spot: None }
     }
 
-    fn call(&mut self, call: &CallExpr) -> Type<'s> {
+    /// A loop that names both position and value.
+    fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Seen<'s> {
+        let range = self.visit(range);
+        self.places.next(&format!("{}(", call.func_name));
+        let (key, value) = self.entries(&range);
+        let depth = self.scope.len();
+        for (name, seen) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
+            self.places.next(name);
+            self.scope.push((name.to_owned(), seen));
+        }
+        let inner: Vec<Seen<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
+        self.scope.truncate(depth);
+        let body = inner.iter().fold(0, |sum: u64, part| sum.saturating_add(part.cost));
+        let made = inner.last().map_or(Type::Dyn, |made| made.ty.clone());
+        let (ty, round) = match call.func_name.as_str() {
+            "all" => (BOOL, 3),
+            "exists" => (BOOL, 4),
+            "existsOne" | "exists_one" => (BOOL, 2),
+            "transformList" => (Type::List(made.into()), 12),
+            "transformMap" => (Type::Map(key.ty.into(), made.into()), 3),
+            _ => (made, 3),
+        };
+        let rounds = body.saturating_add(round).saturating_mul(range.size().max);
+        let size = Some(range.size()).filter(|_| !ty.is("bool"));
+        let seen = Seen::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
+        Seen { size: size.or(seen.size), ..seen }
+    }
+
+    /// `x.optMap(v, e)`.
+    fn optional(&mut self, call: &CallExpr, target: &IdedExpr) -> Seen<'s> {
+        let target = self.visit(target);
+        self.places.next(&format!("{}(", call.func_name));
+        let depth = self.scope.len();
+        for name in rewrite::names(call, 1).into_iter().flatten() {
+            self.places.next(name);
+            self.scope.push((name.to_owned(), Seen::of(Type::Dyn, 1)));
+        }
+        let inner = call.args.last().map_or(0, |body| self.visit(body).cost);
+        self.scope.truncate(depth);
+        Seen::of(Type::Dyn, target.cost.saturating_add(inner).saturating_add(3))
+    }
+
+    /// `a.?b` and `a[?b]`.
+    fn optional_part(&mut self, call: &CallExpr) -> Seen<'s> {
+        let [operand, part] = call.args.as_slice() else { return Seen::of(Type::Dyn, 1) };
+        let of = self.visit(operand);
+        let part = match &part.expr {
+            Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
+                let place = self.places.next(&format!(".{}", name.inner()));
+                self.field(&of.ty, name.inner(), place);
+                0
+            }
+            _ => {
+                self.places.next("_[_]");
+                self.visit(part).cost
+            }
+        };
+        Seen::of(Type::Dyn, of.cost.saturating_add(part).saturating_add(1))
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Seen<'s> {
         let name = call.func_name.as_str();
+        match &call.target {
+            Some(range) if rewrite::is_two_variable_macro(call) => return self.two_variables(call, range),
+            Some(target) if rewrite::is_optional_macro(call) => return self.optional(call, target),
+            None if matches!(name, "_?._" | "_[?_]") => return self.optional_part(call),
+            _ => {}
+        }
         let is_operator = call.target.is_none() && name.starts_with(|c: char| !c.is_ascii_alphabetic());
-        let namespaced = call.target.as_ref().is_some_and(|target| match &target.expr {
-            Expr::Ident(name) => self.known(name).is_none() && NAMESPACES.contains(&name.as_str()),
-            _ => false,
+        let namespace = call.target.as_ref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if self.known(name).is_none() && NAMESPACES.contains(&name.as_str()) => {
+                Some(name.as_str())
+            }
+            _ => None,
         });
         // In the order of the text: an operator stands after its first operand, a function before its arguments.
         let (before, after) = call.args.split_at(usize::from(is_operator).min(call.args.len()));
-        let target = call.target.as_ref().filter(|_| !namespaced).map(|target| self.visit(target));
-        let mut arguments: Vec<Type<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
+        let target = call.target.as_ref().filter(|_| namespace.is_none()).map(|target| self.visit(target));
+        let mut arguments: Vec<Seen<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
         // What a macro made stands nowhere.
         let made = call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let place = match is_operator {
@@ -289,246 +337,50 @@ impl<'s> Checker<'s> {
             false => self.places.next(&format!("{name}(")),
         };
         arguments.extend(after.iter().map(|argument| self.visit(argument)));
-        if namespaced {
-            return Type::Dyn;
-        }
-        if name.starts_with('@') && name != "@in" || name.contains("?._") || name.contains("[?") {
-            return if name == "@not_strictly_false" { BOOL } else { Type::Dyn };
-        }
-        let found = match &target {
-            None if is_operator => operator(name, &arguments),
-            _ if !is_function(name) => {
-                return self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
+        let (cost, size, entry) =
+            cost::of_call(name, target.as_ref(), &arguments, &call.args, namespace == Some("sets"));
+        let types: Vec<Type<'s>> = arguments.iter().map(|argument| argument.ty.clone()).collect();
+        let found = if namespace.is_some() {
+            Some(Type::Dyn)
+        } else if name.starts_with('@') && name != "@in" {
+            Some(if name == "@not_strictly_false" { BOOL } else { Type::Dyn })
+        } else {
+            match &target {
+                None if is_operator => operator(name, &types),
+                _ if !is_function(name) => {
+                    Some(self.wrong(place, format!("undeclared reference to '{name}' (in container '')")))
+                }
+                Some(target) => method(name, &target.ty, &types),
+                None => function(name, &types),
             }
-            Some(target) => method(name, target, &arguments),
-            None => function(name, &arguments),
         };
-        found.unwrap_or_else(|| {
-            let list: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            let target = target.map_or_else(String::new, |target| format!("{target}."));
+        let ty = found.unwrap_or_else(|| {
+            let list: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let target = target.map_or_else(String::new, |target| format!("{}.", target.ty));
             self.wrong(
                 place,
                 format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")),
             )
-        })
+        });
+        let spot = match arguments.first() {
+            Some(of) if name == "_[_]" => self.within(of.spot, Spot::items),
+            _ => None,
+        };
+        let seen = Seen::at(ty, cost, spot);
+        Seen { size: size.or(seen.size), entry, ..seen }
     }
+}
+
+/// What parts cost together, and how large each of them may be.
+fn gathered(parts: &[Seen<'_>], base: u64) -> (u64, Option<Size>) {
+    let cost = parts.iter().fold(base, |sum, part| sum.saturating_add(part.cost));
+    let each = parts.iter().map(Seen::size).reduce(Size::or);
+    (cost, Some(each.unwrap_or(Size::exactly(0))))
 }
 
 /// Tells the name under which a macro gathers its result.
 fn is_accumulator(name: &str) -> bool {
     matches!(name, "@result" | "__result__")
-}
-
-fn common(types: Vec<Type<'_>>) -> Type<'_> {
-    let mut types = types.into_iter();
-    let first = types.next().unwrap_or(Type::Dyn);
-    types.fold(first, |known, next| if known.fits(&next) { known.join(next) } else { Type::Dyn })
-}
-
-/// Returns the type of a field, by its name as expressions write it.
-fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<Type<'s>> {
-    if whole && matches!(name, "apiVersion" | "kind") {
-        return Some(STRING);
-    }
-    if whole && name == "metadata" {
-        return Some(Type::Metadata);
-    }
-    let properties = schema.get("properties").and_then(Value::as_object)?;
-    let reserved =
-        name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).filter(|bare| super::RESERVED.contains(bare));
-    let (_, found) = properties.iter().find(|(own, _)| super::escape(own) == name || reserved == Some(own.as_str()))?;
-    found.as_object().map(Type::part)
-}
-
-/// Returns what comes of an operator; `None` if it does not take such values.
-fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
-    let (a, b) = match arguments {
-        [a] => {
-            let taken: &[&str] = if name == "!_" { &["bool"] } else { &["int", "double"] };
-            return (a.is_dyn() || taken.iter().any(|ty| a.is(ty))).then(|| a.clone());
-        }
-        [a, b] => (a, b),
-        [condition, a, b] => {
-            return ((condition.is_dyn() || condition.is("bool")) && a.fits(b)).then(|| a.clone().join(b.clone()));
-        }
-        _ => return Some(Type::Dyn),
-    };
-    let unknown = a.is_dyn() || b.is_dyn();
-    let same = |names: &[&str]| names.iter().any(|ty| a.is(ty) && b.is(ty));
-    match name {
-        "_==_" | "_!=_" => a.fits(b).then_some(BOOL),
-        "_&&_" | "_||_" => [a, b].iter().all(|ty| ty.is_dyn() || ty.is("bool")).then_some(BOOL),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => {
-            let number = |ty: &Type<'_>| ["int", "uint", "double"].iter().any(|name| ty.is(name));
-            let ordered = same(&["bool", "string", "bytes", "timestamp", "duration"]) || number(a) && number(b);
-            (unknown || ordered).then_some(BOOL)
-        }
-        "@in" => match b {
-            Type::List(items) => a.fits(items).then_some(BOOL),
-            Type::Map(keys, _) => a.fits(keys).then_some(BOOL),
-            Type::Dyn | Type::Object { .. } | Type::Metadata => Some(BOOL),
-            Type::Plain(_) => None,
-        },
-        "_[_]" => match a {
-            Type::List(items) => (b.is_dyn() || b.is("int")).then(|| (**items).clone()),
-            Type::Map(keys, values) => b.fits(keys).then(|| (**values).clone()),
-            Type::Dyn => Some(Type::Dyn),
-            Type::Object { .. } | Type::Metadata | Type::Plain(_) => None,
-        },
-        _ if unknown => Some(Type::Dyn),
-        "_+_" if same(&["string", "bytes", "duration"]) => Some(a.clone()),
-        "_+_" if a.is("timestamp") && b.is("duration") || a.is("duration") && b.is("timestamp") => Some(TIMESTAMP),
-        "_+_" if matches!((a, b), (Type::List(_), Type::List(_))) => a.fits(b).then(|| a.clone().join(b.clone())),
-        "_-_" if same(&["duration", "timestamp"]) => Some(DURATION),
-        "_-_" if a.is("timestamp") && b.is("duration") => Some(TIMESTAMP),
-        "_%_" => same(&["int", "uint"]).then(|| a.clone()),
-        _ => same(&["int", "uint", "double"]).then(|| a.clone()),
-    }
-}
-
-/// What a function makes of a value that it is called on; `None` if it cannot be called on it.
-fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
-    let text = matches!(
-        name,
-        "charAt"
-            | "contains"
-            | "endsWith"
-            | "find"
-            | "findAll"
-            | "lowerAscii"
-            | "matches"
-            | "replace"
-            | "split"
-            | "startsWith"
-            | "substring"
-            | "trim"
-            | "upperAscii"
-    );
-    if text && !target.is_dyn() && !target.is("string") {
-        return None;
-    }
-    let of_text =
-        matches!(name, "contains" | "endsWith" | "find" | "findAll" | "matches" | "replace" | "split" | "startsWith");
-    if of_text && arguments.first().is_none_or(|first| !first.is_dyn() && !first.is("string"))
-        || name == "size" && !arguments.is_empty()
-    {
-        return None;
-    }
-    let counted = matches!(name, "size" | "indexOf" | "lastIndexOf");
-    if counted && ["bool", "int", "uint", "double"].iter().any(|ty| target.is(ty)) {
-        return None;
-    }
-    Some(match name {
-        "add" | "sub" => target.clone(),
-        _ => result(name),
-    })
-}
-
-/// What a function makes of its arguments; `None` if it does not take them.
-fn function<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
-    let lengthless = |ty: &Type<'_>| ["bool", "int", "uint", "double"].iter().any(|name| ty.is(name));
-    (name != "size" || !arguments.iter().any(lengthless)).then(|| result(name))
-}
-
-/// The functions whose results are known by their names; those of others depend on what they are given.
-fn result<'s>(name: &str) -> Type<'s> {
-    match name {
-        "bool"
-        | "contains"
-        | "containsCIDR"
-        | "containsIP"
-        | "endsWith"
-        | "hasValue"
-        | "isCIDR"
-        | "isGlobalUnicast"
-        | "isGreaterThan"
-        | "isIP"
-        | "isInteger"
-        | "isLessThan"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isLoopback"
-        | "isQuantity"
-        | "isSemver"
-        | "isSorted"
-        | "isURL"
-        | "isUnspecified"
-        | "matches"
-        | "startsWith" => BOOL,
-        "asInteger" | "compareTo" | "family" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear"
-        | "getFullYear" | "getHours" | "getMilliseconds" | "getMinutes" | "getMonth" | "getSeconds" | "indexOf"
-        | "int" | "lastIndexOf" | "major" | "minor" | "patch" | "prefixLength" | "sign" | "size" => INT,
-        "charAt" | "find" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme" | "join"
-        | "lowerAscii" | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
-        "asApproximateFloat" | "double" => DOUBLE,
-        "uint" => UINT,
-        "bytes" => BYTES,
-        "timestamp" => TIMESTAMP,
-        "duration" => DURATION,
-        "type" => TYPE,
-        "quantity" => Type::Plain("kubernetes.Quantity"),
-        "url" => Type::Plain("kubernetes.URL"),
-        "semver" => Type::Plain("kubernetes.Semver"),
-        "cidr" | "masked" => Type::Plain("net.CIDR"),
-        "ip" => Type::Plain("net.IP"),
-        "findAll" | "split" => Type::List(STRING.into()),
-        _ => Type::Dyn,
-    }
-}
-
-/// Tells whether a function exists at all, whatever it takes.
-fn is_function(name: &str) -> bool {
-    const OTHERS: [&str; 46] = [
-        "allowed",
-        "all",
-        "check",
-        "distinct",
-        "dyn",
-        "error",
-        "errored",
-        "exists",
-        "existsOne",
-        "exists_one",
-        "fieldSelector",
-        "filter",
-        "first",
-        "flatten",
-        "format",
-        "getQuery",
-        "group",
-        "has",
-        "labelSelector",
-        "last",
-        "map",
-        "max",
-        "min",
-        "name",
-        "namespace",
-        "optFlatMap",
-        "optMap",
-        "or",
-        "orValue",
-        "path",
-        "range",
-        "reason",
-        "resource",
-        "reverse",
-        "serviceAccount",
-        "slice",
-        "sort",
-        "sortBy",
-        "subresource",
-        "sum",
-        "transformList",
-        "transformMap",
-        "transformMapEntry",
-        "unwrap",
-        "validate",
-        "value",
-    ];
-    matches!(name, "add" | "sub" | "unwrapOpt" | "none" | "of" | "ofNonZeroValue" | "named")
-        || OTHERS.contains(&name)
-        || !result(name).is_dyn()
 }
 
 #[cfg(test)]
@@ -546,7 +398,7 @@ mod tests {
             "my-name": {"type": "boolean"},
             "namespace": {"type": "string"},
         }});
-        check(expression, schema.as_object().unwrap(), false, false).map(|found| found.to_string())
+        check(expression, schema.as_object().unwrap(), false, false).map(|found| found.made.to_string())
     }
 
     #[test]
@@ -568,6 +420,12 @@ mod tests {
             ("math.greatest(self.a, 3) == 3", "bool"),
             ("self.l[0].n + string(self.a)", "string"),
             ("self == oldSelf", "bool"),
+            ("self.?s.orValue('') == 'x' && self.l[?0].?n.hasValue()", "bool"),
+            ("self.l.all(i, x, x.n == string(i))", "bool"),
+            ("self.m.transformMap(k, v, v > 1.0, k)", "map(string, string)"),
+            ("self.l.transformList(i, x, x.n)", "list(string)"),
+            ("self.?s.optMap(s, s + 'x').orValue('') == 'x'", "bool"),
+            ("[JSONPatch{op: 'add', path: '/a', value: self.a}]", "list(JSONPatch)"),
         ];
         for (expression, ty) in cases {
             assert_eq!(checked(expression), Ok(ty.to_owned()), "{expression}");
@@ -589,6 +447,9 @@ mod tests {
                 "1:15: found no matching overload for '_<_' applied to '(kubernetes.Quantity, kubernetes.Quantity)'",
             ),
             ("has(self.x)", "1:4: undefined field 'x'"),
+            ("self.l.all(i, x, x.m == '')", "1:19: undefined field 'm'"),
+            ("Foo{}", "1:4: undeclared reference to 'Foo' (in container '')"),
+            ("[JSONPatch{op: 1}]", "1:14: expected type of field 'op' is 'string' but provided type is 'int'"),
             ("self.a ? 1 : 2", "1:8: found no matching overload for '_?_:_' applied to '(int, int, int)'"),
             ("self.a == null", "1:8: found no matching overload for '_==_' applied to '(int, null)'"),
             ("self.s.startsWith(1)", "1:18: found no matching overload for 'startsWith' applied to 'string.(int)'"),
@@ -598,5 +459,23 @@ mod tests {
             let error = checked(expression).expect_err(expression);
             assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
         }
+    }
+
+    #[test]
+    fn the_cost_is_that_of_the_largest_object() {
+        let schema = json!({"type": "object", "properties": {
+            "l": {"type": "array", "items": {"type": "string", "maxLength": 10}, "maxItems": 20},
+            "open": {"type": "array", "items": {"type": "string"}},
+            "s": {"type": "string", "maxLength": 256},
+            "a": {"type": "integer"},
+        }});
+        let cost = |text: &str| check(text, schema.as_object().unwrap(), false, false).unwrap().cost;
+        // Select and name; the pattern's eight characters times those of the text.
+        assert_eq!(cost("self.s.matches('^[a-z]+$')"), 2 + 103 * 2);
+        assert_eq!(cost("self.a < 10"), 3);
+        assert_eq!(cost("self.s.contains('x')"), 2 + 103);
+        assert!(cost("self.l.all(x, self.l.exists_one(y, x == y))") < 10_000);
+        assert!(cost("self.open.all(x, self.open.exists_one(y, x == y))") > 1_000_000_000);
+        assert!(cost("'a is ' + string(self.a)") > u64::MAX / 11);
     }
 }

@@ -1,8 +1,8 @@
 //! Expressions that stand alone, in the configuration of admission.
 
-use super::{BASE, compile, execute};
+use super::{BASE, Program, compile};
+use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
-use kube_cel::cel::{Context, Program};
 use std::fmt;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Expression {
     pub fn run(&self, scope: &Scope) -> Result<Cel, String> {
         match &self.program {
             Ok(program) => {
-                execute(program, &scope.0).map_err(|why| format!("expression '{}' resulted in error: {why}", self.text))
+                program.run(&scope.0).map_err(|why| format!("expression '{}' resulted in error: {why}", self.text))
             }
             Err(why) => Err(format!("compilation error: {why}")),
         }

@@ -53,6 +53,9 @@ impl Places {
                 let name = rest[..length].trim_matches('`');
                 let after = rest[length..].trim_start();
                 value = name != "in";
+                if after.starts_with(['{', ':']) {
+                    places.note(format!("{name}{}", &after[..1]), text.len() - after.len());
+                }
                 match dot.take() {
                     _ if after.starts_with('(') => places.note(format!("{name}("), text.len() - after.len()),
                     Some(dot) => places.note(format!(".{name}"), dot),
@@ -61,6 +64,10 @@ impl Places {
                 }
             } else if c == '.' {
                 dot = Some(at);
+            } else if c == '?' && !value {
+                // Part of `.?`, `[?` or `{?`, which are no choices.
+            } else if c == '?' && dot.is_some() {
+                // The field's name follows.
             } else if let Some((sign, name)) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)) {
                 length = sign.len();
                 if value || !matches!(*sign, "-" | "[") {

@@ -40,7 +40,7 @@ fn step(document: &mut Value, operation: &Value) -> Result<(), Error> {
             None if value().is_null() => Ok(()),
             _ => Err(Error(format!("testing value {} failed: test failed", path.text))),
         },
-        other => Err(Error(format!("unexpected kind: {}", other.unwrap_or("unknown")))),
+        other => Err(Error(format!("Unexpected kind: {}", other.unwrap_or("unknown")))),
     }
 }
 

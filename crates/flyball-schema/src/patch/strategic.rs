@@ -177,6 +177,11 @@ fn merge_lists(
     if live.is_empty() && wanted.is_empty() {
         return Ok(live);
     }
+    let sort = |item: &Value| std::mem::discriminant(item);
+    if live.iter().chain(&wanted).any(|item| sort(item) != sort(live.first().or(wanted.first()).unwrap_or(item))) {
+        let both = Value::Array(vec![Value::Array(live), Value::Array(wanted)]);
+        return Err(Error(format!("list element types are not identical: {}", go_print(&both))));
+    }
     let before = live.clone();
     let objects = live.iter().chain(&wanted).any(Value::is_object);
     let mut fresh: Vec<Value> = Vec::new();

@@ -62,12 +62,11 @@ pub(super) fn check(
     if let Some(namespace) = attributes.namespace {
         held.extend(inner.rbac.rules_of(&inner.store, attributes.user, namespace));
     }
-    let mut missing: Vec<Rule> =
+    let missing: Vec<Rule> =
         rules.iter().flat_map(Rule::atoms).filter(|atom| !held.iter().any(|rule| rule.covers(atom))).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    missing.sort();
     let mut missing: Vec<String> = compact(missing).iter().map(ToString::to_string).collect();
     missing.sort();
     let user = attributes.user;

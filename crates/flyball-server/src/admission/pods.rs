@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     service_account(inner, attributes, pod)?;
     tolerations(pod);
-    priority(inner, attributes, pod)
+    priority(inner, attributes, pod)?;
+    runtime_class(inner, attributes, pod)
 }
 
 /// Gives a changed pod again what a new one gets, where the change leaves it out.
@@ -77,7 +78,11 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     if wanted == Some(false) {
         return Ok(());
     }
-    let volume = format!("kube-api-access-{}", rng.suffix(5));
+    const VOLUME: &str = "kube-api-access-";
+    let known = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
+    let known = known.filter_map(|volume| volume["name"].as_str()).find(|name| name.starts_with(VOLUME));
+    let known = known.map(str::to_owned);
+    let volume = known.clone().unwrap_or_else(|| format!("{VOLUME}{}", rng.suffix(5)));
     let mut mounted = false;
     for field in ["initContainers", "containers"] {
         for container in
@@ -91,7 +96,7 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
             mounted = true;
         }
     }
-    if mounted {
+    if mounted && known.is_none() {
         let namespace =
             json!({"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}});
         let sources = json!([
@@ -121,6 +126,52 @@ fn tolerations(pod: &mut Object) {
 }
 
 /// Works out the pod's priority from its class.
+/// Gives a pod what its runtime class costs, and sends it where that class runs.
+fn runtime_class(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
+    let refuse = |why: String| {
+        let why = format!("pod rejected: {why}");
+        Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why))
+    };
+    let spec = spec(pod);
+    let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
+        return Ok(());
+    };
+    let classes = GroupResource::new("node.k8s.io", "runtimeclasses");
+    let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, name)).map(|entry| entry.object()) else {
+        return refuse(format!("RuntimeClass {name:?} not found"));
+    };
+    let overhead = class.at(&["overhead", "podFixed"]).filter(|overhead| overhead.is_object());
+    match (overhead, spec.get("overhead")) {
+        (Some(own), Some(given)) if own != given => {
+            return refuse("Pod's Overhead doesn't match RuntimeClass's defined Overhead".into());
+        }
+        (Some(own), None) => {
+            spec.insert("overhead".into(), own.clone());
+        }
+        _ => {}
+    }
+    let wanted = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
+    for (key, value) in wanted.into_iter().flatten() {
+        let selector = spec.entry("nodeSelector").or_insert_with(|| json!({}));
+        let Some(selector) = selector.as_object_mut() else { continue };
+        let own = selector.entry(key.clone()).or_insert_with(|| value.clone());
+        if own != value {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (own, value) = (text(own), text(value));
+            return refuse(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
+            ));
+        }
+    }
+    for toleration in class.at(&["scheduling", "tolerations"]).and_then(Value::as_array).into_iter().flatten() {
+        let all = list(spec, "tolerations");
+        if !all.contains(toleration) {
+            all.push(toleration.clone());
+        }
+    }
+    Ok(())
+}
+
 fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let spec = spec(pod);
     let classes = GroupResource::new("scheduling.k8s.io", "priorityclasses");

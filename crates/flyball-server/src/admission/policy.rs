@@ -1,20 +1,25 @@
-//! Validating admission policies: rules in CEL that refuse requests, bound to where they hold.
+//! Admission policies: rules in CEL, bound to where they hold, that change requests or refuse them.
 //!
-//! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/> and
+//! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
+
+mod mutating;
+mod validating;
+
+pub(super) use mutating::{Mutating, mutate};
+pub(super) use validating::{Validating, validate};
 
 use super::condition::{Conditions, scope};
 use super::matching::Constraints;
 use super::{Attributes, review};
+use crate::registry::Resource;
 use crate::server::Inner;
-use flyball_core::status::{Cause, Reason};
-use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey, Status};
+use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey};
 use flyball_schema::cel::{Cel, Expression, Scope, to_cel};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-/// The longest message that an expression may make.
-const MAX_MESSAGE: usize = 5 * 1024;
-
-/// A policy.
+/// What policies of both sorts have.
 pub(super) struct Policy {
     name: String,
     constraints: Constraints,
@@ -24,14 +29,6 @@ pub(super) struct Policy {
     /// The kind of what it takes as parameters, by version and name.
     params: Option<(String, String)>,
     variables: Vec<(String, Expression)>,
-    validations: Vec<Validation>,
-}
-
-struct Validation {
-    expression: Expression,
-    message: String,
-    message_expression: Option<Expression>,
-    reason: Reason,
 }
 
 /// Where a policy holds, and what comes of a failure.
@@ -44,19 +41,91 @@ pub(super) struct Binding {
     warn: bool,
 }
 
-/// Why a request does not pass a policy.
-struct Failure {
-    message: String,
-    reason: Reason,
+/// A policy that is to look at a request, by one of its bindings and with one parameter.
+struct Invocation<'p, P> {
+    policy: &'p P,
+    binding: &'p Binding,
+    param: Option<Object>,
+    /// The version as which it sees the objects.
+    shown_as: Arc<Resource>,
+}
+
+/// Why a policy cannot look at a request.
+struct Unconfigured<'p, P> {
+    policy: &'p P,
+    binding: Option<&'p Binding>,
+    why: String,
+}
+
+/// Finds which policies are to look at a request, in order.
+async fn invocations<'p, P: AsRef<Policy>>(
+    inner: &Inner,
+    (policies, bindings): (&'p [P], &'p [Binding]),
+    attributes: &Attributes<'_>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Vec<Result<Invocation<'p, P>, Unconfigured<'p, P>>> {
+    let mut found = Vec::new();
+    for policy in policies {
+        let common = policy.as_ref();
+        let bound: Vec<&Binding> = bindings.iter().filter(|binding| binding.policy == common.name).collect();
+        if bound.is_empty() {
+            continue;
+        }
+        let shown_as = match common.constraints.find(inner, attributes, object, old) {
+            Ok(Some(shown_as)) => shown_as,
+            Ok(None) => continue,
+            Err(_) if common.ignored => continue,
+            Err(status) => {
+                let why = format!("failed to configure policy: {status}");
+                found.push(Err(Unconfigured { policy, binding: None, why }));
+                continue;
+            }
+        };
+        for binding in bound {
+            let params = match binding.constraints.covers(inner, attributes, object, old) {
+                Ok(true) => common.collect(inner, attributes, binding).await,
+                Ok(false) => continue,
+                Err(status) => Err(status.message),
+            };
+            match params {
+                Ok(params) => found.extend(
+                    params
+                        .into_iter()
+                        .map(|param| Ok(Invocation { policy, binding, param, shown_as: shown_as.clone() })),
+                ),
+                Err(_) if common.ignored => {}
+                Err(why) => {
+                    let why = format!("failed to configure binding: {why}");
+                    found.push(Err(Unconfigured { policy, binding: Some(binding), why }));
+                }
+            }
+        }
+    }
+    found
+}
+
+impl<P> Invocation<'_, P> {
+    /// What the policy's expressions see.
+    fn scope(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        object: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Scope {
+        let request = review::describe(attributes, &self.shown_as);
+        let mut scope = scope(inner, attributes, request, object, old);
+        scope.set("params", self.param.as_ref().map_or(Cel::Null, |param| to_cel(None, param.as_value())));
+        scope.set("namespaceObject", namespace(inner, attributes));
+        scope
+    }
 }
 
 impl Policy {
-    /// Reads a policy.
-    pub(super) fn read(policy: &Object) -> Self {
-        let spec = policy.get("spec").cloned().unwrap_or_default();
+    fn read(policy: &Object, spec: &Value) -> Self {
         let ignored = spec["failurePolicy"] == "Ignore";
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let list = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
         let kind = &spec["paramKind"];
         Self {
             name: policy.name().to_owned(),
@@ -64,33 +133,13 @@ impl Policy {
             conditions: Conditions::read(&spec["matchConditions"], ignored),
             ignored,
             params: kind.is_object().then(|| (text(&kind["apiVersion"]), text(&kind["kind"]))),
-            variables: list("variables")
-                .iter()
+            variables: spec["variables"]
+                .as_array()
+                .into_iter()
+                .flatten()
                 .map(|variable| (text(&variable["name"]), Expression::new(&text(&variable["expression"]))))
                 .collect(),
-            validations: list("validations").iter().map(Validation::read).collect(),
         }
-    }
-
-    /// Works the policy out with one parameter.
-    fn evaluate(&self, mut scope: Scope) -> Vec<Failure> {
-        let failed = |message: String| Failure { message, reason: Reason::Invalid };
-        match self.conditions.evaluate(&scope) {
-            Ok(true) => {}
-            Ok(false) => return Vec::new(),
-            Err(why) => return vec![failed(why)],
-        }
-        let broken = self.define(&mut scope);
-        let mut failures = Vec::new();
-        for validation in &self.validations {
-            match validation.expression.run(&scope) {
-                Ok(Cel::Bool(true)) => {}
-                Ok(_) => failures.push(Failure { message: validation.say(&scope), reason: validation.reason.clone() }),
-                Err(_) if self.ignored => {}
-                Err(why) => failures.push(failed(explain(why, &broken))),
-            }
-        }
-        failures
     }
 
     /// Gives the variables their values, each with those before it known; returns those that have none, and why.
@@ -167,33 +216,6 @@ fn explain(why: String, broken: &[(String, String)]) -> String {
     why
 }
 
-impl Validation {
-    fn read(validation: &Value) -> Self {
-        let text = |field: &str| validation[field].as_str().unwrap_or_default();
-        Self {
-            expression: Expression::new(text("expression")),
-            message: text("message").trim().to_owned(),
-            message_expression: Some(text("messageExpression"))
-                .filter(|text| !text.trim().is_empty())
-                .map(Expression::new),
-            reason: serde_json::from_value(validation["reason"].clone()).unwrap_or(Reason::Invalid),
-        }
-    }
-
-    /// Says what is wrong with a request.
-    fn say(&self, scope: &Scope) -> String {
-        let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope) {
-            Ok(Cel::String(text)) => Some(text.trim().to_owned()),
-            _ => None,
-        });
-        let usable = |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
-        made.filter(usable).unwrap_or_else(|| match self.message.as_str() {
-            "" => format!("failed expression: {}", self.expression.text().trim()),
-            message => message.to_owned(),
-        })
-    }
-}
-
 impl Binding {
     /// Reads a binding.
     pub(super) fn read(binding: &Object) -> Self {
@@ -208,101 +230,6 @@ impl Binding {
             warn: acts("Warn"),
         }
     }
-
-    fn matches(
-        &self,
-        inner: &Inner,
-        attributes: &Attributes<'_>,
-        object: Option<&Object>,
-        old: Option<&Object>,
-    ) -> Result<bool, Status> {
-        self.constraints.covers(inner, attributes, object, old)
-    }
-}
-
-/// Lets policies refuse a request.
-pub(super) async fn validate(
-    inner: &Inner,
-    (policies, bindings): (&[Policy], &[Binding]),
-    attributes: &Attributes<'_>,
-    object: Option<&Object>,
-    old: Option<&Object>,
-) -> Result<(), Status> {
-    let mut denied: Option<Status> = None;
-    let mut deny = |policy: &Policy, binding: Option<&Binding>, failure: Failure| {
-        denied.get_or_insert_with(|| refusal(attributes, policy, binding, failure));
-    };
-    for policy in policies {
-        let bound: Vec<&Binding> = bindings.iter().filter(|binding| binding.policy == policy.name).collect();
-        if bound.is_empty() {
-            continue;
-        }
-        let configured = |what: &str, why: &dyn std::fmt::Display| Failure {
-            message: format!("failed to configure {what}: {why}"),
-            reason: Reason::Invalid,
-        };
-        let shown_as = match policy.constraints.find(inner, attributes, object, old) {
-            Ok(Some(shown_as)) => shown_as,
-            Ok(None) => continue,
-            Err(_) if policy.ignored => continue,
-            Err(status) => {
-                deny(policy, None, configured("policy", &status));
-                continue;
-            }
-        };
-        for binding in bound {
-            let params = match binding.matches(inner, attributes, object, old) {
-                Ok(true) => policy.collect(inner, attributes, binding).await,
-                Ok(false) => continue,
-                Err(status) => Err(status.message),
-            };
-            let params = match params {
-                Ok(params) => params,
-                Err(_) if policy.ignored => continue,
-                Err(why) => {
-                    deny(policy, Some(binding), configured("binding", &why));
-                    continue;
-                }
-            };
-            let (object, old) = super::shown(inner, attributes, &shown_as, object, old).await?;
-            for param in params {
-                let request = review::describe(attributes, &shown_as);
-                let mut scope = scope(inner, attributes, request, object.as_ref(), old.as_ref());
-                scope.set("params", param.map_or(Cel::Null, |param| to_cel(None, param.as_value())));
-                scope.set("namespaceObject", namespace(inner, attributes));
-                for failure in policy.evaluate(scope) {
-                    if binding.warn {
-                        let (policy, binding) = (&policy.name, &binding.name);
-                        let why = &failure.message;
-                        attributes.warnings.add([format!(
-                            "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {why}"
-                        )]);
-                    }
-                    if binding.deny {
-                        deny(policy, Some(binding), failure);
-                    }
-                }
-            }
-        }
-    }
-    denied.map_or(Ok(()), Err)
-}
-
-/// Says that a policy refuses.
-fn refusal(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Failure) -> Status {
-    let bound = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
-    let message = format!("ValidatingAdmissionPolicy '{}'{bound} denied request: {}", policy.name, failure.message);
-    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, &message);
-    status.code = match failure.reason {
-        Reason::Forbidden => 403,
-        Reason::Unauthorized => 401,
-        Reason::RequestEntityTooLarge => 413,
-        _ => 422,
-    };
-    status.reason = Some(failure.reason);
-    let cause = Cause { message, ..Cause::default() };
-    status.details.iter_mut().for_each(|details| details.causes.push(cause.clone()));
-    status
 }
 
 /// What expressions see of the request's namespace: null if there is none.

@@ -5,19 +5,37 @@
 use super::{Attributes, Operation};
 use crate::kinds::{Part, Service as Kind};
 use crate::server::Inner;
+use flyball_core::ObjectKey;
 use flyball_core::field::FieldError;
+use flyball_core::time::{SignedDuration, Timestamp};
 use flyball_core::{GroupResource, Object, Status};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::sync::Mutex;
 
 /// The first address of the range that services are given addresses of, and the size of that range.
 const RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 1 << 20);
 const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
+/// Addresses and ports that were drawn lately, by services that may not be stored yet: none is drawn twice.
+#[derive(Default)]
+pub(super) struct Draws(Mutex<Vec<Draw>>);
+
+struct Draw {
+    service: ObjectKey,
+    at: Timestamp,
+    address: Option<String>,
+    ports: Vec<i64>,
+}
+
+/// How long a write takes at most; what was not stored by then is free again.
+const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
+
 /// Gives a service what it needs and keeps what it had.
 pub(super) fn allocate(
     inner: &Inner,
+    draws: &Draws,
     attributes: &Attributes<'_>,
     service: &mut Object,
     old: Option<&Object>,
@@ -27,6 +45,9 @@ pub(super) fn allocate(
     }
     let invalid = |errors: &[FieldError]| Status::invalid(&attributes.resource.kind, attributes.name, errors);
     let name = service.key();
+    let now = inner.clock.now();
+    let mut draws = draws.0.lock().expect("nothing panics while it draws");
+    draws.retain(|draw| draw.service != name && now.duration_since(draw.at) < IN_FLIGHT);
     let others: Vec<Object> = {
         let all = inner.store.list(&GroupResource::new("", "services"), None).entries;
         all.iter().map(|entry| entry.object()).filter(|other| other.key() != name).collect()
@@ -36,24 +57,31 @@ pub(super) fn allocate(
         return Ok(());
     }
     Kind::families(service, old).map_err(|errors| invalid(&errors))?;
+    let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
+    let addresses_taken = stored.chain(draws.iter().filter_map(|draw| draw.address.as_deref())).collect();
+    let ports_taken = others.iter().flat_map(held).chain(draws.iter().flat_map(|draw| draw.ports.clone())).collect();
     if !old.is_some_and(Kind::has_address) {
-        addresses(inner, service, &others).map_err(|error| invalid(&[error]))?;
+        addresses(inner, service, &addresses_taken).map_err(|error| invalid(&[error]))?;
     }
-    ports(inner, service, &others).map_err(|error| invalid(&[error]))
+    ports(inner, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
+    if !attributes.dry_run {
+        let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
+        draws.push(Draw { service: name, at: now, address, ports: held(service) });
+    }
+    Ok(())
 }
 
 fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
     service.get_mut("spec")?.as_object_mut()
 }
 
-fn addresses(inner: &Inner, service: &mut Object, others: &[Object]) -> Result<(), FieldError> {
+fn addresses(inner: &Inner, service: &mut Object, taken: &BTreeSet<&str>) -> Result<(), FieldError> {
     let Some(spec) = spec(service) else { return Ok(()) };
     let given =
         spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
     if given == "None" || spec.get("ipFamilies").is_none() {
         return Ok(());
     }
-    let taken: BTreeSet<&str> = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str()).collect();
     let first = u32::from(RANGE.0);
     if given.is_empty() {
         // The lower part of the range is left to those who ask for an address.
@@ -90,14 +118,14 @@ fn held(service: &Object) -> Vec<i64> {
     ports.filter_map(|port| port["nodePort"].as_i64()).chain(health).filter(|port| *port != 0).collect()
 }
 
-fn ports(inner: &Inner, service: &mut Object, others: &[Object]) -> Result<(), FieldError> {
+fn ports(inner: &Inner, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: bool) -> Result<(), FieldError> {
     let (exposed, balanced) = (Kind::is_exposed(service), Kind::needs_health_check(service));
     let Some(spec) = spec(service).filter(|_| exposed) else { return Ok(()) };
     let allocates = spec.get("type").is_some_and(|ty| ty == "NodePort")
         || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
-    let mut taken: BTreeSet<i64> = others.iter().flat_map(held).collect();
     let check = |port: i64, taken: &BTreeSet<i64>| {
-        if !PORTS.contains(&port) {
+        // Nothing is allocated in a dry run, so that nothing is refused either.
+        if !PORTS.contains(&port) && !dry_run {
             return Some(format!(
                 "provided port is not in the valid range. The range of valid ports is {}-{}",
                 PORTS.start(),

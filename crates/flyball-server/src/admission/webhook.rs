@@ -7,9 +7,9 @@
 use super::condition::Conditions;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
-use super::{Attributes, Rounds, shown};
+use super::{Attributes, Rounds, shown, take_back};
 use crate::kinds::Part;
-use crate::registry::{Resource, decode, scale};
+use crate::registry::{Resource, decode};
 use crate::request::json_error;
 use crate::server::Inner;
 use crate::webhook::{Client, Patience};
@@ -216,21 +216,6 @@ pub(super) async fn mutate(
         rounds.asked(&hook.id, hook.reinvoked, changed);
         done.or_else(|refusal| hook.settle(refusal))?;
     }
-    Ok(())
-}
-
-/// Makes of what a webhook left what the request writes.
-async fn take_back(
-    inner: &Inner,
-    attributes: &Attributes<'_>,
-    shown_as: &Resource,
-    patched: Object,
-    object: &mut Object,
-) -> Result<(), Status> {
-    if attributes.part == Part::Scale {
-        return scale::write(attributes.resource, object, &patched);
-    }
-    *object = inner.as_version(shown_as, attributes.resource, patched).await?;
     Ok(())
 }
 

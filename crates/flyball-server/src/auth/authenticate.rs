@@ -3,6 +3,7 @@
 use super::tokens::{Bound, Claims, ISSUER};
 use super::{ANONYMOUS, AUTHENTICATED, Action, Decision, On, Refusal, UNAUTHENTICATED, User};
 use crate::server::Inner;
+use flyball_core::field::go_quote;
 use flyball_core::{GroupResource, ObjectKey, Status};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -78,9 +79,13 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
         if groups.is_empty() && uid.is_empty() && extra.is_empty() {
             return Ok(user);
         }
-        return Err(Status::bad_request(
-            "requested impersonation without a user name: Impersonate-User is required beside groups, uid and extra",
-        ));
+        let shown = (go_print(&groups), go_print_extra(&extra));
+        return Err(Status::bad_request(format!(
+            "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user name",
+            go_quote(&uid),
+            shown.0,
+            shown.1
+        )));
     }
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let mut asked: Vec<(&str, &str, String, &str, &str)> = Vec::new();
@@ -116,4 +121,20 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
         all.push(AUTHENTICATED.into());
     }
     Ok(User { name, uid, groups: all, extra })
+}
+
+/// Writes texts as Go writes a list of them.
+fn go_print(texts: &[String]) -> String {
+    match texts {
+        [] => "[]string(nil)".into(),
+        texts => format!("[]string{{{}}}", texts.iter().map(|text| go_quote(text)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn go_print_extra(extra: &BTreeMap<String, Vec<String>>) -> String {
+    if extra.is_empty() {
+        return "map[string][]string(nil)".into();
+    }
+    let entry = |(key, values): (&String, &Vec<String>)| format!("{}:{}", go_quote(key), go_print(values));
+    format!("map[string][]string{{{}}}", extra.iter().map(entry).collect::<Vec<_>>().join(", "))
 }

@@ -71,7 +71,27 @@ fn rules_of(roles: &[Role], role: &Role) -> Vec<Rule> {
     roles.iter().filter(|other| other.to.as_ref() == Some(from)).flat_map(|other| rules_of(roles, other)).collect()
 }
 
-/// Writes what a new cluster holds.
+/// Adds to a role that has been there the rules of one that comes with this release, unless somebody has forbidden it. See
+/// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#auto-reconciliation>.
+pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
+    let is_kept_up = known.at(&["metadata", "annotations", "rbac.authorization.kubernetes.io/autoupdate"]);
+    // What others lend to a role is seen to by a controller.
+    if is_kept_up != Some(&"true".into()) || known.get("aggregationRule").is_some_and(|rule| !rule.is_null()) {
+        return false;
+    }
+    let rules = |role: &Object| role.get("rules").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut all = rules(known);
+    let read: Vec<Rule> = all.iter().map(Rule::read).collect();
+    let before = all.len();
+    all.extend(rules(new).into_iter().filter(|rule| !read.contains(&Rule::read(rule))));
+    let is_more = all.len() > before;
+    if is_more {
+        known.insert("rules".into(), all.into());
+    }
+    is_more
+}
+
+/// Writes what a cluster holds from the start, as far as it is not there.
 pub(crate) fn write(inner: &Inner) {
     let seed = |group: &str, plural: &str, value: Value| {
         inner.seed(group, "v1", plural, Object::try_from(value).expect("written as an object"))

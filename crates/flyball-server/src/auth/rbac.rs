@@ -261,6 +261,11 @@ impl Policy {
 }
 
 impl Rbac {
+    /// Returns the same for a store that goes on from an image of this one's.
+    pub(crate) fn image(&self) -> Self {
+        Self { policy: Mutex::new(self.policy.lock().expect("nothing panics while it reads the rules").clone()) }
+    }
+
     /// Returns the rules as they are now.
     fn policy(&self, store: &Store) -> Arc<Policy> {
         let versions = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"]

@@ -13,21 +13,17 @@ pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Ob
         "SelfSubjectReview" => json!({"userInfo": describe(user)}),
         "TokenReview" => token_review(inner, &review)?,
         "SelfSubjectRulesReview" => rules_review(inner, user, &mut review)?,
-        "SelfSubjectAccessReview" => access_review(inner, user, &review)?,
-        "LocalSubjectAccessReview" => {
-            let namespace = target.namespace.as_deref().unwrap_or_default();
-            let asked = text(review.at(&["spec", "resourceAttributes", "namespace"]));
-            if asked != namespace {
-                let error =
-                    FieldError::invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace");
-                return Err(invalid("authorization.k8s.io", "LocalSubjectAccessReview", error));
-            }
-            access_review(inner, &subject(&review)?, &review)?
+        "SelfSubjectAccessReview" => access_review(inner, target, user, &review)?,
+        "LocalSubjectAccessReview" | "SubjectAccessReview" => {
+            let asked = subject(&review);
+            access_review(inner, target, &asked, &review)?
         }
-        "SubjectAccessReview" => access_review(inner, &subject(&review)?, &review)?,
         _ => return Err(Status::method_not_allowed()),
     };
-    review.metadata_mut().remove("managedFields");
+    // These are answered with an object of their own.
+    if matches!(&*target.resource.kind.kind, "SelfSubjectReview" | "SelfSubjectRulesReview") {
+        review.metadata_mut().remove("managedFields");
+    }
     if &*target.resource.kind.kind == "SelfSubjectReview" {
         review.metadata_mut().insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
     }
@@ -64,55 +60,98 @@ fn describe(user: &User) -> Value {
 }
 
 /// The user that a review asks about.
-fn subject(review: &Object) -> Result<User, Status> {
+fn subject(review: &Object) -> User {
     let extra = review.at(&["spec", "extra"]).and_then(Value::as_object).into_iter().flatten();
-    let user = User {
+    User {
         name: text(review.at(&["spec", "user"])).to_owned(),
         uid: text(review.at(&["spec", "uid"])).to_owned(),
         groups: texts(review.at(&["spec", "groups"])),
         extra: extra.map(|(key, values)| (key.clone(), texts(Some(values)))).collect(),
-    };
-    if user.name.is_empty() && user.groups.is_empty() {
-        let error = FieldError::invalid("spec.user", "", "at least one of user or group must be specified");
-        return Err(invalid("authorization.k8s.io", "", error));
     }
-    Ok(user)
 }
 
-fn access_review(inner: &Inner, user: &User, review: &Object) -> Result<Value, Status> {
-    let resource = review.at(&["spec", "resourceAttributes"]).filter(|value| value.is_object());
-    let path = review.at(&["spec", "nonResourceAttributes"]).filter(|value| value.is_object());
-    let refuse = |error| Err(invalid("authorization.k8s.io", "", error));
-    let metadata = review.metadata().cloned().unwrap_or_default();
-    if metadata.keys().any(|field| !matches!(field.as_str(), "managedFields" | "namespace" | "creationTimestamp")) {
-        return refuse(FieldError::invalid("metadata", Value::Object(metadata), "must be empty"));
+/// Finds what is wrong with a question.
+fn check(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
+    const RESOURCE: &str = "spec.resourceAttributes";
+    const PATH: &str = "spec.nonResourceAttributes";
+    let mut errors = Vec::new();
+    let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
+    let (resource, path) = (part("resourceAttributes"), part("nonResourceAttributes"));
+    let kind = &*target.resource.kind.kind;
+    let is_local = kind == "LocalSubjectAccessReview";
+    let shown = path.map(|path| {
+        let quoted = |field: &str| json!(text(path.get(field)));
+        Shown::Raw(format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb")))
+    });
+    if let (Some(_), Some(shown)) = (resource, &shown) {
+        let detail = "cannot be specified in combination with resourceAttributes";
+        errors.push(FieldError::invalid(PATH, shown.clone(), detail));
     }
-    let decision = match (resource, path) {
-        (None, None) => {
-            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            return refuse(FieldError::invalid("spec.resourceAttributes", Value::Null, detail));
+    if resource.is_none() && path.is_none() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid(RESOURCE, Value::Null, detail));
+    }
+    if kind != "SelfSubjectAccessReview" && user.name.is_empty() && user.groups.is_empty() {
+        errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
+    }
+    for name in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = resource.and_then(|resource| resource.get(name)).filter(|value| value.is_object()) else {
+            continue;
+        };
+        let (raw, list) = (text(selector.get("rawSelector")), selector.get("requirements").and_then(Value::as_array));
+        let has_list = list.is_some_and(|list| !list.is_empty());
+        let at = format!("{RESOURCE}.{name}");
+        if !raw.is_empty() && has_list {
+            let detail = "may not specified at the same time as requirements";
+            errors.push(FieldError::invalid(format!("{at}.rawSelector"), raw, detail));
         }
-        (Some(_), Some(path)) => {
-            let shown =
-                format!("{{\"Path\":{},\"Verb\":{}}}", json!(text(path.get("path"))), json!(text(path.get("verb"))));
-            let detail = "cannot be specified in combination with resourceAttributes";
-            return refuse(FieldError::invalid("spec.nonResourceAttributes", Shown::Raw(shown), detail));
+        if raw.is_empty() && !has_list {
+            let detail = format!("when {at} is specified, requirements or rawSelector is required");
+            errors.push(FieldError::required(format!("{at}.requirements"), detail));
         }
-        (Some(asked), None) => {
-            let part = |field: &str| text(asked.get(field));
-            let on = On::Resource {
-                group: part("group"),
-                resource: part("resource"),
-                subresource: part("subresource"),
-                namespace: part("namespace"),
-                name: part("name"),
-            };
-            inner.rbac.decide(&inner.store, &Action { user, verb: part("verb"), on })
+    }
+    let metadata = review.get("metadata").cloned().unwrap_or_default();
+    let known = |field: &str| field == "managedFields" || field == "namespace" && is_local;
+    if metadata.as_object().is_some_and(|metadata| metadata.keys().any(|field| !known(field))) {
+        let node = target.resource.schema.node().field("metadata");
+        let shown = node.map_or_else(|| metadata.to_string(), |node| flyball_schema::decode::print(node, &metadata));
+        let detail = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid("metadata", Shown::Raw(shown), detail));
+    }
+    if is_local {
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let asked = text(resource.and_then(|resource| resource.get("namespace")));
+        if resource.is_some() && asked != namespace {
+            errors.push(FieldError::invalid(format!("{RESOURCE}.namespace"), asked, "must match metadata.namespace"));
         }
-        (None, Some(asked)) => {
-            let on = On::Path(text(asked.get("path")));
-            inner.rbac.decide(&inner.store, &Action { user, verb: text(asked.get("verb")), on })
+        if let Some(shown) = shown {
+            errors.push(FieldError::invalid(PATH, shown, "disallowed on this kind of request"));
         }
+    }
+    errors
+}
+
+fn access_review(inner: &Inner, target: &Target, user: &User, review: &Object) -> Result<Value, Status> {
+    let errors = check(target, user, review);
+    if !errors.is_empty() {
+        // The real server does not name the kind here.
+        return Err(Status::invalid(&GroupVersionKind::new("authorization.k8s.io", "", ""), "", &errors));
+    }
+    let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
+    let decision = if let Some(asked) = part("resourceAttributes") {
+        let part = |field: &str| text(asked.get(field));
+        let on = On::Resource {
+            group: part("group"),
+            resource: part("resource"),
+            subresource: part("subresource"),
+            namespace: part("namespace"),
+            name: part("name"),
+        };
+        inner.rbac.decide(&inner.store, &Action { user, verb: part("verb"), on })
+    } else {
+        let asked = part("nonResourceAttributes").unwrap_or(&Value::Null);
+        let on = On::Path(text(asked.get("path")));
+        inner.rbac.decide(&inner.store, &Action { user, verb: text(asked.get("verb")), on })
     };
     Ok(match decision {
         Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
@@ -154,6 +193,12 @@ const LIFETIME: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
 /// Makes the token that a request asks for.
 pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object) -> Result<(), Status> {
+    if !request.name().is_empty() && request.name() != account.name() {
+        let detail = "must match the service account name if specified";
+        let error = FieldError::invalid("metadata.name", request.name(), detail);
+        let kind = GroupVersionKind::new("authentication.k8s.io", "", "TokenRequest");
+        return Err(Status::invalid(&kind, account.name(), &[error]));
+    }
     let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(3600);
     if !LIFETIME.contains(&seconds) {
         let detail = if seconds < *LIFETIME.start() {
@@ -197,9 +242,8 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
         "Node" => ("nodes", None),
         _ => {
             let version = text(reference.get("apiVersion"));
-            let message = format!(
-                "cannot bind token for serviceaccount to object of type {version}, Kind={kind}: Pod, Secret and Node are possible"
-            );
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
+            let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
             return Err(Status::bad_request(message));
         }
     };

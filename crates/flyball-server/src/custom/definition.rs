@@ -117,8 +117,7 @@ fn validate_immutable(new: &Value, old: &Value) -> Vec<FieldError> {
 
 fn validate_name(crd: &Object, spec: &Value) -> Option<FieldError> {
     let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    let upper = text(&spec["names"], "plural").chars().any(char::is_uppercase);
-    (crd.name() != wanted && !upper)
+    (crd.name() != wanted)
         .then(|| FieldError::invalid("metadata.name", crd.name(), "must be spec.names.plural+\".\"+spec.group"))
 }
 
@@ -400,8 +399,15 @@ fn validate_names(given: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(at, ""));
             continue;
         }
-        let checked = if field.ends_with("ind") { name.to_lowercase() } else { name.to_owned() };
-        errors.extend(names::dns_1035_label(&checked).into_iter().map(|e| FieldError::invalid(at, name, e)));
+        if field.ends_with("ind") {
+            let wrong = names::dns_1035_label(&name.to_lowercase());
+            if !wrong.is_empty() {
+                let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+                errors.push(FieldError::invalid(at, name, why));
+            }
+            continue;
+        }
+        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(at, name, e)));
     }
     if !text(given, "kind").is_empty() && text(given, "kind") == text(given, "listKind") {
         errors.push(FieldError::invalid(

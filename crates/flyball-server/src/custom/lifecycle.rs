@@ -58,7 +58,8 @@ impl Inner {
         }
     }
 
-    fn serve_definitions(&self) {
+    /// Serves what the stored CRDs say.
+    pub(crate) fn serve_definitions(&self) {
         let mut catalog = crate::registry::Catalog::built_in();
         for definition in self.definitions.get(&self.store) {
             definition.resources.iter().for_each(|resource| catalog.add(resource.clone()));

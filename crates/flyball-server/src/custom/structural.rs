@@ -3,21 +3,22 @@
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
-use flyball_core::field::{FieldError, Path, Shown, go_json};
+use super::rules;
+use flyball_core::field::{FieldError, Path};
 use flyball_schema::cel;
 use serde_json::{Map, Value};
 
-type Schema = Map<String, Value>;
+pub(super) type Schema = Map<String, Value>;
 
-fn text<'s>(schema: &'s Schema, field: &str) -> &'s str {
+pub(super) fn text<'s>(schema: &'s Schema, field: &str) -> &'s str {
     schema.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn flag(schema: &Schema, field: &str) -> bool {
+pub(super) fn flag(schema: &Schema, field: &str) -> bool {
     schema.get(field).and_then(Value::as_bool).unwrap_or_default()
 }
 
-fn has(schema: &Schema, field: &str) -> bool {
+pub(super) fn has(schema: &Schema, field: &str) -> bool {
     schema.get(field).is_some_and(|value| !value.is_null())
 }
 
@@ -34,14 +35,14 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
         defaults(schema, path, &mut errors);
     }
     if errors.is_empty() {
-        rules(root, path, true, true, None, &mut errors);
+        errors.extend(rules::validate(root, path));
     }
     errors
 }
 
 /// Where in a schema a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Root,
     Field,
     Items,
@@ -52,7 +53,7 @@ enum Place {
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Calls `visit` with each schema inside a schema.
-fn inner<'s>(schema: &'s Schema, path: &Path<'_>, visit: &mut dyn FnMut(&'s Schema, &Path<'_>, Place)) {
+pub(super) fn inner<'s>(schema: &'s Schema, path: &Path<'_>, visit: &mut dyn FnMut(&'s Schema, &Path<'_>, Place)) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let path = path.field("properties");
         for (name, schema) in properties {
@@ -372,162 +373,4 @@ fn defaults(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             defaults(schema, &path.field(field), errors);
         }
     }
-}
-
-/// Finds rules in CEL that cannot work.
-fn rules(
-    schema: &Schema,
-    path: &Path<'_>,
-    at_root: bool,
-    correlatable: bool,
-    barrier: Option<&str>,
-    errors: &mut Vec<FieldError>,
-) {
-    let list = path.field("x-kubernetes-validations");
-    // At the root, and where an object stands within another, rules see who the object is.
-    let whole = at_root || flag(schema, "x-kubernetes-embedded-resource");
-    for (i, rule) in schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate()
-    {
-        if let Some(rule) = rule.as_object() {
-            check_rule(rule, schema, whole, &list.index(i), if correlatable { None } else { barrier }, errors);
-        }
-    }
-    let here = path.to_string();
-    let lists_correlate = text(schema, "x-kubernetes-list-type") == "map";
-    let maps_correlate = text(schema, "x-kubernetes-map-type") != "atomic";
-    inner(schema, path, &mut |schema, path, place| {
-        if place == Place::Values {
-            return;
-        }
-        let kept = match place {
-            Place::Items => lists_correlate,
-            _ => maps_correlate,
-        };
-        let barrier = if correlatable && !kept { Some(here.as_str()) } else { barrier };
-        rules(schema, path, false, correlatable && kept, barrier, errors);
-    });
-}
-
-fn check_rule(
-    rule: &Schema,
-    schema: &Schema,
-    whole: bool,
-    path: &Path<'_>,
-    barrier: Option<&str>,
-    errors: &mut Vec<FieldError>,
-) {
-    const REASONS: [&str; 4] =
-        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-    let expression = text(rule, "rule");
-    if expression.trim().is_empty() {
-        errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
-        return;
-    }
-    let message = text(rule, "message");
-    if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
-        errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
-    } else if message.contains('\n') {
-        errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
-    } else if expression.trim().contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
-        errors.push(FieldError::required(
-            path.field("message"),
-            "message must be specified if rule contains line breaks",
-        ));
-    }
-    let reason = text(rule, "reason");
-    if !reason.is_empty() && !REASONS.contains(&reason) {
-        errors.push(FieldError::not_supported(path.field("reason"), reason, REASONS));
-    }
-    let field_path = text(rule, "fieldPath");
-    if !field_path.is_empty() && !names_a_field(schema, field_path) {
-        errors.push(FieldError::invalid(path.field("fieldPath"), field_path, "must be a valid path"));
-    }
-    let shown = || Shown::Raw(print(rule));
-    match cel::compile(expression) {
-        Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
-        Ok(program) => {
-            let uses_old = program.references().has_variable("oldSelf");
-            if let Some(barrier) = barrier.filter(|_| uses_old) {
-                let detail =
-                    format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
-                errors.push(FieldError::invalid(path.field("rule"), expression, detail));
-            }
-            if !uses_old && has(rule, "optionalOldSelf") {
-                let given = flag(rule, "optionalOldSelf");
-                errors.push(FieldError::invalid(
-                    path.field("optionalOldSelf"),
-                    given,
-                    "may not be set if oldSelf is not used in rule",
-                ));
-            }
-            match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
-                Err(why) => {
-                    errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
-                }
-                Ok(found) if found.is("bool") || found.is_dyn() => {}
-                Ok(_) => errors.push(FieldError::invalid(
-                    path.field("rule"),
-                    shown(),
-                    "cel expression must evaluate to a bool",
-                )),
-            }
-        }
-    }
-    let message_expression = text(rule, "messageExpression");
-    if message_expression.is_empty() {
-        return;
-    }
-    if message_expression.trim().is_empty() {
-        errors.push(FieldError::required(
-            path.field("messageExpression"),
-            "messageExpression must be non-empty if specified",
-        ));
-        return;
-    }
-    let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));
-    let detail = match checked {
-        Err(why) => format!("messageExpression compilation failed: {why}"),
-        Ok(found) if found.is("string") || found.is_dyn() => return,
-        Ok(_) => "messageExpression must evaluate to a string".to_owned(),
-    };
-    errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
-}
-
-fn names_a_field(schema: &Schema, path: &str) -> bool {
-    let mut at = schema;
-    let mut rest = path;
-    while !rest.is_empty() {
-        let (step, after) = if let Some(quoted) = rest.strip_prefix("['") {
-            match quoted.split_once("']") {
-                Some(found) => found,
-                None => return false,
-            }
-        } else if let Some(bare) = rest.strip_prefix('.') {
-            bare.split_at(bare.find(['.', '[']).unwrap_or(bare.len()))
-        } else {
-            return false;
-        };
-        let named = at.get("properties").and_then(|properties| properties.get(step));
-        match named.or_else(|| at.get("additionalProperties")).and_then(Value::as_object) {
-            Some(schema) => at = schema,
-            None => return false,
-        }
-        rest = after;
-    }
-    true
-}
-
-/// Prints a rule as Go prints the internal form.
-fn print(rule: &Schema) -> String {
-    let quoted = |field: &str| go_json(&Value::from(text(rule, field)));
-    let given = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);
-    format!(
-        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
-        quoted("rule"),
-        quoted("message"),
-        quoted("messageExpression"),
-        given("reason"),
-        quoted("fieldPath"),
-        given("optionalOldSelf"),
-    )
 }

@@ -1,13 +1,14 @@
 //! Rules of admission policies and their bindings.
 
 use super::Part;
-use super::expression::{self, Made};
+use super::expression::{self, Made, Variables};
 use super::field::Field;
 use super::rules::label;
 use super::webhook::{conditions, rule};
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_1035_label, dns_subdomain, path_segment, qualified_name};
 use flyball_core::{GroupVersion, Object};
+use flyball_schema::cel::Type;
 
 type Errors = Vec<FieldError>;
 
@@ -20,17 +21,16 @@ pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Err
     }
     let root = Field::root(object);
     let spec = root.at("spec");
-    let (params, variables) = (spec.at("paramKind").is_set(), !spec.at("variables").is_empty());
+    let params = spec.at("paramKind").is_set();
     let mut errors = head(&spec);
-    let names = variables_of(params, variables);
-    errors.extend(all_variables(&spec, params));
+    let names = variables(&spec, params, &mut errors);
     let (validations, annotations) = (spec.at("validations"), spec.at("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         const NONE: &str = "validations or auditAnnotations must contain at least one item";
         errors.extend([validations.required(NONE), annotations.required(NONE)]);
         return errors;
     }
-    errors.extend(validations.items().flat_map(|each| validation(&each, &names, params)));
+    errors.extend(validations.items().flat_map(|each| validation(&each, &names)));
     if annotations.len() > MAX_ANNOTATIONS {
         errors.push(annotations.invalid(format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations")));
     }
@@ -58,12 +58,12 @@ pub(super) fn mutating(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let spec = root.at("spec");
     let params = spec.at("paramKind").is_set();
     let mut errors = head(&spec);
-    errors.extend(all_variables(&spec, params));
+    let names = variables(&spec, params, &mut errors);
     let mutations = spec.at("mutations");
     if mutations.is_empty() {
         errors.push(mutations.required("mutations must contain at least one item"));
     }
-    errors.extend(mutations.items().flat_map(|each| mutation(&each)));
+    errors.extend(mutations.items().flat_map(|each| mutation(&each, &names)));
     errors.extend(spec.at("reinvocationPolicy").must_be_one_of(&["IfNeeded", "Never"]));
     errors
 }
@@ -116,18 +116,12 @@ fn head(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// The variables of expressions.
-fn variables_of(params: bool, variables: bool) -> Vec<&'static str> {
-    let mut names = expression::VARIABLES.to_vec();
-    names.push("namespaceObject");
-    names.extend(params.then_some("params"));
-    names.extend(variables.then_some("variables"));
-    names
-}
-
-fn all_variables(spec: &Field<'_>, params: bool) -> Errors {
-    let names = variables_of(params, true);
-    let mut errors = Errors::new();
+/// Reads the variables of a policy, each of which knows those before it; returns what its other expressions see.
+fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> Variables<'static> {
+    let mut known = expression::variables();
+    known.push(("namespaceObject", expression::namespace()));
+    known.extend(params.then_some(("params", Type::Dyn)));
+    let mut own: Vec<(String, Type<'static>)> = Vec::new();
     for variable in spec.at("variables").items() {
         let (name, expression) = (variable.at("name"), variable.at("expression"));
         let text = name.text();
@@ -138,16 +132,26 @@ fn all_variables(spec: &Field<'_>, params: bool) -> Errors {
         } else if !identifier {
             errors.push(name.invalid("must be a valid CEL identifier"));
         }
+        let mut made = Type::Dyn;
         if expression.text().trim().is_empty() {
             errors.push(expression.required("expression is not specified"));
         } else {
-            errors.extend(expression::check(&expression, &names, Made::Anything));
+            let mut known = known.clone();
+            known.push(("variables", Type::Fields(own.clone().into())));
+            match expression::made_of(&expression, &known) {
+                Ok(found) => made = found,
+                Err(error) => errors.push(error),
+            }
         }
+        own.push((text.to_owned(), made));
     }
-    errors
+    if !own.is_empty() {
+        known.push(("variables", Type::Fields(own.into())));
+    }
+    known
 }
 
-fn validation(validation: &Field<'_>, names: &[&str], params: bool) -> Errors {
+fn validation(validation: &Field<'_>, names: &Variables<'_>) -> Errors {
     let (text, message) = (validation.at("expression"), validation.at("message"));
     let (made, reason) = (validation.at("messageExpression"), validation.at("reason"));
     let mut errors = Errors::new();
@@ -160,8 +164,7 @@ fn validation(validation: &Field<'_>, names: &[&str], params: bool) -> Errors {
         if made.text().trim().is_empty() {
             errors.push(made.invalid("must be non-empty if specified"));
         } else {
-            let known: Vec<&str> =
-                names.iter().copied().filter(|name| *name != "authorizer" && (params || *name != "params")).collect();
+            let known = names.iter().filter(|(name, _)| *name != "authorizer").cloned().collect();
             errors.extend(expression::check(&made, &known, Made::Text));
         }
     }
@@ -178,27 +181,27 @@ fn validation(validation: &Field<'_>, names: &[&str], params: bool) -> Errors {
     errors
 }
 
-fn mutation(mutation: &Field<'_>) -> Errors {
+fn mutation(mutation: &Field<'_>, names: &Variables<'_>) -> Errors {
     let (ty, apply, patch) = (mutation.at("patchType"), mutation.at("applyConfiguration"), mutation.at("jsonPatch"));
-    let body = |wanted: &Field<'_>, other: &Field<'_>, name: &str| {
+    let body = |(wanted, made): (&Field<'_>, Made), (other, given): (&Field<'_>, &str), name: &str| {
         let mut errors = Errors::new();
         let text = wanted.at("expression");
         if !wanted.is_set() {
             errors.push(wanted.required(format!("must be specified when patchType is {name}")));
         } else if text.text().trim().is_empty() {
-            errors.push(text.required("expression is not specified"));
+            errors.push(text.required(""));
         } else {
-            errors.extend(expression::parse(&text));
+            errors.extend(expression::check_trimmed(&text, names, made));
         }
         if other.is_set() {
-            errors.push(other.invalid(format!("must not be specified when patchType is {name}")));
+            errors.push(other.invalid_as(given, format!("must not be specified when patchType is {name}")));
         }
         errors
     };
     match ty.text() {
         "" => vec![ty.required("")],
-        "ApplyConfiguration" => body(&apply, &patch, "ApplyConfiguration"),
-        "JSONPatch" => body(&patch, &apply, "JSONPatch"),
+        "ApplyConfiguration" => body((&apply, Made::Object), (&patch, "{jsonPatch}"), "ApplyConfiguration"),
+        "JSONPatch" => body((&patch, Made::Patches), (&apply, "{applyConfiguration}"), "JSONPatch"),
         _ => ty.must_be_in(&["ApplyConfiguration", "JSONPatch"]).into_iter().collect(),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
-    access, admission_policy, apps, batch, certificate, config, defaults, event, job, namespace, network, node, pod,
-    policy, printers, quota, scaling, service, storage, webhook, workload,
+    access, admission_policy, apps, attachment, batch, certificate, config, defaults, event, job, namespace, network,
+    node, pod, policy, printers, quota, registration, scaling, service, storage, webhook, workload,
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
@@ -37,7 +37,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).checks(Checks::Whole).prepare(policy::prepare_node).validate(policy::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
         .fields(&["spec.unschedulable"], node::unschedulable),
     kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").printed(printers::storage::claim).default(defaults::claim).checks(Checks::Whole).prepare(storage::prepare_claim).validate(storage::validate_claim).short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
-    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).checks(Checks::Whole).prepare(storage::prepare_volume).validate(storage::validate_volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
+    kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).checks(Checks::Whole).prepare(storage::prepare_volume).warn(storage::warn_of_volume).validate(storage::validate_volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
     kind(CORE, "v1", "Pod", "pods").printed(printers::pod::pod).default(pod::default).checks(Checks::Whole).warn(pod::warn).prepare(pod::prepare).validate(pod::validate).short(&["po"]).category("all").generation().deleted_as_object()
         .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
         .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
@@ -51,14 +51,13 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "Service", "services").printed(printers::network::service).default(service::default).name_rule(dns_label).warn(service::warn).prepare(service::prepare).validate(service::validate).short(&["svc"]).category("all").create_on_update().deleted_as_object()
         .subresources(&[Sub::SERVICE_PROXY, Sub::STATUS]).paths(&["spec.clusterIP", "spec.type"]),
 
-    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").printed(printers::cluster::api_service).category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
+    kind("apiregistration.k8s.io", "v1", "APIService", "apiservices").printed(printers::cluster::api_service).default(registration::default).prepare(registration::prepare).validate(registration::validate).checks(Checks::Whole).category(EXTENSIONS).cluster().subresources(&[Sub::STATUS]),
 
     kind("apps", "v1", "ControllerRevision", "controllerrevisions").printed(printers::workload::controller_revision).checks(Checks::Whole).validate(apps::controller_revision),
     kind("apps", "v1", "DaemonSet", "daemonsets").printed(printers::workload::daemon_set).default(workload::daemon_set).warn(apps::warn).prepare(apps::prepare_daemon_set).validate(apps::daemon_set).short(&["ds"]).category("all").generation().subresources(&[Sub::STATUS]),
-    kind("apps", "v1", "Deployment", "deployments").printed(printers::workload::deployment).default(workload::deployment).warn(apps::warn).validate(apps::deployment).short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
-    kind("apps", "v1", "ReplicaSet", "replicasets").printed(printers::workload::replica_set).default(workload::replica_set).warn(apps::warn).validate(apps::replica_set).short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS])
-        .paths(&["status.replicas"]),
-    kind("apps", "v1", "StatefulSet", "statefulsets").printed(printers::workload::stateful_set).default(workload::stateful_set).name_rule(dns_label).prepare(apps::prepare_stateful_set).warn(apps::warn).validate(apps::stateful_set).short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "Deployment", "deployments").printed(printers::workload::deployment).default(workload::deployment).warn(apps::warn_of_deployment).validate(apps::deployment).short(&["deploy"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "ReplicaSet", "replicasets").printed(printers::workload::replica_set).default(workload::replica_set).warn(apps::warn).validate(apps::replica_set).short(&["rs"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
+    kind("apps", "v1", "StatefulSet", "statefulsets").printed(printers::workload::stateful_set).default(workload::stateful_set).name_rule(dns_label).prepare(apps::prepare_stateful_set).warn(apps::warn_of_stateful_set).validate(apps::stateful_set).short(&["sts"]).category("all").generation().subresources(&[Sub::SCALE, Sub::STATUS]),
 
     kind("events.k8s.io", "v1", "Event", "events").printed(printers::event::new).checks(Checks::Once).validate(event::validate_new).short(&["ev"]).create_on_update().fields(event::NEW_FIELDS, event::field)
         .stored_as(CORE, event::to_core, event::from_core),
@@ -95,11 +94,11 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(RBAC, "v1", "RoleBinding", "rolebindings").printed(printers::configuration::role_binding).default(defaults::role_binding).checks(Checks::Whole).validate(access::role_binding).create_on_update().name_rule(path_segment),
     kind(RBAC, "v1", "Role", "roles").checks(Checks::Whole).validate(access::role).create_on_update().name_rule(path_segment),
 
-    kind(STORAGE, "v1", "CSIDriver", "csidrivers").printed(printers::storage::csi_driver).default(defaults::csi_driver).cluster().versioned_updates().deleted_as_object(),
-    kind(STORAGE, "v1", "CSINode", "csinodes").printed(printers::storage::csi_node).cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSIDriver", "csidrivers").printed(printers::storage::csi_driver).default(defaults::csi_driver).validate(attachment::driver).cluster().versioned_updates().deleted_as_object(),
+    kind(STORAGE, "v1", "CSINode", "csinodes").printed(printers::storage::csi_node).validate(attachment::node).cluster().versioned_updates().deleted_as_object(),
     kind(STORAGE, "v1", "CSIStorageCapacity", "csistoragecapacities").versioned_updates(),
     kind(STORAGE, "v1", "StorageClass", "storageclasses").printed(printers::storage::storage_class).default(defaults::storage_class).checks(Checks::Whole).validate(storage::validate_class).short(&["sc"]).cluster().deleted_as_object(),
-    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").printed(printers::storage::attachment).cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
+    kind(STORAGE, "v1", "VolumeAttachment", "volumeattachments").printed(printers::storage::attachment).validate(attachment::attachment).cluster().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS]),
     kind(STORAGE, "v1", "VolumeAttributesClass", "volumeattributesclasses").printed(printers::storage::attributes_class).short(&["vac"]).cluster().deleted_as_object(),
 
     kind(ADMISSION, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies").validate(admission_policy::mutating).printed(printers::configuration::mutating_policy).default(defaults::admission_policy).category(EXTENSIONS).cluster().generation().versioned_updates(),

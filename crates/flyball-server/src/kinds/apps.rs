@@ -217,7 +217,7 @@ pub(super) fn replication_controller(object: &Object, _: Option<&Object>, part: 
 }
 
 /// Counts the templates that a daemon set has had, in an annotation.
-const TEMPLATES: &str = "deprecated.daemonset.template.generation";
+pub(super) const TEMPLATES: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn prepare_daemon_set(object: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     let count = |object: &Object| object.annotation(TEMPLATES).and_then(|count| count.parse::<i64>().ok()).unwrap_or(0);
@@ -429,6 +429,28 @@ pub(super) fn controller_revision(object: &Object, old: Option<&Object>, _: Part
 pub(super) fn pod_template(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
     pod::check_template(&root.at("template"))
+}
+
+/// Warns of names that become those of hosts, too.
+pub(super) fn warn_of_deployment(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let wrong = flyball_core::names::dns_label(object.name());
+    let mut warnings = Vec::new();
+    if old.is_none() && !wrong.is_empty() {
+        let wrong = wrong.join(" ");
+        warnings.push(format!("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [{wrong}]"));
+    }
+    warnings.extend(warn(object, old));
+    warnings
+}
+
+/// Warns of a history without end, too.
+pub(super) fn warn_of_stateful_set(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let mut warnings = warn(object, old);
+    if object.at(&["spec", "revisionHistoryLimit"]).and_then(Value::as_i64).is_some_and(|limit| limit < 0) {
+        let why = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        warnings.push(format!("spec.revisionHistoryLimit: {why}"));
+    }
+    warnings
 }
 
 /// Warns of what is unwise in the template of what makes pods.

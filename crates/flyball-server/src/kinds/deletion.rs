@@ -9,9 +9,14 @@ fn is(resource: &Resource, group: &str, kind: &str) -> bool {
     matches!(&resource.behaviour, Behaviour::BuiltIn(known) if known.group == group && known.kind == kind)
 }
 
+/// Tells whether objects of this kind are given time to end.
+pub(crate) fn ends_gracefully(resource: &Resource) -> bool {
+    is(resource, "", "Pod")
+}
+
 /// Returns how many seconds an object is given to end, if it is given any.
 pub(crate) fn grace(resource: &Resource, live: &Object, asked: Option<i64>) -> i64 {
-    if !is(resource, "", "Pod") {
+    if !ends_gracefully(resource) {
         return 0;
     }
     let text = |path: &[&str]| live.at(path).and_then(Value::as_str).unwrap_or_default();

@@ -2,10 +2,61 @@
 
 use super::field::Field;
 use flyball_core::field::FieldError;
-use flyball_schema::cel::{check_among, compile};
+use flyball_schema::cel::{Type, check_among};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// The variables that an expression sees, with their types.
+pub(super) type Variables<'n> = Vec<(&'n str, Type<'static>)>;
+
+static REQUEST: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let text = json!({"type": "string"});
+    let kind = json!({"type": "object", "properties": {"group": text, "version": text, "kind": text}});
+    let resource = json!({"type": "object", "properties": {"group": text, "version": text, "resource": text}});
+    let texts = json!({"type": "array", "items": text});
+    let user = json!({"type": "object", "properties": {
+        "username": text, "uid": text, "groups": texts, "extra": {"type": "object", "additionalProperties": texts},
+    }});
+    fields(json!({
+        "kind": kind, "resource": resource, "subResource": text,
+        "requestKind": kind, "requestResource": resource, "requestSubResource": text,
+        "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"}, "options": {},
+    }))
+});
+
+static NAMESPACE: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let text = json!({"type": "string"});
+    let (texts, named) =
+        (json!({"type": "array", "items": text}), json!({"type": "object", "additionalProperties": text}));
+    let (time, number) = (json!({"type": "string", "format": "date-time"}), json!({"type": "integer"}));
+    fields(json!({
+        "metadata": {"type": "object", "properties": {
+            "name": text, "generateName": text, "namespace": text, "labels": named, "annotations": named, "UID": text,
+            "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
+            "generation": number, "resourceVersion": text, "finalizers": texts,
+        }},
+        "spec": {"type": "object", "properties": {"finalizers": texts}},
+        "status": {"type": "object", "properties": {"phase": text}},
+    }))
+});
+
+fn fields(properties: Value) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), properties);
+    schema
+}
 
 /// What every expression of admission sees.
-pub(super) const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "authorizer"];
+pub(super) fn variables() -> Variables<'static> {
+    let request = Type::Object { schema: &REQUEST, whole: false };
+    vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request), ("authorizer", Type::Dyn)]
+}
+
+/// What expressions of policies see of a request's namespace.
+pub(super) fn namespace() -> Type<'static> {
+    Type::Object { schema: &NAMESPACE, whole: false }
+}
 
 /// What comes of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,29 +64,55 @@ pub(super) enum Made {
     Bool,
     Text,
     TextOrNull,
-    Anything,
+    Object,
+    Patches,
+}
+
+impl Made {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Text => "string",
+            Self::TextOrNull => "one of [string null_type]",
+            Self::Object => "Object",
+            Self::Patches => "list(JSONPatch)",
+        }
+    }
+
+    fn takes(self, made: &Type<'_>) -> bool {
+        let known = |name: &str| made.is_dyn() || made.is(name);
+        match (self, made) {
+            (Self::Bool, _) => known("bool"),
+            (Self::Text, _) => known("string"),
+            (Self::TextOrNull, _) => known("string") || known("null"),
+            (Self::Object, _) => known("Object"),
+            (Self::Patches, Type::List(items)) => items.is_dyn() || items.is("JSONPatch"),
+            (Self::Patches, _) => made.is_dyn(),
+        }
+    }
 }
 
 /// Finds what is wrong with an expression about some variables.
-pub(super) fn check(expression: &Field<'_>, variables: &[&str], wanted: Made) -> Option<FieldError> {
-    let text = expression.text();
-    let made = match check_among(text, variables) {
-        Ok(made) => made,
-        Err(why) => return Some(expression.invalid_as(text, format!("compilation failed: {why}"))),
-    };
-    let known = |names: &[&str]| made.is_dyn() || names.iter().any(|name| made.is(name));
-    let (fits, name) = match wanted {
-        Made::Bool => (known(&["bool"]), "bool"),
-        Made::Text => (known(&["string"]), "string"),
-        Made::TextOrNull => (known(&["string", "null"]), "string or null"),
-        Made::Anything => (true, ""),
-    };
-    (!fits).then(|| expression.invalid(format!("must evaluate to {name} but got {made}")))
+pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
+    check_text(expression, expression.text(), variables, wanted)
 }
 
-/// Finds what is wrong with the mere form of an expression.
-pub(super) fn parse(expression: &Field<'_>) -> Option<FieldError> {
-    let text = expression.text().trim();
-    let why = compile(text).err()?;
-    Some(expression.invalid_as(text, format!("compilation failed: {why}")))
+/// The same, where blanks around the expression do not count.
+pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
+    check_text(expression, expression.text().trim(), variables, wanted)
+}
+
+fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
+    let why = match check_among(text, variables) {
+        Ok(made) if wanted.takes(&made) => return None,
+        Ok(made) => format!("must evaluate to {} but got {made}", wanted.name()),
+        Err(why) => format!("compilation failed: {why}"),
+    };
+    Some(expression.invalid_as(text, why))
+}
+
+/// Tells what an expression makes; `Err` says what is wrong with it.
+pub(super) fn made_of(expression: &Field<'_>, variables: &Variables<'_>) -> Result<Type<'static>, FieldError> {
+    let text = expression.text();
+    check_among(text, variables).map_err(|why| expression.invalid_as(text, format!("compilation failed: {why}")))
 }

@@ -63,24 +63,67 @@ pub(super) fn runtime_class(object: &Object, old: Option<&Object>, _: Part) -> E
             let before = Field::root(old);
             handler.unchanged_from(&before.at("handler")).into_iter().collect()
         }
-        None => handler.obeys(dns_label),
+        None => {
+            let mut errors = handler.must_obey(dns_label);
+            let amounts = root.at("overhead.podFixed");
+            let overhead = root.at("overhead");
+            let shown = overhead.at_as("podFixed", "limits");
+            for (name, amount) in amounts.value().as_object().into_iter().flatten() {
+                let at = shown.key(name);
+                errors.extend(resource::amount_for(&Field::new(*at.path(), amount), name));
+            }
+            let scheduling = root.at("scheduling");
+            errors.extend(label::labels(&scheduling.at("nodeSelector")));
+            errors.extend(super::pod::tolerations(&scheduling.at("tolerations")));
+            errors
+        }
     }
 }
 
 /// Finalizers of a namespace's own are Kubernetes' or have a domain.
 pub(super) fn namespace(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    let mut errors = security_levels(object, old);
     if old.is_some() && part != Part::Finalize {
-        return Errors::new();
+        return errors;
     }
     let root = Field::root(object);
     let spec = root.at("spec");
     let list = spec.at("finalizers");
-    let mut errors = Errors::new();
     for item in list.items() {
         let at = if old.is_some() { item } else { Field::new(*list.path(), item.value()) };
         errors.extend(at.obeys(qualified_name));
         if !item.text().contains('/') && !matches!(item.text(), "kubernetes" | "orphan" | "foregroundDeletion") {
             errors.push(at.invalid("name is neither a standard finalizer name nor is it fully qualified"));
+        }
+    }
+    errors
+}
+
+/// The labels that say how secure pods must be name levels that there are.
+fn security_levels(object: &Object, old: Option<&Object>) -> Errors {
+    const PREFIX: &str = "pod-security.kubernetes.io/";
+    let root = Field::root(object);
+    let labels = root.at("metadata.labels");
+    let metadata = root.at("metadata");
+    let labels_at = metadata.at("labels");
+    let mut errors = Errors::new();
+    for mode in ["enforce", "audit", "warn"] {
+        for versioned in [false, true] {
+            let key = format!("{PREFIX}{mode}{}", if versioned { "-version" } else { "" });
+            let Some(given) = labels.value().get(&key).and_then(Value::as_str) else { continue };
+            if old.is_some_and(|old| old.label(&key) == Some(given)) {
+                continue;
+            }
+            let minor = given.strip_prefix("v1.").is_some_and(|minor| minor.parse::<u32>().is_ok());
+            let (good, why) = if versioned {
+                (given == "latest" || minor, "must be \"latest\" or \"v1.x\"")
+            } else {
+                let known = matches!(given, "privileged" | "baseline" | "restricted");
+                (known, "must be one of privileged, baseline, restricted")
+            };
+            if !good {
+                errors.push(labels_at.key(&key).invalid(why));
+            }
         }
     }
     errors
@@ -157,6 +200,10 @@ fn node_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     }
     let Some(old) = old else {
         errors.extend(blocks.items().flat_map(|block| address::check_block(&block)));
+        let sixth = blocks.texts().filter(|block| block.contains(':')).count();
+        if blocks.len() > 2 || blocks.len() == 2 && sixth != 1 {
+            errors.push(blocks.invalid("may specify no more than one CIDR for each IP family"));
+        }
         return errors;
     };
     let addresses = status.at("addresses");

@@ -88,6 +88,13 @@ fn data_source(source: &Field<'_>) -> Errors {
 
 pub(super) fn prepare_claim(claim: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     if old.is_none() {
+        // What stands in another namespace is no source yet.
+        let elsewhere = claim.at(&["spec", "dataSourceRef", "namespace"]).and_then(Value::as_str);
+        if elsewhere.is_some_and(|namespace| !namespace.is_empty())
+            && let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            spec.remove("dataSourceRef");
+        }
         claim.insert("status".into(), json!({"phase": "Pending"}));
     }
 }
@@ -296,6 +303,45 @@ fn volume_spec(spec: &Field<'_>) -> Errors {
     errors
 }
 
+/// The most bytes of the parameters of a class.
+const MAX_PARAMETERS: usize = 256 * 1024;
+
+/// Where volumes may come to be: no place is told twice.
+fn topologies(terms: &Field<'_>) -> Errors {
+    let mut errors = Errors::new();
+    for (i, term) in terms.items().enumerate() {
+        let expressions = term.at("matchLabelExpressions");
+        let mut keys: Vec<String> = Vec::new();
+        for expression in expressions.items() {
+            let (key, values) = (expression.at("key"), expression.at("values"));
+            if values.is_empty() {
+                errors.push(values.required(""));
+            }
+            for (j, value) in values.items().enumerate() {
+                if values.list()[..j].contains(value.value()) {
+                    errors.push(value.duplicate());
+                }
+            }
+            errors.extend(label::key(&key));
+            if keys.iter().any(|known| known == key.text()) {
+                errors.push(key.duplicate());
+            }
+            keys.push(key.text().to_owned());
+        }
+        if terms.list()[..i].contains(term.value()) {
+            errors.push(expressions.duplicate_of(""));
+        }
+    }
+    errors
+}
+
+/// Warns of what volumes better do not do.
+pub(super) fn warn_of_volume(volume: &Object, _: Option<&Object>) -> Vec<String> {
+    let recycled = volume.at(&["spec", "persistentVolumeReclaimPolicy"]).is_some_and(|policy| policy == "Recycle");
+    let why = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+    recycled.then(|| why.to_owned()).into_iter().collect()
+}
+
 pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(class);
     let mut errors = Errors::new();
@@ -305,7 +351,7 @@ pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> E
     } else {
         let lower = provisioner.text().to_lowercase();
         let wrong = flyball_core::names::qualified_name(&lower);
-        errors.extend(wrong.into_iter().map(|wrong| provisioner.invalid(wrong)));
+        errors.extend(wrong.into_iter().map(|wrong| provisioner.invalid_as(lower.as_str(), wrong)));
     }
     let parameters = root.at("parameters");
     if parameters.len() > 512 {
@@ -313,6 +359,10 @@ pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> E
     }
     for (key, _) in parameters.entries().filter(|(key, _)| key.is_empty()) {
         errors.push(parameters.invalid_as(key, "field can not be empty."));
+    }
+    let size: usize = parameters.entries().map(|(key, value)| key.len() + value.text().len()).sum();
+    if size > MAX_PARAMETERS {
+        errors.push(parameters.too_long(MAX_PARAMETERS as u64));
     }
     let policy = root.at("reclaimPolicy");
     if !policy.is_empty() {
@@ -324,6 +374,7 @@ pub(super) fn validate_class(class: &Object, old: Option<&Object>, _: Part) -> E
     } else {
         errors.push(mode.required(""));
     }
+    errors.extend(topologies(&root.at("allowedTopologies")));
     let Some(old) = old else { return errors };
     let before = Field::root(old);
     errors.extend(parameters.unchanged_from(&before.at("parameters")));

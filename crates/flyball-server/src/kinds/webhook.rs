@@ -7,6 +7,7 @@ use super::rules::{label, text};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_1035_label, dns_subdomain, qualified_name};
+use flyball_schema::cel::Type;
 
 type Errors = Vec<FieldError>;
 
@@ -67,8 +68,8 @@ fn webhook(hook: &Field<'_>, mutates: bool) -> Errors {
 
 pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
     let mut errors = Errors::new();
-    let mut known = expression::VARIABLES.to_vec();
-    known.extend(params.then_some("params"));
+    let mut known = expression::variables();
+    known.extend(params.then_some(("params", Type::Dyn)));
     if conditions.len() > 64 {
         errors.push(conditions.too_many(64));
     }
@@ -78,7 +79,7 @@ pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
         if text.text().trim().is_empty() {
             errors.push(text.required(""));
         } else {
-            errors.extend(expression::check(&text, &known, Made::Bool));
+            errors.extend(expression::check_trimmed(&text, &known, Made::Bool));
         }
         errors.extend(name.must_obey(qualified_name));
         if !name.is_empty() && names.iter().any(|known| known == name.text()) {

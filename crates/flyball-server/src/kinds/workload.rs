@@ -50,6 +50,7 @@ fn label(object: &mut Object, labels: Value) {
 
 pub(super) fn daemon_set(set: &mut Object) {
     template(set);
+    set.metadata_mut().inner_or_new("annotations").fill(super::apps::TEMPLATES, "0");
     let spec = set.inner_or_new("spec");
     spec.fill("revisionHistoryLimit", 10);
     let strategy = spec.inner_or_new("updateStrategy");

@@ -103,6 +103,11 @@ impl Definitions {
             }
         };
         self.tag(&name, kind);
+        if resource.custom().is_some_and(|custom| custom.scale.is_some())
+            && let Some(scale) = library().get("autoscaling/v1", "Scale")
+        {
+            self.reference(scale.node());
+        }
         let list = GroupVersionKind { kind: resource.list_kind.as_str().into(), ..kind.clone() };
         let list_name =
             name.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
@@ -119,6 +124,14 @@ impl Definitions {
         });
         self.all.insert(list_name.clone(), list_schema);
         self.tag(&list_name, &list);
+        let selectable = resource.custom().map(|custom| custom.selectable.as_slice()).unwrap_or_default();
+        if !selectable.is_empty() {
+            let path = |path: &String| json!({"fieldPath": path.trim_start_matches('.')});
+            let paths: Value = selectable.iter().map(path).collect();
+            for name in [&name, &list_name] {
+                self.all[name.as_str()]["x-kubernetes-selectable-fields"] = paths.clone();
+            }
+        }
         name
     }
 

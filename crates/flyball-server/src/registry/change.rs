@@ -33,6 +33,7 @@ impl Inner {
             let Some(entry) = self.store.get(&resource.table, &key) else {
                 return self.change_nothing(target, change, writer).await;
             };
+            let _turn = self.turn(resource).await;
             let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?);
             let mut object = self.candidate(target, change, Some(&live), writer)?;
             check_version(target, change, &object, &live)?;
@@ -75,15 +76,15 @@ impl Inner {
     ) -> Result<Result<Written, storage::Error>, Status> {
         if is_released(resource, &object, live) {
             // Watches are shown what was stored last, the writer what it made of it.
-            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
+            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await;
             return Ok(last.map(|last| {
                 self.removed(resource, &last);
                 Written::Shown(Box::new(object))
             }));
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let stored =
-            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        let make = |revision| self.entry(&stored_as, key, object, revision);
+        let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.written(resource, &entry);
             Written::Stored(entry)
@@ -159,7 +160,10 @@ impl Inner {
         resource.default(&mut object);
         meta::place(&mut object, target.namespace.as_deref())?;
         writer.warnings.add(meta::dedup_owners(&mut object, matches!(change, Change::Patch(_))));
-        managed::update(&catalog, resource, live, &mut object, &by);
+        // Binding a pod is no write of its fields, as far as their owners are concerned.
+        if target.part != Part::Binding {
+            managed::update(&catalog, resource, live, &mut object, &by);
+        }
         live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
         Ok(object)
     }
@@ -191,6 +195,7 @@ impl Inner {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
         managed::keep_times(object, live);
+        resource.forget(object);
         Ok(())
     }
 }
@@ -205,7 +210,7 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
     };
     match part {
         // These put back themselves what they do not change.
-        Part::Scale | Part::Approval => {}
+        Part::Approval | Part::Binding | Part::Scale => {}
         Part::Status => {
             let mut kept = live.clone();
             match object.remove("status") {
@@ -219,6 +224,12 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
                 kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
                 kept.metadata_mut().extend(metadata);
             } else {
+                if &*resource.kind.kind == "Deployment" {
+                    match live.metadata().and_then(|metadata| metadata.get("labels")) {
+                        Some(labels) => metadata.insert("labels".into(), labels.clone()),
+                        None => metadata.remove("labels"),
+                    };
+                }
                 *kept.metadata_mut() = metadata;
             }
             *object = kept;
@@ -288,7 +299,7 @@ fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
 }
 
 /// Words a refusal of storage's as the real server does.
-fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
+pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> String {
     let group = if resource.kind.group.is_empty() { String::new() } else { format!("{}/", resource.kind.group) };
     let key = format!("/registry/{group}{}/{key}", resource.plural);
     format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}")

@@ -6,7 +6,7 @@ use super::{decode, managed, meta};
 use crate::admission::{Attributes, Operation};
 use crate::kinds::Part;
 use crate::server::Inner;
-use crate::storage::Entry;
+use crate::storage::{self, Entry};
 use flyball_core::field::FieldError;
 use flyball_core::{Object, ObjectKey, Status, names};
 use serde_json::Value;
@@ -44,6 +44,7 @@ impl Inner {
         meta::generate_name(&mut object, &self.rng);
         let name = object.name().to_owned();
         let mut attributes = Attributes::new(target, Operation::Create, writer);
+        let _turn = self.turn(resource).await;
         attributes.name = &name;
         self.admission.admit(self, &attributes, &mut object, None).await?;
         clear_status(resource, &mut object);
@@ -56,6 +57,7 @@ impl Inner {
         writer.warnings.add(resource.warnings(&object, None));
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
         self.admission.validate(self, &attributes, &object, None).await?;
+        resource.forget(&mut object);
         let given = object.metadata_mut().remove("resourceVersion");
         if !writer.options.dry_run && given.as_ref().and_then(Value::as_str).is_some_and(is_version) {
             return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
@@ -71,12 +73,14 @@ impl Inner {
         }
         resource.settle(&mut object);
         let (stored_as, object) = self.to_stored(&target.resource, object).await?;
-        match self.store.put(&resource.table, &key, None, |revision| self.entry(&stored_as, &key, object, revision)) {
+        let make = |revision| self.entry(&stored_as, &key, object, revision);
+        match self.store.put(&resource.table, &key, None, make).await {
             Ok(entry) => {
                 self.written(resource, &entry);
                 let entry = self.shown_one(resource, entry).await?;
                 Ok(Outcome { object: Written::Stored(entry), created: true })
             }
+            Err(error @ storage::Error::NotKept { .. }) => Err(Status::internal(error)),
             Err(_) => {
                 let stored = self.store.get(&resource.table, &key);
                 let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));
@@ -85,10 +89,18 @@ impl Inner {
         }
     }
 
-    /// Stores an object that comes with the server, past admission and validation.
+    /// Stores an object that comes with the server, past admission and validation, unless it is there.
     pub(crate) fn seed(&self, group: &str, version: &str, plural: &str, mut object: Object) {
         let catalog = self.catalog();
         let resource = catalog.get(group, version, plural).expect("only built-in kinds are seeded");
+        if let Some(entry) = self.store.get(&resource.table, &object.key()) {
+            let mut known = entry.object();
+            if crate::auth::bootstrap::add_rules(&mut known, &object) {
+                self.store
+                    .seed(&resource.table, &entry.key, |revision| self.entry(&resource, &entry.key, known, revision));
+            }
+            return;
+        }
         object.set_kind(&resource.kind);
         let (mut object, _) = decode::read(&resource, object).expect("what comes with the server can be read");
         resource.default(&mut object);
@@ -102,8 +114,7 @@ impl Inner {
         }
         resource.prepare(&mut object, None, Part::Whole, &self.clock);
         let key = object.key();
-        let put = self.store.put(&resource.table, &key, None, |revision| self.entry(&resource, &key, object, revision));
-        put.expect("nothing else writes before the server is made");
+        self.store.seed(&resource.table, &key, |revision| self.entry(&resource, &key, object, revision));
     }
 }
 

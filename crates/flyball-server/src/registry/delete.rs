@@ -74,34 +74,54 @@ impl Inner {
             set_finalizers(&mut object, &finalizers);
         }
         let stays = !finalizers.is_empty() || grace > 0 || crate::kinds::outlives_deletion(resource, &live);
-        if !stays {
-            if options.dry_run {
-                return Ok(Ok(Deleted::Gone(Box::new(object))));
-            }
-            let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision));
-            return Ok(removed.map(|removed| {
-                self.removed(resource, &removed);
-                object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
-                Deleted::Gone(Box::new(object))
-            }));
+        // What ends gracefully is marked even if it goes at once.
+        let ends = !stays && crate::kinds::ends_gracefully(resource);
+        if !stays && !ends {
+            return Ok(if options.dry_run {
+                Ok(Deleted::Gone(Box::new(object)))
+            } else {
+                self.take_out(resource, key, entry, object).await
+            });
         }
         mark(&mut object, &live, grace, self.clock.now());
         if let crate::registry::Behaviour::BuiltIn(kind) = resource.behaviour {
             crate::kinds::mark(kind, &mut object, &live, &self.clock);
         }
-        if options.dry_run || object == live {
-            return Ok(Ok(Deleted::Marked(Written::Shown(Box::new(object)))));
+        if options.dry_run || object == live && !ends {
+            let object = Box::new(object);
+            return Ok(Ok(if ends { Deleted::Gone(object) } else { Deleted::Marked(Written::Shown(object)) }));
+        }
+        if object == live {
+            return Ok(self.take_out(resource, key, entry, object).await);
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let stored =
-            self.store.put(&resource.table, key, Some(entry), |revision| self.entry(&stored_as, key, object, revision));
+        let make = |revision| self.entry(&stored_as, key, object, revision);
+        let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         match stored {
             Ok(entry) => {
                 self.written(resource, &entry);
+                if ends {
+                    let marked = self.object(resource, &entry);
+                    return Ok(self.take_out(resource, key, &entry, marked).await);
+                }
                 Ok(Ok(Deleted::Marked(Written::Stored(self.shown_one(resource, entry).await?))))
             }
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    /// Takes an object out of the store; it is answered with the revision of that.
+    async fn take_out(
+        &self,
+        resource: &Arc<Resource>,
+        key: &ObjectKey,
+        entry: &Arc<Entry>,
+        mut object: Object,
+    ) -> Result<Deleted, storage::Error> {
+        let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
+        self.removed(resource, &removed);
+        object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
+        Ok(Deleted::Gone(Box::new(object)))
     }
 
     /// Deletes what a list shows; returns it as it was before.

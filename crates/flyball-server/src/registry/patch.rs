@@ -3,9 +3,10 @@
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
 use crate::request::options::FieldValidation;
-use flyball_core::field::{FieldError, go_json, go_quote};
+use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
+use flyball_schema::decode::misfit;
 use flyball_schema::patch as schema_patch;
 use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
@@ -38,8 +39,11 @@ impl Patch {
         let mut patched: Value = live.clone().into();
         match self.kind {
             PatchKind::Json => {
-                let Value::Array(operations) = &self.value else {
-                    return Err(Self::malformed("[]handlers.jsonPatchOp", &self.value));
+                let none = Vec::new();
+                let operations = match &self.value {
+                    Value::Array(operations) => operations,
+                    Value::Null => &none,
+                    other => return Err(Self::malformed(other, "[]handlers.jsonPatchOp")),
                 };
                 if operations.len() > schema_patch::json::MAX_OPERATIONS {
                     let message = format!(
@@ -55,8 +59,10 @@ impl Patch {
                 })?;
             }
             PatchKind::Merge => {
-                if !self.value.is_object() {
-                    return Err(Self::malformed("map[string]interface {}", &self.value));
+                match &self.value {
+                    Value::Object(_) => {}
+                    Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
+                    other => return Err(Self::malformed(other, "map[string]interface {}")),
                 }
                 schema_patch::merge(&mut patched, &self.value);
             }
@@ -64,7 +70,7 @@ impl Patch {
                 let patch = match &self.value {
                     Value::Null => serde_json::Map::new(),
                     Value::Object(patch) => patch.clone(),
-                    other => return Err(Self::malformed("map[string]interface {}", other)),
+                    other => return Err(Status::bad_request(misread(other, "map[string]interface {}"))),
                 };
                 let Value::Object(fields) = &mut patched else { unreachable!("an object is one") };
                 schema_patch::strategic(resource.schema.node(), fields, patch)
@@ -94,11 +100,8 @@ impl Patch {
     }
 
     /// Refuses a patch that is no patch.
-    pub(crate) fn malformed(wanted: &str, value: &Value) -> Status {
-        let kind = decode::sort(value);
-        Status::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {kind} into Go value of type {wanted}"
-        ))
+    fn malformed(value: &Value, wanted: &str) -> Status {
+        Status::bad_request(format!("error decoding patch: {}", misread(value, wanted)))
     }
 
     fn read(
@@ -108,12 +111,18 @@ impl Patch {
         patched: Value,
         validation: FieldValidation,
     ) -> Result<Decoded, Status> {
-        let shown = show(resource.schema.node(), &patched, &self.touched());
+        // A strategic patch makes a value, without any text of it.
+        let strategic = self.kind == PatchKind::Strategic;
+        let shown =
+            if strategic { go_print(&self.value) } else { show(resource.schema.node(), &patched, &self.touched()) };
         let refuse = |why: &str| {
             // The real server names neither kind nor object here.
             let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(go_quote(&shown)), why.to_owned());
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
+        if let Some(why) = strategic.then(|| misfit(resource.schema.node(), &patched)).flatten() {
+            return refuse(&why);
+        }
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
         match resource.behaviour {
             // Such a patch is applied to the type, not to a text that says of which type it is.
@@ -143,6 +152,11 @@ impl Patch {
             FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
         }
     }
+}
+
+/// Says that JSON is not of the wanted sort.
+fn misread(value: &Value, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", decode::sort(value))
 }
 
 /// Shows what a patch made: what it went into by name, all else as Go had written it.

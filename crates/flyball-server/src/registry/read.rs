@@ -246,7 +246,9 @@ impl Inner {
                 }
             }
         };
-        Ok(cut(snapshot, &selection, page, options.limit))
+        // Whatever there is at version 0 comes out of a cache, all at once.
+        let limit = if version == Some(0) && page.is_none() { 0 } else { options.limit };
+        Ok(cut(snapshot, &selection, page, limit))
     }
 
     fn snapshot_at(
@@ -264,8 +266,8 @@ impl Inner {
                  results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and \
                  now may show up in the list.",
             ),
-            storage::Error::Compacted { asked, oldest } => Status::expired(format!("The resourceVersion for the provided list is too old: {asked} ({oldest})")),
-            storage::Error::Changed => Status::internal(error),
+            storage::Error::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
+            storage::Error::Changed | storage::Error::NotKept { .. } => Status::internal(error),
         })
     }
 }

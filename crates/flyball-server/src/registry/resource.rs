@@ -200,6 +200,14 @@ impl Resource {
         Facts::of(object, values)
     }
 
+    /// Leaves out of an object what its stored form does not hold: JSON holds all, protobuf no empty list.
+    pub(crate) fn forget(&self, object: &mut Object) {
+        let in_json = matches!(&*self.kind.group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+        if self.custom().is_none() && !in_json {
+            object.change(|value| flyball_schema::decode::forget_empty_lists(self.schema.node(), value));
+        }
+    }
+
     /// Fills in what the client left out.
     pub(crate) fn default(&self, object: &mut Object) {
         match &self.behaviour {

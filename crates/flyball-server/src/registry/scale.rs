@@ -5,6 +5,7 @@ use super::patch::Patch;
 use super::resource::Resource;
 use super::write::Change;
 use crate::request::options::FieldValidation;
+use crate::response::Warnings;
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Object, Status};
 use serde_json::{Map, Value, json};
@@ -21,13 +22,19 @@ fn at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     object.at(&steps)
 }
 
-/// Shows the scale of an object.
+/// Shows the scale of an object, which must have one.
 pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
-    let wanted = at(object, paths.spec).and_then(Value::as_i64);
-    if wanted.is_none() && resource.custom().is_some() {
+    if resource.custom().is_some() && at(object, paths.spec).and_then(Value::as_i64).is_none() {
         return Err(Status::internal(format!("the spec replicas field {:?} does not exist", paths.spec)));
     }
+    of_any(resource, object)
+}
+
+/// Shows the scale of an object; one that says nothing of replicas has none.
+fn of_any(resource: &Resource, object: &Object) -> Result<Object, Status> {
+    let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
+    let wanted = at(object, paths.spec).and_then(Value::as_i64);
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.metadata().and_then(|metadata| metadata.get(field)) {
@@ -84,11 +91,17 @@ pub(crate) fn replace(resource: &Arc<Resource>, scale: Object) -> Change {
 }
 
 /// Patches the scale of an object.
-pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch) -> Change {
+pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldValidation, warnings: Warnings) -> Change {
     let resource = resource.clone();
     Change::With(Box::new(move |object| {
-        let before = of(&resource, object)?;
-        let patched = patch.apply(&Catalog::action("Scale"), &before, FieldValidation::Ignore)?;
+        let before = of_any(&resource, object)?;
+        let patched = patch.apply(&Catalog::action("Scale"), &before, validation)?;
+        warnings.add(patched.warnings);
+        if patched.object.name() != before.name() {
+            let (given, own) = (patched.object.name(), before.name());
+            let why = format!("the name of the object ({given}) does not match the name on the URL ({own})");
+            return Err(Status::bad_request(why));
+        }
         store(&resource, object, &patched.object)
     }))
 }

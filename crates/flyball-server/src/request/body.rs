@@ -96,7 +96,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     };
     match value {
         Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Yaml }),
-        Err(error) => Err(Error::Yaml(yaml_error(&error.to_string()))),
+        Err(error) => Err(Error::Yaml(super::flow::mistake(text).unwrap_or_else(|| yaml_error(&error.to_string())))),
     }
 }
 

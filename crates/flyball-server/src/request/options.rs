@@ -310,11 +310,11 @@ fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<
             errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
             return errors;
         }
-        if wanted.is_empty() {
-            return errors;
-        }
         if !query.text("continue").is_empty() {
             errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if wanted.is_empty() {
+            return errors;
         }
         if wanted != "NotOlderThan" {
             errors.push(FieldError::not_supported(FIELD, wanted, ["NotOlderThan"]));
@@ -327,11 +327,11 @@ fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<
     if wanted.is_empty() {
         return errors;
     }
-    if !query.text("continue").is_empty() {
-        errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
-    }
     if version.is_empty() {
         errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    if !query.text("continue").is_empty() {
+        errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
     }
     match wanted {
         "NotOlderThan" => {}

@@ -7,7 +7,8 @@ use super::objects::{document, writer};
 use crate::auth::reviews;
 use crate::kinds::Part;
 use crate::registry::decode::{self, Decoded};
-use crate::registry::{Catalog, Change, Resource, Target, Writer};
+use crate::registry::managed;
+use crate::registry::{Catalog, Change, Resource, Target, Writer, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -57,10 +58,15 @@ pub(super) async fn review(
         };
         return bind(inner, call, &target, &binding).await;
     }
-    WriteOptions::read(&call.query, Write::Create)?;
+    let options = WriteOptions::read(&call.query, Write::Create)?;
     let document = document(call, &target.resource)?;
     let validation = crate::request::options::FieldValidation::Ignore;
-    let Decoded { object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
+    let Decoded { mut object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
+    if let Some(namespace) = &target.namespace {
+        object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
+    }
+    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
+    managed::sign(&inner.catalog(), &target.resource, &mut object, &manager, "", &now);
     let answered = reviews::answer(inner, &call.user, target, object)?;
     Ok(response::value(201, form, answered.as_value()))
 }
@@ -95,15 +101,22 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
         return Err(Status::new(500, None, aggregate(&errors)));
     }
     let name = target.name.clone().unwrap_or_default();
-    let annotations = binding
-        .metadata()
-        .and_then(|metadata| metadata.get("annotations"))
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    let now = inner.clock.now_rfc3339();
+    let of_binding = |field: &str| binding.at(&["metadata", field]).and_then(Value::as_object).cloned();
+    let annotations = of_binding("annotations").unwrap_or_default();
+    let mut labels = of_binding("labels").unwrap_or_default();
+    labels.extend(topology(inner, &node));
+    let (uid, version) = (binding.uid().to_owned(), binding.resource_version().to_owned());
+    let (now, resource) = (inner.clock.now_rfc3339(), target.resource.clone());
     let assign = move |pod: &mut Object| {
         let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
+        for (what, wanted, found) in [("UID", &uid, pod.uid()), ("ResourceVersion", &version, pod.resource_version())] {
+            if !wanted.is_empty() && wanted != found {
+                let why =
+                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+                let why = storage_error(&resource, &pod.key(), &why);
+                return Err(Status::conflict(&GroupResource::new("", "pods"), &name, why));
+            }
+        }
         if pod.deletion_timestamp().is_some() {
             return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
@@ -114,10 +127,15 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
         if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
             return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
         }
-        pod.change(|value| value["spec"]["nodeName"] = node.as_str().into());
-        if !annotations.is_empty() {
-            let all = pod.metadata_mut().entry("annotations").or_insert_with(|| json!({}));
-            all.as_object_mut().into_iter().for_each(|all| all.extend(annotations.clone()));
+        pod.change(|value| {
+            value["spec"]["nodeName"] = node.as_str().into();
+            value["status"].as_object_mut().map(|status| status.remove("nominatedNodeName"));
+        });
+        for (field, added) in [("annotations", &annotations), ("labels", &labels)] {
+            if !added.is_empty() {
+                let all = pod.metadata_mut().entry(field).or_insert_with(|| json!({}));
+                all.as_object_mut().into_iter().for_each(|all| all.extend(added.clone()));
+            }
         }
         set_condition(
             pod,
@@ -130,6 +148,18 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
     let writer = Writer { reviewed: false, ..writer(call, options) };
     inner.change(&target, &Change::With(Box::new(assign)), &writer).await?;
     done(call, &target)
+}
+
+/// Returns the labels that say where a node stands, which the pods that are bound to it get as well.
+///
+/// See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>.
+fn topology(inner: &Inner, node: &str) -> serde_json::Map<String, Value> {
+    let nodes = inner.catalog().get("", "v1", "nodes").expect("nodes are always served");
+    let Ok(entry) = inner.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
+    let node = inner.object(&nodes, &entry);
+    let mut labels = node.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    labels.retain(|key, _| matches!(key.as_str(), "topology.kubernetes.io/region" | "topology.kubernetes.io/zone"));
+    labels
 }
 
 /// Puts a condition in the place of the one of its type.
@@ -261,6 +291,11 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     let mut request = sent(call, "TokenRequest")?;
     let entry = inner.get(&target.resource, &target.key())?;
     let account = inner.object(&target.resource, &entry);
+    let options = WriteOptions::read(&call.query, Write::Create)?;
+    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
+    let kind = Catalog::action("TokenRequest");
+    managed::sign(&inner.catalog(), &kind, &mut request, &manager, "token", &now);
+    let signed = request.metadata_mut().remove("managedFields");
     reviews::issue_token(inner, &account, &mut request)?;
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
@@ -271,6 +306,7 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     }
     metadata.insert("uid".into(), account.uid().into());
     metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
+    metadata.extend(signed.map(|signed| ("managedFields".to_owned(), signed)));
     *request.metadata_mut() = metadata;
     Ok(response::value(201, form, request.as_value()))
 }

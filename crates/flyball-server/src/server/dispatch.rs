@@ -2,8 +2,11 @@
 
 use super::{Inner, objects};
 use crate::auth::{self, Action, Decision, On, User};
+use crate::bounds::{Slot, Sort};
+use crate::metrics::Series;
 use crate::request::{Query, Target, accept, body};
 use crate::response::{self, Body, Warnings};
+use crate::watch::Broken;
 use crate::{discovery, openapi};
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
@@ -31,11 +34,19 @@ pub(crate) struct Call {
     pub(crate) target: Target,
     /// What to warn the client of with the answer.
     pub(crate) warnings: Warnings,
+    /// The connection that it came by.
+    pub(crate) connection: Option<Broken>,
+    _slot: Option<Slot>,
 }
 
 impl Call {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Whether the request may change something.
+    fn writes(&self) -> bool {
+        self.target.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
 
     pub(crate) fn accept(&self) -> Option<&str> {
@@ -61,11 +72,17 @@ where
 {
     let (parts, body) = request.into_parts();
     let head = parts.method == Method::HEAD;
-    let mut response = match receive(inner, parts, body).await {
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let target = Target::parse(&parts.method, parts.uri.path(), &query);
+    let series = Series::of(inner, &parts, &query, &target);
+    let mut response = match receive(inner, parts, query, target, body).await {
+        Ok(call) if inner.store.is_kept() && call.writes() => carry_through(inner.clone(), call).await,
         Ok(call) => route(inner, call).await,
-        Err(status) => response::status(&status),
+        Err(Refused::Status(status)) => response::status(&status),
+        Err(Refused::Busy) => response::too_many_requests(),
     };
     inner.settle().await;
+    inner.requests.count(series, response.status().as_u16());
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
     if head {
         *response.body_mut() = Body::empty();
@@ -73,20 +90,51 @@ where
     response
 }
 
-/// Finds out who sends a request and whether it may, and reads its body.
-async fn receive<B>(inner: &Inner, parts: Parts, body: B) -> Result<Call, Status>
+/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to follow.
+async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
+    let answering = tokio::spawn(async move {
+        let response = route(&inner, call).await;
+        inner.settle().await;
+        response
+    });
+    answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
+}
+
+/// Why a request is not let in.
+enum Refused {
+    Status(Status),
+    Busy,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// Finds out who sends a request and whether it may, waits for a place and reads its body.
+async fn receive<B>(inner: &Inner, parts: Parts, query: Query, target: Target, body: B) -> Result<Call, Refused>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
     let user = auth::impersonated(inner, &parts.headers, user)?;
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let target = Target::parse(&parts.method, parts.uri.path(), &query);
+    let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    let sort = match () {
+        () if user.is_in(auth::MASTERS) => Sort::Exempt,
+        () if reads => Sort::Read,
+        () => Sort::Write,
+    };
+    // A watch lasts, and holds up nobody.
+    let slot =
+        if target.verb == "watch" { None } else { Some(inner.in_flight.enter(sort).await.ok_or(Refused::Busy)?) };
     authorize(inner, &user, &target)?;
-    let sends = target.resource.is_some() && !matches!(parts.method, Method::GET | Method::HEAD);
+    let sends = target.resource.is_some() && !reads;
     let body = if sends { read(body).await? } else { Bytes::new() };
-    Ok(Call { method: parts.method, headers: parts.headers, query, body, user, target, warnings: Warnings::default() })
+    let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
+    let connection = parts.extensions.get().cloned();
+    Ok(Call { method, headers, query, body, user, target, warnings, connection, _slot: slot })
 }
 
 fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> {

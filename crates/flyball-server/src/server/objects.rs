@@ -173,7 +173,7 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
             if let Some(name) = watched_name(call) {
                 options.fields.require("metadata.name", name);
             }
-            watch::answer(show, target.namespace.as_deref(), &options).await
+            watch::answer(show, target.namespace.as_deref(), &options, call.connection.clone()).await
         }
         "create" if resource.verbs() == Verbs::CreateOnly => actions::review(inner, call, &target, form).await,
         "create" => create(&show, call, &target).await,
@@ -305,10 +305,16 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     let options = WriteOptions::read(&call.query, Write::Patch)?;
     // What is not there is told of before what is wrong with the patch.
     show.inner.get(&target.resource, &target.key())?;
-    let document = body::read(Format::Json, &call.body)
-        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let document = body::read(Format::Json, &call.body).map_err(|error| {
+        let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
+        Status::bad_request(format!("{prefix}{error}"))
+    })?;
     let patch = Patch { kind, value: document.value, duplicates: document.duplicates };
-    let change = if target.part == Part::Scale { scale::patch(&target.resource, patch) } else { Change::Patch(patch) };
+    let change = if target.part == Part::Scale {
+        scale::patch(&target.resource, patch, options.field_validation, call.warnings.clone())
+    } else {
+        Change::Patch(patch)
+    };
     let done = show.inner.change(target, &change, &writer(call, options)).await?;
     outcome(show, target, done)
 }
@@ -328,7 +334,7 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     if target.part != Part::Whole || target.resource.custom().is_some_and(|custom| custom.terminating) {
         show.inner.get(&target.resource, &target.key())?;
     }
-    let mut wanted = applied(call, options.field_validation)?;
+    let (mut wanted, duplicates) = applied(call)?;
     if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
     {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
@@ -340,6 +346,15 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
             .map(|version| version.kind(wanted.kind()))
             .unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
+    }
+    match options.field_validation {
+        FieldValidation::Strict if !duplicates.is_empty() => {
+            let list = duplicates.join("\n  ");
+            let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
+            return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+        }
+        FieldValidation::Ignore => {}
+        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(duplicates),
     }
     if wanted.name().is_empty() && show.inner.get(&target.resource, &target.key()).is_ok() {
         wanted.metadata_mut().insert("name".into(), target.name().into());
@@ -354,26 +369,18 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     outcome(show, target, done)
 }
 
-/// Reads what an applier sends, which is always YAML, if only because JSON is.
-fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
-    let bad =
-        |what: &str, why: &dyn std::fmt::Display| Status::bad_request(format!("error {what}decoding YAML: {why}"));
+/// Reads what an applier sends, which is always YAML, if only because JSON is; also tells of keys that stand twice.
+fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
+    let bad = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let document =
-        body::read_yaml(&call.body).map_err(|error| bad("", &format!("error converting YAML to JSON: {error}")))?;
-    match validation {
-        FieldValidation::Strict if !document.duplicates.is_empty() => {
-            let list = document.duplicates.join("\n  ");
-            return Err(bad("strict ", &format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}")));
-        }
-        FieldValidation::Ignore => {}
-        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(document.duplicates),
-    }
+        body::read_yaml(&call.body).map_err(|error| bad(&format!("error converting YAML to JSON: {error}")))?;
     let value = if document.value.is_null() { json!({}) } else { document.value };
-    Object::try_from(value).map_err(|value| {
+    let object = Object::try_from(value).map_err(|value| {
         let kind = decode::sort(&value);
         let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
-        bad("", &format!("error unmarshaling JSON: while decoding JSON: {why}"))
-    })
+        bad(&format!("error unmarshaling JSON: while decoding JSON: {why}"))
+    })?;
+    Ok((object, document.duplicates))
 }
 
 /// Reads the options of a deletion from query and body.
@@ -411,8 +418,18 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     Ok(value)
 }
 
+/// Warns of what a deletion leaves behind, unless it says so itself.
+fn warn_of_deletion(call: &Call, target: &Target, options: &DeleteOptions) {
+    let is_job = target.resource.custom().is_none() && *target.resource.kind.kind == *"Job";
+    if is_job && options.propagation.is_none() {
+        let why = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+        call.warnings.add([why.to_owned()]);
+    }
+}
+
 async fn delete(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let options = delete_options(show, call)?;
+    warn_of_deletion(call, target, &options);
     let deleted = show.inner.delete(target, &options, &writer(call, WriteOptions::default())).await?;
     match deleted {
         Deleted::Marked(written) => show.written(200, &written),
@@ -437,6 +454,7 @@ fn success(resource: &Resource, object: &Object) -> Value {
 async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(show, call)?;
+    warn_of_deletion(call, target, &options);
     let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
     listed.entries = show.inner.shown(&target.resource, listed.entries).await?;
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;

@@ -57,6 +57,12 @@ impl Entry {
         Self::new(self.key.clone(), self.object(), revision, self.facts.clone(), self.schema)
     }
 
+    /// Returns the same state, selected by other facts.
+    pub(crate) fn selected_by(&self, facts: Facts) -> Self {
+        let Self { key, revision, body, facts: _, schema } = self;
+        Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema }
+    }
+
     /// Reads the object; `apiVersion` and `kind` are not in it.
     pub(crate) fn object(&self) -> Object {
         let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");

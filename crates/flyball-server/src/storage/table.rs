@@ -1,6 +1,7 @@
 //! The objects of one resource, and its latest events.
 
-use super::{Entry, Error, Revision};
+use super::{Entry, Error, Facts, Revision};
+use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -16,18 +17,28 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { events: 10_000, bytes: 64 << 20 }
+impl Limits {
+    pub(crate) fn of(bounds: &Bounds) -> Self {
+        Self { events: bounds.window_events, bytes: bounds.window_bytes }
     }
 }
 
 /// A write to a table.
+#[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// The object is now this.
     Put(Arc<Entry>),
     /// The object is gone; this is its last state, with the revision of the removal.
     Remove(Arc<Entry>),
+}
+
+impl Change {
+    /// Returns the state that the write leaves, or for a removal the last one.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        match self {
+            Self::Put(entry) | Self::Remove(entry) => entry,
+        }
+    }
 }
 
 /// What happened to one object.
@@ -41,10 +52,11 @@ pub(crate) struct Event {
     pub(crate) removed: bool,
 }
 
+/// Both maps are shared with the images that were taken of them, until the next write copies them.
 #[derive(Debug)]
 pub(super) struct Table {
-    objects: BTreeMap<ObjectKey, Arc<Entry>>,
-    window: VecDeque<Arc<Event>>,
+    objects: Arc<BTreeMap<ObjectKey, Arc<Entry>>>,
+    window: Arc<VecDeque<Arc<Event>>>,
     /// The window holds every event after this revision.
     start: Revision,
     /// Bytes of the objects in the window.
@@ -55,7 +67,33 @@ pub(super) struct Table {
 impl Table {
     /// Makes a table that has had no event up to a revision.
     pub(super) fn new(start: Revision) -> Self {
-        Self { objects: BTreeMap::new(), window: VecDeque::new(), start, bytes: 0, bell: Arc::default() }
+        Self::of(BTreeMap::new(), start)
+    }
+
+    /// Makes a table that holds these objects, and had its last event before a revision.
+    pub(super) fn of(objects: BTreeMap<ObjectKey, Arc<Entry>>, start: Revision) -> Self {
+        Self { objects: Arc::new(objects), window: Arc::default(), start, bytes: 0, bell: Arc::default() }
+    }
+
+    /// Takes an image; nobody who listens to the table hears of it.
+    pub(super) fn image(&self) -> Self {
+        let Self { objects, window, start, bytes, bell: _ } = self;
+        Self { objects: objects.clone(), window: window.clone(), start: *start, bytes: *bytes, bell: Arc::default() }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.objects.values()
+    }
+
+    /// Changes what the objects are selected by.
+    pub(super) fn select_by(&mut self, facts: impl Fn(&Entry) -> Facts) {
+        for entry in Arc::make_mut(&mut self.objects).values_mut() {
+            let facts = facts(entry);
+            match Arc::get_mut(entry) {
+                Some(entry) => entry.facts = facts,
+                None => *entry = Arc::new(entry.selected_by(facts)),
+            }
+        }
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Entry>> {
@@ -76,27 +114,17 @@ impl Table {
     }
 
     /// Carries a change out, notes it in the window and rings the bell.
-    pub(super) fn apply(
-        &mut self,
-        key: &ObjectKey,
-        before: Option<Arc<Entry>>,
-        change: Change,
-        limits: &Limits,
-    ) -> Arc<Entry> {
-        let (after, removed) = match change {
-            Change::Put(entry) => {
-                self.objects.insert(key.clone(), entry.clone());
-                (entry, false)
-            }
-            Change::Remove(last) => {
-                self.objects.remove(key);
-                (last, true)
-            }
+    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<Entry> {
+        let objects = Arc::make_mut(&mut self.objects);
+        let (before, after, removed) = match change {
+            Change::Put(entry) => (objects.insert(key.clone(), entry.clone()), entry, false),
+            Change::Remove(last) => (objects.remove(key), last, true),
         };
         self.bytes += after.size();
-        self.window.push_back(Arc::new(Event { revision: after.revision, before, after: after.clone(), removed }));
-        while self.window.len() > limits.events || self.bytes > limits.bytes && self.window.len() > 1 {
-            if let Some(event) = self.window.pop_front() {
+        let window = Arc::make_mut(&mut self.window);
+        window.push_back(Arc::new(Event { revision: after.revision, before, after: after.clone(), removed }));
+        while window.len() > limits.events || self.bytes > limits.bytes && window.len() > 1 {
+            if let Some(event) = window.pop_front() {
                 self.start = event.revision;
                 self.bytes -= event.after.size();
             }

@@ -2,14 +2,20 @@
 
 use super::*;
 use flyball_core::Object;
+use futures_util::FutureExt;
 use proptest::prelude::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 
-fn table() -> GroupResource {
+pub(super) fn limits() -> Limits {
+    Limits::of(&crate::Bounds::default())
+}
+
+pub(super) fn table() -> GroupResource {
     GroupResource::new("", "things")
 }
 
-fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
+pub(super) fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
     let object =
         Object::try_from(json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": n}))
             .expect("an object");
@@ -17,37 +23,42 @@ fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
     move |revision| Entry::new(key, object, revision, Facts::default(), 0)
 }
 
-fn number(entry: &Entry) -> u64 {
+/// Waits for a write, which in memory never takes any time.
+fn done<T>(write: impl Future<Output = T>) -> T {
+    write.now_or_never().expect("a store without a journal never waits")
+}
+
+pub(super) fn number(entry: &Entry) -> u64 {
     entry.object()["n"].as_u64().expect("a number")
 }
 
 #[test]
 fn a_write_on_top_of_what_is_gone_is_refused() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let key = ObjectKey::new(Some("a"), "x");
-    let first = store.put(&table(), &key, None, entry(&key, 1)).unwrap();
-    assert_eq!(store.put(&table(), &key, None, entry(&key, 2)).unwrap_err(), Error::Changed);
-    let second = store.put(&table(), &key, Some(&first), entry(&key, 3)).unwrap();
-    assert_eq!(store.remove(&table(), &key, &first, entry(&key, 4)).unwrap_err(), Error::Changed);
-    store.remove(&table(), &key, &second, entry(&key, 5)).unwrap();
+    let first = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
+    assert_eq!(done(store.put(&table(), &key, None, entry(&key, 2))).unwrap_err(), Error::Changed);
+    let second = done(store.put(&table(), &key, Some(&first), entry(&key, 3))).unwrap();
+    assert_eq!(done(store.remove(&table(), &key, &first, entry(&key, 4))).unwrap_err(), Error::Changed);
+    done(store.remove(&table(), &key, &second, entry(&key, 5))).unwrap();
     assert!(store.get(&table(), &key).is_none());
     assert_eq!(store.revision(), FIRST + 3, "refused writes use up no revision");
 }
 
 #[test]
 fn entries_know_their_revision_and_not_their_version() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let key = ObjectKey::new(None, "x");
-    let written = store.put(&table(), &key, None, entry(&key, 1)).unwrap();
+    let written = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     assert_eq!(&written.body[..], br#"{"metadata":{"name":"x","resourceVersion":"101"},"n":1}"#);
 }
 
 #[test]
 fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     for (i, namespace) in ["a", "a-b", "ab", "a"].into_iter().enumerate() {
         let key = ObjectKey::new(Some(namespace), &i.to_string());
-        store.put(&table(), &key, None, entry(&key, 0)).unwrap();
+        done(store.put(&table(), &key, None, entry(&key, 0))).unwrap();
     }
     let names =
         |namespace| store.list(&table(), namespace).entries.iter().map(|e| e.key.to_string()).collect::<Vec<_>>();
@@ -57,11 +68,11 @@ fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
 
 #[tokio::test]
 async fn the_bell_rings_after_a_write() {
-    let store = Store::new(Limits::default());
+    let store = Store::new(limits());
     let bell = store.bell(&table());
     let rung = bell.notified();
     let key = ObjectKey::new(None, "x");
-    store.put(&table(), &key, None, entry(&key, 1)).unwrap();
+    done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     rung.await;
 }
 
@@ -77,12 +88,12 @@ proptest! {
             let current = store.get(&table(), &key);
             match (&current, remove) {
                 (Some(current), true) => {
-                    store.remove(&table(), &key, current, entry(&key, n as u64)).unwrap();
+                    done(store.remove(&table(), &key, current, entry(&key, n as u64))).unwrap();
                     model.remove(key.as_str());
                 }
                 (None, true) => continue,
                 _ => {
-                    store.put(&table(), &key, current.as_ref(), entry(&key, n as u64)).unwrap();
+                    done(store.put(&table(), &key, current.as_ref(), entry(&key, n as u64))).unwrap();
                     model.insert(key.to_string(), n as u64);
                 }
             }

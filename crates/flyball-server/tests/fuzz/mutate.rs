@@ -62,11 +62,11 @@ pub(crate) fn mutate(pool: &[Vec<u8>], rng: &Rng) -> Vec<u8> {
         let parsed = (rng.below(4) > 0).then(|| serde_json::from_slice::<Value>(&input).ok()).flatten();
         input = match parsed {
             Some(mut value) => {
-                let other = serde_json::from_slice(pick(pool, rng)).unwrap_or(Value::Null);
+                let other = serde_json::from_slice(pick::<Vec<u8>>(pool, rng)).unwrap_or(Value::Null);
                 change_value(&mut value, &other, rng);
                 value.to_string().into_bytes()
             }
-            None => change_bytes(input, pick(pool, rng), rng),
+            None => change_bytes(input, pick::<Vec<u8>>(pool, rng), rng),
         };
     }
     input

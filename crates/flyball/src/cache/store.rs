@@ -1,6 +1,6 @@
 //! The objects of one kind in one scope: written by one watcher, read by everyone.
 
-use super::{Change, Entry, Listener, Origin};
+use super::{Change, Entry, Listener, Origin, Shown};
 use crate::kind::Kind;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -269,18 +269,19 @@ impl Writer {
 
     fn tell(&self, key: &ObjectKey, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>, origin: Origin) {
         let store = self.store.id;
+        let (shown_old, shown_new) = (old.map(|old| Shown::new(old)), new.map(|new| Shown::new(new)));
         let tell = |old, new| {
             for listener in &self.listeners {
                 listener.changed(&Change { store, key, old, new, origin });
             }
         };
-        match (old, new) {
+        match (shown_old.as_ref(), shown_new.as_ref()) {
             // Made anew under the same name: one object went, another came.
             (Some(gone), Some(come)) if gone.uid() != come.uid() => {
-                tell(old, None);
-                tell(None, new);
+                tell(Some(gone), None);
+                tell(None, Some(come));
             }
-            _ => tell(old, new),
+            (old, new) => tell(old, new),
         }
     }
 
@@ -306,7 +307,7 @@ mod tests {
     impl Listener for Heard {
         fn changed(&self, change: &Change<'_>) {
             let version =
-                |entry: Option<&Arc<Entry>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
+                |entry: Option<&Shown<'_>>| entry.map_or(String::from("-"), |e| e.resource_version().to_string());
             let text = format!("{}:{}>{}", change.key, version(change.old), version(change.new));
             self.0.lock().unwrap().push(text);
         }

@@ -2,11 +2,12 @@
 
 use super::{Operator, RunError, log};
 use crate::client::chain;
+use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -31,6 +32,8 @@ enum Command {
     Run,
     /// Print the custom resource definitions and the roles that the operator needs, as JSON that kubectl applies
     Manifests,
+    /// Print what the operator is, as JSON: its controllers, kinds, webhooks and permissions
+    Describe,
 }
 
 /// A Kubernetes operator.
@@ -54,6 +57,18 @@ struct CommonArgs {
     /// Where to serve /healthz and /readyz; 0 for nowhere
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
     health_addr: Address,
+    /// Where to serve webhooks; 0 for nowhere. Port 9443, or any free one if the API server runs on this machine too
+    #[arg(long, value_name = "ADDRESS")]
+    webhook_addr: Option<Address>,
+    /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443; the operator's service unless it runs on this machine
+    #[arg(long, value_name = "URL", value_parser = parse_webhook_url)]
+    webhook_url: Option<String>,
+    /// Directory with tls.crt and tls.key to serve webhooks with, instead of certificates of the operator's own
+    #[arg(long, value_name = "DIRECTORY")]
+    webhook_cert_dir: Option<PathBuf>,
+    /// Namespace that the operator itself lives in; that of its pod or of the kubeconfig's context unless given
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
     /// Format of the log
     #[arg(long, value_enum, default_value = "text")]
     log_format: log::Format,
@@ -77,6 +92,26 @@ impl FromStr for Address {
         let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
         full.parse().map(|address| Self(Some(address))).map_err(|_| "give an IP address and a port, or 0".into())
     }
+}
+
+fn parse_webhook_url(text: &str) -> Result<String, String> {
+    let url: Option<http::Uri> = text.parse().ok();
+    let fits =
+        url.is_some_and(|url| url.scheme_str() == Some("https") && url.host().is_some() && url.query().is_none());
+    if fits { Ok(text.to_owned()) } else { Err("give https, a host and a port, such as https://10.0.0.7:9443".into()) }
+}
+
+/// Tells whether the API server can call this process by the loopback interface, and by nothing else.
+fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
+    let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
+    let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    loopback && !in_pod
+}
+
+fn print(value: &Value) -> ExitCode {
+    // Whoever reads it may stop halfway.
+    let _ = writeln!(std::io::stdout(), "{value:#}");
+    ExitCode::SUCCESS
 }
 
 /// Why the program failed.
@@ -119,7 +154,7 @@ impl Operator {
 
     /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
     ///
-    /// `declare` runs for `manifests` as well, where nothing but the flags needs to be there. So whatever may be missing,
+    /// `declare` runs for `manifests` and `describe` as well, where nothing but the flags needs to be there. So whatever may be missing,
     /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
     /// itself (its doc comment, `#[command(version)]`) stands in the help.
     ///
@@ -151,14 +186,22 @@ impl Operator {
         if !common.namespace.is_empty() {
             operator.namespaces = common.namespace.iter().cloned().collect();
         }
+        if let Some(directory) = &common.webhook_cert_dir {
+            operator.webhook_certificates = match operator.webhook_certificates {
+                Certificates::CertManager { certificate, .. } => {
+                    Certificates::CertManager { certificate, directory: directory.clone() }
+                }
+                Certificates::Own | Certificates::Files(_) => Certificates::Files(directory.clone()),
+            };
+        }
+        if let Some(address) = common.webhook_addr {
+            operator.webhook_address = address.0;
+        }
+        operator.home = common.operator_namespace.clone().or(operator.home);
         match command {
             Command::Run => operator.run_to_the_end(common),
-            Command::Manifests => {
-                let list = json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()});
-                // Whoever reads it may stop halfway.
-                let _ = writeln!(std::io::stdout(), "{list:#}");
-                ExitCode::SUCCESS
-            }
+            Command::Manifests => print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()})),
+            Command::Describe => print(&json!(operator.describe())),
         }
     }
 
@@ -192,6 +235,13 @@ impl Operator {
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;
+        let beside = is_beside(&config.cluster_url, std::env::var_os("KUBERNETES_SERVICE_HOST").is_some());
+        let unless_told = match beside {
+            true => (Ipv4Addr::LOCALHOST, 0),
+            false => (Ipv4Addr::UNSPECIFIED, PORT),
+        };
+        self.webhook_address = args.webhook_addr.map_or(Some(unless_told.into()), |address| address.0);
+        self.webhook_url = args.webhook_url.or(beside.then(|| "https://127.0.0.1:0".to_owned()));
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }
@@ -238,6 +288,21 @@ mod tests {
         assert_eq!((parsed.flags.token.as_str(), parsed.common.namespace.join(" ").as_str()), ("t", "a b"));
         let error = Cli::<Flags>::try_parse_from(["op"]).expect_err("--token is missing");
         assert!(error.to_string().contains("--token <TOKEN>"), "{error}");
+    }
+
+    #[test]
+    fn an_operator_beside_its_api_server_is_called_at_home() {
+        let check = |url: &str, in_pod: bool| is_beside(&url.parse().expect("a URL"), in_pod);
+        assert!(
+            check("https://127.0.0.1:6443", false)
+                && check("https://[::1]/", false)
+                && check("https://localhost", false)
+        );
+        assert!(!check("https://127.0.0.1:6443", true) && !check("https://10.0.0.1", false));
+        assert!(parse_webhook_url("https://10.0.0.7:9443").is_ok());
+        for wrong in ["", "10.0.0.7:9443", "http://a", "https://a?b", "https:///"] {
+            assert!(parse_webhook_url(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

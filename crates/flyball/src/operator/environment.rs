@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all controllers of an operator share.
+#[derive(Clone)]
 pub(crate) struct Environment {
     /// The operator's name, which it signs events with.
     pub(crate) name: Arc<str>,
@@ -23,10 +24,16 @@ pub(crate) struct Environment {
     pub(crate) rng: Rng,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) rephrased: Mutex<Rephrased>,
+    pub(crate) rephrased: Arc<Mutex<Rephrased>>,
 }
 
 impl Environment {
+    /// Returns the same for a controller that acts through a client of its own.
+    pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
+        let client = client::layered(client, self.metrics.requests(), &self.rng.fork(controller));
+        Self { client, ..self.clone() }
+    }
+
     /// Asks the API server for an object, `None` if there is none.
     pub(crate) async fn fetch(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
         match client::exchange(&self.client, request(kind.object_path(key))?).await {

@@ -2,6 +2,7 @@
 
 use super::metrics::Metrics;
 use crate::cache::{Caches, Store};
+use crate::webhook::Serving;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -39,6 +40,8 @@ pub(super) enum Pages {
 pub(super) struct Report {
     pub(super) caches: Arc<Caches>,
     pub(super) metrics: Arc<Metrics>,
+    /// The certificate of the webhooks, if there are any.
+    pub(super) serving: Option<Arc<Serving>>,
 }
 
 impl Report {
@@ -51,7 +54,7 @@ impl Report {
         }
     }
 
-    /// Tells whether every cache is filled and connected, one line for each.
+    /// Tells whether every cache is filled and connected, and webhooks can be called; one line for each.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -64,6 +67,14 @@ impl Report {
                 }
             };
             writeln!(text, "{line}").expect("writing to a string cannot fail");
+        }
+        match self.serving.as_ref().map(|serving| serving.is_ready()) {
+            None => {}
+            Some(true) => text.push_str("[+] webhooks\n"),
+            Some(false) => {
+                code = StatusCode::SERVICE_UNAVAILABLE;
+                text.push_str("[-] webhooks: there is no certificate to serve yet\n");
+            }
         }
         (code, text)
     }

@@ -40,6 +40,7 @@ pub(crate) struct Metrics {
     lost: Counters<2>,
     applies: Counters<2>,
     pub(crate) events: EventMetrics,
+    pub(crate) webhooks: WebhookMetrics,
 }
 
 /// How a reconcile ended.
@@ -125,6 +126,7 @@ impl Metrics {
             lost: Family::default(),
             applies: Family::default(),
             events: EventMetrics::default(),
+            webhooks: WebhookMetrics::default(),
         };
         let m = &mut metrics;
         let r = &mut m.registry;
@@ -148,6 +150,11 @@ impl Metrics {
         r.register("flyball_apply", "Objects to be applied, by what became of it", m.applies.clone());
         r.register("flyball_events_sent", "Events written", m.events.sent.clone());
         r.register("flyball_events_dropped", "Events dropped", m.events.dropped.clone());
+        let w = &m.webhooks;
+        r.register("controller_runtime_webhook_requests", "Reviews by webhook and code", w.requests.clone());
+        r.register("controller_runtime_webhook_latency_seconds", "Time of a review", w.latency.clone());
+        r.register("controller_runtime_webhook_requests_in_flight", "Reviews under way", w.in_flight.clone());
+        r.register("controller_runtime_webhook_panics", "Webhooks that panicked", w.panics.clone());
         metrics
     }
 
@@ -277,6 +284,60 @@ pub(crate) struct WatchMetrics {
 pub(crate) struct EventMetrics {
     pub(crate) sent: Counter,
     pub(crate) dropped: Counter,
+}
+
+/// The metrics of the webhooks.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookMetrics {
+    requests: Counters<2>,
+    latency: Histograms<1>,
+    in_flight: Family<Labels<1>, Gauge>,
+    panics: Counter,
+}
+
+impl Default for WebhookMetrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            latency: Family::new_with_constructor(reconcile_seconds),
+            in_flight: Family::default(),
+            panics: Counter::default(),
+        }
+    }
+}
+
+impl WebhookMetrics {
+    /// Counts a review that begins at this path.
+    pub(crate) fn begin(&self, path: &str) -> WebhookCall<'_> {
+        let in_flight = self.in_flight.get_or_create_owned(&[("webhook", path.to_owned())]);
+        in_flight.inc();
+        WebhookCall { metrics: self, path: path.to_owned(), in_flight }
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
+    }
+}
+
+/// A review that is under way; it is over when this is dropped.
+pub(crate) struct WebhookCall<'a> {
+    metrics: &'a WebhookMetrics,
+    path: String,
+    in_flight: Gauge,
+}
+
+impl WebhookCall<'_> {
+    pub(crate) fn end(self, code: StatusCode, time: Duration) {
+        let labels = [("webhook", self.path.clone()), ("code", code.as_str().to_owned())];
+        self.metrics.requests.get_or_create(&labels).inc();
+        self.metrics.latency.get_or_create(&[("webhook", self.path.clone())]).observe(time.as_secs_f64());
+    }
+}
+
+impl Drop for WebhookCall<'_> {
+    fn drop(&mut self) {
+        self.in_flight.dec();
+    }
 }
 
 #[derive(Debug)]

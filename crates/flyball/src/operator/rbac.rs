@@ -46,7 +46,15 @@ pub(crate) fn rules<'a>(grants: impl IntoIterator<Item = &'a Grant>) -> Vec<Poli
 }
 
 /// Makes the roles that grant this: one for the cluster, or one in each namespace and one for what lives in none.
-pub(crate) fn roles(name: &str, grants: &[Grant], extra: &[PolicyRule], namespaces: &BTreeSet<String>) -> Vec<Value> {
+///
+/// `extra` goes where objects are, `cluster` where there are no namespaces.
+pub(crate) fn roles(
+    name: &str,
+    grants: &[Grant],
+    extra: &[PolicyRule],
+    cluster: &[PolicyRule],
+    namespaces: &BTreeSet<String>,
+) -> Vec<Value> {
     let role = |kind: &str, namespace: Option<&str>, rules: Vec<PolicyRule>| {
         let mut role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -62,13 +70,15 @@ pub(crate) fn roles(name: &str, grants: &[Grant], extra: &[PolicyRule], namespac
     if namespaces.is_empty() {
         let mut rules = rules(grants);
         rules.extend_from_slice(extra);
+        rules.extend_from_slice(cluster);
         return vec![role("ClusterRole", None, rules)];
     }
     let of = |namespaced: bool| grants.iter().filter(move |grant| grant.namespaced == namespaced);
     let mut roles = Vec::new();
-    let cluster = rules(of(false));
-    if !cluster.is_empty() {
-        roles.push(role("ClusterRole", None, cluster));
+    let mut everywhere = rules(of(false));
+    everywhere.extend_from_slice(cluster);
+    if !everywhere.is_empty() {
+        roles.push(role("ClusterRole", None, everywhere));
     }
     for namespace in namespaces {
         let mut rules = rules(of(true));
@@ -122,7 +132,7 @@ mod tests {
             let name = |role: &Value| {
                 format!("{} {} {}", role["kind"], role["metadata"], role["rules"].as_array().unwrap().len())
             };
-            roles("op", &grants, &[], &namespaces).iter().map(name).collect::<Vec<_>>()
+            roles("op", &grants, &[], &[], &namespaces).iter().map(name).collect::<Vec<_>>()
         };
         assert_eq!(names(&[]), [r#""ClusterRole" {"name":"op"} 2"#]);
         assert_eq!(

@@ -26,6 +26,14 @@ const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How long a key waits after failures in a row: `first` after one, twice as long after each further one, never more
 /// than `longest`.
+///
+/// ```
+/// # use flyball::Backoff;
+/// # use std::time::Duration;
+/// // For a world outside that does not like to be asked again at once.
+/// let patient = Backoff { first: Duration::from_secs(5), ..Backoff::default() };
+/// assert_eq!(patient.longest, Duration::from_secs(1000));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The wait after the first failure.

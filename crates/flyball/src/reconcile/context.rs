@@ -24,6 +24,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
 /// of them by [`wrote`](Self::wrote); if not, the next reconcile may not see them, and their events cause one.
+///
+/// ```
+/// use flyball::{Action, Context, Error, Event, ObjectKey, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use kube::{ResourceExt, core::ObjectMeta};
+///
+/// // Publishes the public half of a secret, for a controller that `owns::<ConfigMap>` and `watches::<Secret>`.
+/// async fn publish(map: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
+///     let key = ObjectKey::new(cx.key().namespace(), &format!("{}-key", map.name_any()));
+///     let Some(secret) = cx.get::<Secret>(&key).await? else {
+///         return Err(Error::from(format!("there is no secret {key}")).wait()); // the watch wakes it when there is
+///     };
+///     let public = secret.data.and_then(|mut data| data.remove("public")).unwrap_or_default();
+///     let metadata = ObjectMeta { name: Some(format!("{}-public", map.name_any())), ..ObjectMeta::default() };
+///     let text = String::from_utf8_lossy(&public.0).into_owned();
+///     cx.apply(&ConfigMap { metadata, data: Some([("key".into(), text)].into()), ..ConfigMap::default() }).await?;
+///     Ok(Action::done())
+/// }
+/// ```
 pub struct Context<K> {
     pub(crate) env: Arc<Environment>,
     pub(crate) declared: Arc<Declared>,

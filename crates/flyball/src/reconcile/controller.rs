@@ -5,10 +5,10 @@ use super::predicate::{Filter, Predicate};
 use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
-use crate::cache::{Caches, Writer};
+use crate::cache::{Caches, Shown, Writer};
 use crate::kind::{Kind, Resource};
-use crate::operator::Environment;
 use crate::operator::rbac::Grant;
+use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
@@ -57,6 +57,7 @@ pub struct Controller<R: Reconcile> {
     patience: Duration,
     backoff: Backoff,
     while_deleting: bool,
+    client: Option<kube::Client>,
 }
 
 /// Makes a reconciler.
@@ -99,6 +100,7 @@ impl<R: Reconcile> Controller<R> {
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
             while_deleting: false,
+            client: None,
         }
     }
 
@@ -131,7 +133,7 @@ impl<R: Reconcile> Controller<R> {
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
         let kind = self.cached::<T>(&["get", "list", "watch"]);
-        let map = move |entry: &crate::cache::Entry, caches: &Caches| map(&entry.decode()?, caches);
+        let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.maps.push((kind, Map::Custom(Arc::new(map))));
         self
     }
@@ -197,6 +199,15 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Lets the controller act through a client of its own, as somebody who may do what others in the operator may not, or
+    /// whom the API server is to tell from them.
+    ///
+    /// Watches stay those of the operator, whose client sees what this one writes.
+    pub fn client(mut self, client: kube::Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
         self.types.push((TypeId::of::<T>(), kind.clone()));
@@ -221,6 +232,7 @@ pub(crate) trait Declaration: Send {
     fn types(&self) -> &[(TypeId, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    fn describe(&self) -> ControllerDescription;
     /// Makes the reconciler, unless it is made already.
     fn set_up(&mut self) -> Result<(), BoxError>;
     /// Makes the queue of the controller.
@@ -255,6 +267,20 @@ impl<R: Reconcile> Declaration for Controller<R> {
         &self.rules
     }
 
+    fn describe(&self) -> ControllerDescription {
+        let kinds = |is: fn(&Map) -> bool| -> Vec<String> {
+            self.maps.iter().filter(|(_, map)| is(map)).map(|(kind, _)| kind.qualified()).collect()
+        };
+        ControllerDescription {
+            name: self.name.clone(),
+            reconciles: self.primary.qualified(),
+            owns: kinds(|map| matches!(map, Map::Owner)),
+            watches: kinds(|map| matches!(map, Map::Custom(_))),
+            finalizer: R::FINALIZER.map(str::to_owned),
+            concurrency: self.concurrency,
+        }
+    }
+
     fn set_up(&mut self) -> Result<(), BoxError> {
         for (kind, _) in &self.filters {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
@@ -277,6 +303,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
         queue: Arc<Queue>,
         writers: &mut [Writer],
     ) -> Vec<BoxFuture<'static, ()>> {
+        let env = &match self.client {
+            Some(client) => Arc::new(env.acting_as(client, &self.name)),
+            None => env.clone(),
+        };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
         let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
         let mut stores = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::guarded;
 use super::predicate::Filter;
-use crate::cache::{Caches, Change, Entry, Listener, Origin, Store, StoreId};
+use crate::cache::{Caches, Change, Entry, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
 use crate::kind::Kind;
 use crate::queue::{Priority, Queue, Trigger};
@@ -22,7 +22,7 @@ pub(crate) enum Map {
     Custom(Arc<MapFn>),
 }
 
-type MapFn = dyn Fn(&Entry, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +83,7 @@ impl Sources {
     }
 
     /// Returns the keys that an object concerns.
-    fn keys(&self, map: &Map, key: &ObjectKey, entry: &Entry) -> Vec<ObjectKey> {
+    fn keys(&self, map: &Map, key: &ObjectKey, entry: &Shown<'_>) -> Vec<ObjectKey> {
         let mut keys = match map {
             Map::Primary => return vec![key.clone()],
             Map::Owner => self.owner(key, entry).into_iter().collect(),
@@ -109,13 +109,18 @@ impl Sources {
 
 impl Listener for Sources {
     fn changed(&self, change: &Change<'_>) {
-        let (old, new) = (change.old.map(|old| &**old), change.new.map(|new| &**new));
-        let going = new.is_none_or(Entry::is_deleting);
+        let (old, new) = (change.old, change.new);
+        let going = new.is_none_or(|new| new.is_deleting());
         if let (true, Some(entry)) = (going, new.or(old)) {
             self.queue.deleted(change.store, change.key, &entry.uid());
         }
         let Some(maps) = self.maps.get(&change.store) else { return };
-        let passes = self.filters.get(&change.store).into_iter().flatten().all(|filter| filter.passes(old, new));
+        let passes = self
+            .filters
+            .get(&change.store)
+            .into_iter()
+            .flatten()
+            .all(|filter| filter.passes(old.map(|old| &**old), new.map(|new| &**new)));
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
                 self.queue.forget(change.key);
@@ -135,8 +140,8 @@ impl Listener for Sources {
                     %key,
                     resource = %self.caches.stores()[change.store].kind(),
                     object = %change.key,
-                    before = old.map(Entry::resource_version),
-                    version = new.map(Entry::resource_version),
+                    before = old.map(|old| old.resource_version()),
+                    version = new.map(|new| new.resource_version()),
                     "changed",
                 );
                 match (change.origin, new) {
@@ -145,7 +150,7 @@ impl Listener for Sources {
                         let trigger = Trigger {
                             store: change.store,
                             object: change.key.clone(),
-                            before: old.map_or(0, version),
+                            before: old.map_or(0, |old| version(old)),
                             version: version(new),
                         };
                         self.queue.trigger(&key, trigger, priority);

@@ -60,7 +60,8 @@ impl<R: Reconcile> Worker<R> {
             self.metrics.waited(item.waited);
             let began = Instant::now();
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
-            let (next, writes) = self.work(&item, behind).instrument(span).await;
+            // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
+            let (next, writes) = Box::pin(self.work(&item, behind)).instrument(span).await;
             self.metrics.worked(began.elapsed());
             let stores = self.env.caches.stores();
             self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
@@ -74,7 +75,7 @@ impl<R: Reconcile> Worker<R> {
         let cx = match self.context(&item.key, behind).await {
             Ok(Some(cx)) => cx,
             Ok(None) => return (Next::Rest, Vec::new()),
-            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began), Vec::new()),
+            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), Vec::new()),
         };
         let call = AssertUnwindSafe(self.call(&cx)).catch_unwind();
         let ending = match timeout(self.deadline, call).await {
@@ -84,7 +85,8 @@ impl<R: Reconcile> Worker<R> {
             Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
             Err(_) => Ending::Late,
         };
-        (self.ended(item, ending, began), cx.into_writes())
+        let writes = cx.into_writes();
+        (self.ended(item, ending, began, writes.len()), writes)
     }
 
     /// Reads the object, past a cache that is behind; `None` if it is gone.
@@ -146,7 +148,7 @@ impl<R: Reconcile> Worker<R> {
     }
 
     /// Counts and logs how a call ended, and says what follows.
-    fn ended(&self, item: &Item, ending: Ending, began: Instant) -> Next {
+    fn ended(&self, item: &Item, ending: Ending, began: Instant, writes: usize) -> Next {
         let (outcome, next) = match &ending {
             Ending::Idle => return Next::Rest,
             Ending::Returned(Ok(Action(next))) => match next {
@@ -165,7 +167,9 @@ impl<R: Reconcile> Worker<R> {
         self.metrics.reconciled(outcome, began.elapsed());
         let failures = item.failures + 1;
         match ending {
-            Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, "reconciled"),
+            // Most reconciles find all as it should be, and of them nobody wants to read.
+            Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
+            Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => match outcome {
                 Outcome::Wait => tracing::info!("waiting for a change: {error}"),
                 Outcome::Terminal => tracing::error!("given up until a change: {error}"),

@@ -1,8 +1,9 @@
-//! Follows a kind that is known at run time only, by the metadata of its objects.
+//! Follows a kind for whoever keeps a picture of its own: by metadata, where the kind is known at run time only, or by
+//! whole objects.
 
 use super::Watcher;
-use crate::cache::{Change, Listener, Store, StoreId};
-use crate::kind::Kind;
+use crate::cache::{Change, Entry, Listener, Shown, Store, StoreId};
+use crate::kind::{Kind, Resource};
 use crate::operator::metrics::WatchMetrics;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey, Rng};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,14 +11,14 @@ use kube::core::PartialObjectMeta;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What [`follow`] tells.
+/// What [`follow`] and [`follow_objects`] tell: of metadata, or of whole objects.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Seen {
+pub enum Seen<T = ObjectMeta> {
     /// An object came or changed.
-    Present(ObjectKey, Box<ObjectMeta>),
-    /// An object went; this was its last known metadata.
-    Gone(ObjectKey, Box<ObjectMeta>),
+    Present(ObjectKey, Box<T>),
+    /// An object went; this was its last known state.
+    Gone(ObjectKey, Box<T>),
     /// Everything that there is has been told once. Said again after each list that made up for a break.
     Synced,
 }
@@ -27,6 +28,23 @@ pub enum Seen {
 /// It recovers from whatever ends the watch, as the watches of an [`Operator`](crate::Operator) do: nothing is told
 /// twice, an object that went during a break is told as gone, and an object that was replaced by one of the same name is
 /// told as gone first. Dropping the future ends it.
+///
+/// ```
+/// use flyball::{GroupResource, GroupVersionKind, Rng, Seen, follow};
+/// use std::collections::BTreeSet;
+///
+/// async fn tell_of_pods(client: kube::Client) {
+///     let (kind, resource) = (GroupVersionKind::new("", "v1", "Pod"), GroupResource::new("", "pods"));
+///     let mut there = BTreeSet::new();
+///     let tell = move |seen| match seen {
+///         Seen::Present(key, _) => drop(there.insert(key)),
+///         Seen::Gone(key, _) => drop(there.remove(&key)),
+///         Seen::Synced => println!("{} pods", there.len()),
+///         _ => {}
+///     };
+///     follow(client, kind, resource, &Rng::from_os(), tell).await;
+/// }
+/// ```
 pub async fn follow(
     client: kube::Client,
     kind: GroupVersionKind,
@@ -34,34 +52,50 @@ pub async fn follow(
     rng: &Rng,
     on: impl FnMut(Seen) + Send + 'static,
 ) {
+    let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
     let (store, mut writer) = Store::new(0, Kind::new(kind, resource, false), None);
-    writer.subscribe(Arc::new(Teller(Mutex::new(Box::new(on)))));
+    writer.subscribe(Arc::new(Teller { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);
     Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).metadata_only().run().await;
 }
 
-struct Teller(Mutex<Box<dyn FnMut(Seen) + Send>>);
+/// Follows all objects of a kind for ever, and tells `on` what becomes of them, as [`follow`] does.
+///
+/// It is for controllers that need a picture of the whole at any time, such as a scheduler, and not one object after the
+/// other. An object that does not decode is passed over and logged.
+pub async fn follow_objects<T: Resource>(client: kube::Client, rng: &Rng, on: impl FnMut(Seen<T>) + Send + 'static) {
+    let (store, mut writer) = Store::new(0, Kind::of::<T>(), None);
+    writer.subscribe(Arc::new(Teller { decode: |entry| entry.decode::<T>(), on: Mutex::new(Box::new(on)) }));
+    drop(store);
+    Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).run().await;
+}
 
-impl Teller {
-    fn tell(&self, seen: Seen) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)(seen);
+struct Teller<T> {
+    decode: fn(&Entry) -> serde_json::Result<T>,
+    on: Mutex<Box<dyn FnMut(Seen<T>) + Send>>,
+}
+
+impl<T> Teller<T> {
+    fn tell(&self, seen: Seen<T>) {
+        self.on.lock().unwrap_or_else(PoisonError::into_inner)(seen);
+    }
+
+    fn read(&self, key: &ObjectKey, entry: &Entry) -> Option<Box<T>> {
+        let decoded = (self.decode)(entry);
+        if let Err(error) = &decoded {
+            tracing::warn!(%key, %error, "an object does not decode and is passed over");
+        }
+        decoded.ok().map(Box::new)
     }
 }
 
-impl Listener for Teller {
+impl<T: Send> Listener for Teller<T> {
     fn changed(&self, change: &Change<'_>) {
-        let meta = |entry: &crate::cache::Entry| match entry.decode::<PartialObjectMeta>() {
-            Ok(object) => Some(Box::new(object.metadata)),
-            Err(error) => {
-                tracing::warn!(key = %change.key, %error, "metadata does not decode and is passed over");
-                None
-            }
-        };
-        let replaced = |old: &&Arc<crate::cache::Entry>| change.new.is_none_or(|new| new.uid() != old.uid());
-        if let Some(old) = change.old.filter(replaced).and_then(|old| meta(old)) {
+        let replaced = |old: &&Shown<'_>| change.new.is_none_or(|new| new.uid() != old.uid());
+        if let Some(old) = change.old.filter(replaced).and_then(|old| self.read(change.key, old)) {
             self.tell(Seen::Gone(change.key.clone(), old));
         }
-        if let Some(new) = change.new.and_then(|new| meta(new)) {
+        if let Some(new) = change.new.and_then(|new| self.read(change.key, new)) {
             self.tell(Seen::Present(change.key.clone(), new));
         }
     }
@@ -73,7 +107,7 @@ impl Listener for Teller {
     }
 }
 
-impl fmt::Debug for Teller {
+impl<T> fmt::Debug for Teller<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Teller")
     }

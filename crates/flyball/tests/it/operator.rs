@@ -195,11 +195,11 @@ async fn the_log_tells_each_step_of_a_reconcile() {
     widget(&api, "a", 1);
     settle().await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let span = r#"DEBUG reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
+    let span = r#"reconcile{controller="widget" kind="Widget" namespace="ns" name="a" id="#;
     let steps: Vec<String> = text
         .lines()
         .map(str::trim)
-        .filter(|line| line.contains("flyball::") && (line.starts_with(span) || line.contains(" changed ")))
+        .filter(|line| line.contains("flyball::") && (line.contains(span) || line.contains(" changed ")))
         .map(|line| line.rsplit_once("flyball::").unwrap().1.split_once(": ").unwrap().1.to_owned())
         .collect();
     assert_eq!(
@@ -210,9 +210,40 @@ async fn the_log_tells_each_step_of_a_reconcile() {
             "wrote resource=configmaps object=ns/a version=2",
             r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
             "wrote resource=widgets.example.com object=ns/a version=3",
-            "reconciled outcome=Success",
+            "reconciled outcome=Success writes=2",
             r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a before=1 version=3"#,
         ],
         "{text}"
     );
+    let usual = text.lines().filter(|line| line.contains(" INFO ")).count();
+    assert_eq!(usual, 1, "without -v, a reconcile that wrote something is told of in one line");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_act_through_a_client_of_its_own() {
+    let (api, first, second) = (Api::default(), Widgets::usual(), Widgets::usual());
+    widget(&api, "a", 1);
+    let (theirs, sent) = (api.client(), Arc::new(Mutex::new(Vec::new())));
+    let own = kube::Client::new(
+        tower::service_fn({
+            let sent = sent.clone();
+            move |request: http::Request<kube::client::Body>| {
+                sent.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+                let theirs = theirs.clone();
+                async move { theirs.send(request).await }
+            }
+        }),
+        "default",
+    );
+    let operator = operator().controller(Controller::new(first.clone()).owns::<ConfigMap>().client(own)).controller(
+        Controller::new(second.clone())
+            .name("second")
+            .owns::<ConfigMap>()
+            .filter::<Widget>(Predicate::new(|_, _| false)),
+    );
+    let _stage = Stage::operator(&api, &first, operator);
+    settle().await;
+    assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 1));
+    let sent = sent.lock().unwrap();
+    assert!(!sent.is_empty() && sent.iter().all(|request| request.starts_with("PATCH")), "{sent:?}");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How often a cluster that stops is looked for, every 10 ms.
 const PATIENCE: u32 = 1000;
 
-/// Stop a control plane; its objects go with it
+/// Stop a control plane; its objects go with it unless it has a data directory
 #[derive(Args, Debug)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
@@ -46,7 +46,10 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
     kill_process(pid, Signal::TERM).when(format!("cannot stop process {}", record.pid))?;
     for _ in 0..PATIENCE {
         if files.lock()?.is_some() {
-            quietly(format!("{name} is down"));
+            quietly(match &record.data_dir {
+                Some(path) => format!("{name} is down; its objects are in {}", path.display()),
+                None => format!("{name} is down"),
+            });
             return Ok(());
         }
         thread::sleep(Duration::from_millis(10));

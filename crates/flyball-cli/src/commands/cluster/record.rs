@@ -20,6 +20,9 @@ pub(super) struct Record {
     /// The context that was current there.
     pub(super) context_before: Option<String>,
     pub(super) started: String,
+    /// Where its objects are kept, if they are.
+    #[serde(default)]
+    pub(super) data_dir: Option<PathBuf>,
 }
 
 /// The files of one cluster.

@@ -59,13 +59,14 @@ fn tell(status: &Value) {
     }
     let text = |field: &str| status[field].as_str().unwrap_or("-").to_owned();
     say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &text("name"))));
-    let rows = [
+    let mut rows = vec![
         ("server", text("url")),
         ("version", text("version")),
         ("process", status["pid"].to_string()),
         ("started", text("started")),
         ("context", status["kubeconfig"].as_str().map_or("none".into(), |path| format!("{} in {path}", text("name")))),
     ];
+    rows.extend(status["dataDir"].as_str().map(|path| ("data", path.to_owned())));
     for (what, value) in rows {
         say(&format!("  {what:<8} {value}"));
     }

@@ -6,7 +6,9 @@ use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
-use flyball_cluster::{Cluster, Controllers, Endpoint, EndpointError, Options};
+use flyball_cluster::{
+    Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, Options,
+};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -21,6 +23,11 @@ const PATIENCE: u32 = 1000;
 
 /// Start a control plane, and return once it is ready
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster up
+  flyball cluster up --nodes 3
+  flyball cluster up --without kube-scheduler --without deployment-controller
+  flyball cluster up --controllers '*,-job-controller'")]
 pub(crate) struct UpArgs {
     #[command(flatten)]
     named: Named,
@@ -33,12 +40,30 @@ pub(crate) struct UpArgs {
     /// Write no context into any kubeconfig
     #[arg(long, conflicts_with = "kubeconfig")]
     no_kubeconfig: bool,
-    /// Port to listen on at 127.0.0.1; any free one unless given
+    /// Keep all objects, keys and certificates in this directory, and go on with what it holds; else in memory only
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Port to listen on at 127.0.0.1; the last one of the data directory, else any free one, unless given
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
+    /// Begin with so many simulated nodes, on which pods become ready; none unless given, and pods stay pending
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    nodes: u32,
+    /// The controllers to run, separated by commas: '*' for all, NAME for one, -NAME for all but one
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    controllers: Controllers,
+    /// A controller not to run; may be repeated
+    #[arg(long, value_name = "NAME")]
+    without: Vec<Controller>,
     /// Only say what goes wrong
     #[arg(short, long)]
     quiet: bool,
+}
+
+impl UpArgs {
+    fn controllers(&self) -> Controllers {
+        self.without.iter().fold(self.controllers.clone(), |all, one| all.without(*one))
+    }
 }
 
 pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
@@ -53,8 +78,16 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     let record = spawn(&args, &files, verbose)?;
     if !args.quiet {
         tell(&record);
+        hint_at_nodes(&args);
     }
     Ok(())
+}
+
+fn hint_at_nodes(args: &UpArgs) {
+    if args.nodes == 0 {
+        let name = if args.named.name == "flyball" { String::new() } else { format!(" --name {}", args.named.name) };
+        say(&format!("  {:<8} none, so pods stay pending; flyball cluster node add{name}", "nodes"));
+    }
 }
 
 fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
@@ -62,7 +95,8 @@ fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is just being started or stopped")))?;
     let asked = if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
     let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
-    if args.foreground || other_port || asked.map(absolute) != record.kubeconfig {
+    let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
+    if args.foreground || other_port || other_data || asked.map(absolute) != record.kubeconfig {
         let error = Error::new(format!("cluster {name} is up already, at {}", record.url));
         return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or give the new one a --name"));
     }
@@ -78,6 +112,9 @@ fn tell(record: &Record) {
     say(&format!("{} {}", paint(Style::Good, "ready"), paint(Style::Strong, &record.name)));
     for (what, value) in pairs {
         say(&format!("  {what:<8} {value}"));
+    }
+    if let Some(path) = &record.data_dir {
+        say(&format!("  {:<8} {}", "data", path.display()));
     }
     match &record.kubeconfig {
         Some(path) => say(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
@@ -99,9 +136,13 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     if let Some(path) = &args.kubeconfig {
         command.arg("--kubeconfig").arg(absolute(path.clone()));
     }
+    if let Some(path) = &args.data_dir {
+        command.arg("--data-dir").arg(absolute(path));
+    }
     if args.no_kubeconfig {
         command.arg("--no-kubeconfig");
     }
+    command.args(["--nodes", &args.nodes.to_string(), "--controllers", &args.controllers().to_string()]);
     command.args((0..verbose).map(|_| "-v"));
     // A group of its own: Ctrl-C at this terminal is not meant for it. Its folder must not be in the way of others.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
@@ -129,17 +170,36 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
 
 /// Is the cluster, until told to stop.
 fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Each connection is an open file, and the usual limit is from when programs had few.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
     let served = runtime.block_on(async {
         let options = Options::system().when("cannot make a cluster")?;
-        let endpoint = Endpoint::bind(args.port, &options.clock).await.map_err(|error| refuse(error, args.port))?;
+        let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
+        let directory = directory.map_err(|error| unusable(error, args))?;
+        let endpoint = match &directory {
+            Some(directory) => Endpoint::bind_kept(args.port, &options.clock, directory).await,
+            None => Endpoint::bind(args.port, &options.clock).await,
+        };
+        let endpoint = endpoint.map_err(|error| refuse(error, args))?;
         let started = options.clock.now_rfc3339();
-        let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
+        let cluster = match directory {
+            Some(directory) => Cluster::open(options, directory).map_err(|error| unusable(error, args))?,
+            None => Cluster::new(options),
+        };
+        let cluster = cluster.with_certificate(endpoint.certificate());
         let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
 
+        if args.nodes > 0 {
+            let nodes = Nodes::new("node", usize::try_from(args.nodes).unwrap_or(usize::MAX));
+            nodes.add_to(&cluster.admin()).await.when("cannot add nodes")?;
+        }
         let record = write_down(args, files, &endpoint, started)?;
         if !args.quiet {
             tell(&record);
+            hint_at_nodes(args);
         }
         let stop = async {
             tokio::select! {
@@ -148,12 +208,13 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        let controllers = Controllers::all();
+        let controllers = args.controllers();
         let served = tokio::select! {
             biased;
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
         };
+        cluster.close();
         files.forget();
         let cleaned = record.remove_context();
         served.and(cleaned)
@@ -180,21 +241,48 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
         context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
     }
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let record =
-        Record { name: name.clone(), pid, url: endpoint.url(), own_kubeconfig, kubeconfig, context_before, started };
+    let record = Record {
+        name: name.clone(),
+        pid,
+        url: endpoint.url(),
+        own_kubeconfig,
+        kubeconfig,
+        context_before,
+        started,
+        data_dir: args.data_dir.as_ref().map(absolute),
+    };
     files.write(&record)?;
     Ok(record)
 }
 
-fn refuse(error: EndpointError, port: u16) -> Error {
-    let in_use =
-        matches!(&error, EndpointError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse);
-    let error = Err::<(), _>(error).when("no cluster").expect_err("it is one");
-    if in_use {
-        return Error::new(format!("port {port} of 127.0.0.1 is in use"))
-            .hint("give another --port, or none to have a free one chosen");
+fn refuse(error: EndpointError, args: &UpArgs) -> Error {
+    match error {
+        EndpointError::Listen { port, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
+            match args.port {
+                // It is the one that kubeconfigs of this cluster lead to.
+                0 => error.hint("give another --port; kubeconfigs made before lead to this one"),
+                _ => error.hint("give another --port, or none to have a free one chosen"),
+            }
+        }
+        EndpointError::DataDir(error) => unusable(error, args),
+        error => Err::<(), _>(error).when("no cluster").expect_err("it is one"),
     }
-    error
+}
+
+/// Says what to do about a data directory that cannot be used.
+fn unusable(error: DataDirError, args: &UpArgs) -> Error {
+    let hint = match &error {
+        DataDirError::InUse { .. } => "stop that process, or give another --data-dir",
+        DataDirError::Newer { .. } => "use the release that wrote it, or give another --data-dir",
+        DataDirError::Foreign { .. } => "give a directory that is empty or not there yet",
+        DataDirError::Damaged { .. } | DataDirError::Missing { .. } => {
+            "put back a copy of the whole directory, or move it away to begin anew"
+        }
+        DataDirError::Io { .. } => "give a --data-dir that can be written to and has room",
+    };
+    let what = args.data_dir.as_ref().map_or_else(String::new, |path| format!("no cluster in {}", path.display()));
+    Err::<(), _>(error).when(what).expect_err("it is one").hint(hint)
 }
 
 fn absolute(path: impl AsRef<Path>) -> PathBuf {

@@ -1,5 +1,6 @@
 //! Where the demo plays: an embedded control plane of its own, or a cluster that somebody else runs.
 
+use crate::connection::config_of;
 use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
@@ -8,7 +9,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, CustomResourceExt, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -66,13 +66,13 @@ async fn embedded() -> Result<Stage> {
             tracing::error!(%error, "cannot serve");
         }
     });
-    let config = connect(&path, None).await?;
+    let config = config_of(&path, None).await?;
     let admin = Client::try_from(config.clone()).when("cannot make a client")?;
     Ok(Stage { admin, config, namespace: "default", kubeconfig: path, context: None, own: Some((folder, tasks)) })
 }
 
 async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
-    let config = connect(path, context).await?;
+    let config = config_of(path, context).await?;
     let admin = Client::try_from(config.clone()).when(format!("cannot use {}", path.display()))?;
     let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
     let version = version.when(format!("{} does not answer", config.cluster_url));
@@ -88,13 +88,6 @@ async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
     };
     stage.check().await?;
     Ok(stage)
-}
-
-async fn connect(path: &Path, context: Option<&str>) -> Result<Config> {
-    let what = format!("cannot use {}", path.display());
-    let config = Kubeconfig::read_from(path).when(what.clone())?;
-    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(config, &options).await.when(what)
 }
 
 impl Stage {

@@ -1,13 +1,14 @@
 //! What the pods of a job have come to.
 
-use super::indexes;
+use super::policies::{self, replaces_failed_only};
 use super::tracking::is_tracked;
+use super::{indexes, retries};
 use crate::controllers::pods::{self, is_active, is_deleting, phase};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus, UncountedTerminatedPods};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The first wait after a pod failed; it doubles with each further one.
@@ -22,10 +23,6 @@ pub(super) fn index(pod: &Pod) -> Option<i32> {
     pod.annotations().get(INDEX)?.parse().ok()
 }
 
-fn replaces_failed_only(spec: &JobSpec) -> bool {
-    spec.pod_replacement_policy.as_deref() == Some("Failed")
-}
-
 /// The counts of a job, those included that its status does not tell yet.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -33,8 +30,14 @@ pub(super) struct Counts {
     pub(super) failed: i32,
     /// The indexes that have succeeded, of an indexed job.
     pub(super) completed: BTreeSet<i32>,
+    /// The indexes that have failed, of a job that limits the failures of each.
+    pub(super) lost: Option<BTreeSet<i32>>,
+    /// The pods that failed and are kept until their index has another one.
+    pub(super) waiting: BTreeMap<i32, Pod>,
     /// The pods that are to be counted.
     pub(super) uncounted: UncountedTerminatedPods,
+    /// The pods that failed and do not count.
+    ignored: BTreeSet<String>,
 }
 
 impl Counts {
@@ -46,25 +49,43 @@ impl Counts {
         let mut completed = indexes::parse(status.completed_indexes.as_deref().unwrap_or_default(), completions);
         let (succeeded, failed) =
             (uncounted.succeeded.get_or_insert_default().clone(), uncounted.failed.get_or_insert_default().clone());
-        for pod in pods.iter().filter(|pod| is_tracked(pod)) {
+        let is_new = |pod: &&Pod| {
             let uid = pod.uid().unwrap_or_default();
-            if succeeded.contains(&uid) || failed.contains(&uid) {
+            is_tracked(pod) && !succeeded.contains(&uid) && !failed.contains(&uid)
+        };
+        let of_job = |pod: &Pod| index(pod).filter(|index| *index < completions);
+        for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) == "Succeeded") {
+            // A second pod of one index counts for nothing.
+            if !is_indexed(spec) || of_job(pod).is_some_and(|index| completed.insert(index)) {
+                uncounted.succeeded.get_or_insert_default().push(pod.uid().unwrap_or_default());
+            }
+        }
+        let lost = (is_indexed(spec) && spec.backoff_limit_per_index.is_some()).then(|| {
+            let mut lost = indexes::parse(status.failed_indexes.as_deref().unwrap_or_default(), completions);
+            let tracked = pods.iter().filter(|pod| is_tracked(pod));
+            let failing = tracked.filter(|pod| policies::fails_index(spec, pod, retries::failures(pod)));
+            lost.extend(failing.filter_map(of_job));
+            lost
+        });
+        let waiting = match &lost {
+            Some(lost) if !is_ending => {
+                let active = pods.iter().filter(|pod| is_active(pod)).filter_map(index);
+                retries::waiting(spec, pods, &completed.iter().chain(lost).copied().chain(active).collect())
+            }
+            _ => BTreeMap::new(),
+        };
+        let mut ignored = BTreeSet::new();
+        for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) != "Succeeded") {
+            let has_failed = policies::has_failed(spec, pod) || is_ending && is_deleting(pod);
+            let uid = pod.uid().unwrap_or_default();
+            let waits = waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == Some(&uid));
+            if !has_failed || waits {
                 continue;
             }
-            match phase(pod) {
-                "Succeeded" if is_indexed(spec) => {
-                    let index = index(pod).filter(|index| *index < completions);
-                    // A second pod of one index counts for nothing.
-                    if index.is_some_and(|index| completed.insert(index)) {
-                        uncounted.succeeded.get_or_insert_default().push(uid);
-                    }
-                }
-                "Succeeded" => uncounted.succeeded.get_or_insert_default().push(uid),
-                "Failed" => uncounted.failed.get_or_insert_default().push(uid),
-                _ if is_deleting(pod) && (is_ending || !replaces_failed_only(spec)) => {
-                    uncounted.failed.get_or_insert_default().push(uid);
-                }
-                _ => {}
+            if policies::counts(spec, pod) && (!is_indexed(spec) || of_job(pod).is_some()) {
+                uncounted.failed.get_or_insert_default().push(uid);
+            } else {
+                ignored.insert(uid);
             }
         }
         let len = |pods: &Option<Vec<String>>| i32::try_from(pods.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
@@ -72,13 +93,23 @@ impl Counts {
             true => i32::try_from(completed.len()).unwrap_or(i32::MAX),
             false => status.succeeded.unwrap_or(0) + len(&uncounted.succeeded),
         };
-        Self { succeeded, failed: status.failed.unwrap_or(0) + len(&uncounted.failed), completed, uncounted }
+        let failed = status.failed.unwrap_or(0) + len(&uncounted.failed);
+        Self { succeeded, failed, completed, lost, waiting, uncounted, ignored }
     }
 
     pub(super) fn lists(&self, pod: &Pod) -> bool {
         let lists =
             |pods: &Option<Vec<String>>| pods.iter().flatten().any(|uid| Some(uid) == pod.metadata.uid.as_ref());
         lists(&self.uncounted.succeeded) || lists(&self.uncounted.failed)
+    }
+
+    /// Tells whether all that is to be known of a pod is known.
+    pub(super) fn is_done_with(&self, pod: &Pod) -> bool {
+        let uid = pod.metadata.uid.as_ref();
+        let waits = self.waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == uid);
+        // A second pod of an index that has succeeded already counts for nothing, and is kept by nothing.
+        let is_ignored = uid.is_some_and(|uid| self.ignored.contains(uid));
+        !waits && (pods::is_over(pod) || self.lists(pod) || is_ignored)
     }
 
     pub(super) fn has_uncounted(&self) -> bool {
@@ -99,6 +130,7 @@ impl Counts {
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods::default());
         let completed = indexes::print(&self.completed);
         status.completed_indexes = (!completed.is_empty()).then_some(completed);
+        status.failed_indexes = self.lost.as_ref().map(indexes::print);
     }
 }
 
@@ -110,13 +142,18 @@ pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<SignedDuration> {
     let failures: Vec<Timestamp> =
         ended("Failed").filter(|time| success.is_none_or(|success| *time > success)).collect();
     let last = failures.iter().max()?;
-    let doublings = u32::try_from(failures.len() - 1).unwrap_or(u32::MAX).min(6);
-    let wait = (BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF) - now.duration_since(*last);
+    rest(u32::try_from(failures.len()).unwrap_or(u32::MAX), *last, now)
+}
+
+/// Returns what is left of the wait after so many failures, of which this was the last one.
+pub(super) fn rest(failures: u32, last: Timestamp, now: Timestamp) -> Option<SignedDuration> {
+    let doublings = failures.checked_sub(1)?.min(6);
+    let wait = (BACKOFF * (1 << doublings)).min(LONGEST_BACKOFF) - now.duration_since(last);
     (wait > SignedDuration::ZERO).then_some(wait)
 }
 
 /// Returns when a pod ended, as well as can be told.
-fn end(pod: &Pod, now: Timestamp) -> Timestamp {
+pub(super) fn end(pod: &Pod, now: Timestamp) -> Timestamp {
     let status = pod.status.as_ref();
     let containers = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
     let finished =

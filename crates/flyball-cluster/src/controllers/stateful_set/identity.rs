@@ -19,6 +19,11 @@ pub(super) fn ordinal(set: &StatefulSet, pod: &Pod) -> Option<i32> {
     (parent == set.name_any() && is_plain).then(|| ordinal.parse().ok())?
 }
 
+/// Returns the name of the pod of an ordinal.
+pub(super) fn name(set: &StatefulSet, ordinal: i32) -> String {
+    format!("{}-{ordinal}", set.name_any())
+}
+
 /// Makes the pod of an ordinal.
 pub(super) fn pod(
     set: &StatefulSet,
@@ -28,7 +33,7 @@ pub(super) fn pod(
     revision: &str,
 ) -> Pod {
     let mut pod = pods::from_template(template, set);
-    let name = format!("{}-{ordinal}", set.name_any());
+    let name = name(set, ordinal);
     pod.metadata.name = Some(name.clone());
     pod.metadata.namespace = set.namespace();
     let labels = pod.labels_mut();

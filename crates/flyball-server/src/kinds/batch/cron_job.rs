@@ -1,10 +1,11 @@
 //! What makes jobs at set times.
 
+use super::super::Part;
 use super::super::field::Field;
 use super::super::shown::selector;
-use super::super::{Part, cron};
 use super::{Errors, job_spec};
 use flyball_core::Object;
+use flyball_core::cron::Schedule;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ pub(crate) fn cron_job(job: &Object, old: Option<&Object>, part: Part) -> Errors
     if schedule.is_empty() {
         errors.push(schedule.required(""));
     } else {
-        errors.extend(cron::check(schedule.text()).err().map(|why| schedule.invalid(why)));
+        errors.extend(Schedule::parse(schedule.text()).err().map(|why| schedule.invalid(why)));
         let before = old.and_then(|old| old.at(&["spec", "schedule"])).and_then(Value::as_str).unwrap_or_default();
         if schedule.text().contains("TZ") {
             if !before.contains("TZ") {

@@ -449,7 +449,7 @@ fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
                 );
             }
         }
-        errors.extend(recursive_read_only(&mount));
+        errors.extend(recursive_read_only(&mounts, &mount));
     }
     errors
 }
@@ -462,8 +462,11 @@ fn last_paths<'a>(list: &Field<'a>, path: &str) -> Vec<&'a str> {
     last.filter_map(|(_, item)| item[path].as_str()).collect()
 }
 
-fn recursive_read_only(mount: &Field<'_>) -> Errors {
-    let policy = mount.at("recursiveReadOnly");
+fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
+    // The real server leaves the index out here.
+    let placed = mounts.at("recursiveReadOnly");
+    let given = mount.at("recursiveReadOnly");
+    let policy = Field::new(*placed.path(), given.value());
     let mut errors = Errors::new();
     match policy.text() {
         _ if !policy.is_set() => {}

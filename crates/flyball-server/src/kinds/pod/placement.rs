@@ -83,7 +83,7 @@ fn label_keys(of: &Field<'_>, names: &[&str]) -> Errors {
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Tolerations of taints.
-pub(super) fn tolerations(tolerations: &Field<'_>) -> Errors {
+pub(in super::super) fn tolerations(tolerations: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for toleration in tolerations.items() {
         let (key, operator, effect) = (toleration.at("key"), toleration.at("operator"), toleration.at("effect"));

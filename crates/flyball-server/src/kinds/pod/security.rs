@@ -117,7 +117,7 @@ pub(super) fn pod(spec: &Field<'_>) -> Errors {
     errors.extend(profile(&context.at("seccompProfile"), "seccomp"));
     errors.extend(profile(&context.at("appArmorProfile"), "AppArmor"));
     errors.extend(context.at("supplementalGroupsPolicy").may_be_one_of(&["Merge", "Strict"]));
-    errors.extend(context.at("seLinuxChangePolicy").may_be_one_of(&["MountOption", "Recursive"]));
+    errors.extend(context.at("seLinuxChangePolicy").may_be_one_of(&["Recursive"]));
     errors
 }
 

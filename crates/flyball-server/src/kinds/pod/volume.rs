@@ -28,7 +28,7 @@ const SOURCES: &[(&str, Rule)] = &[
     ("cephfs", |source| required(source, &["monitors"])),
     ("quobyte", |source| required(source, &["registry", "volume"])),
     ("downwardAPI", downward),
-    ("fc", |_| Errors::new()),
+    ("fc", fibre_channel),
     ("flexVolume", |source| required(source, &["driver"])),
     ("configMap", |source| files(source, "name")),
     ("azureFile", |source| required(source, &["secretName", "shareName"])),
@@ -43,6 +43,24 @@ const SOURCES: &[(&str, Rule)] = &[
     ("ephemeral", ephemeral),
     ("image", |source| required(source, &["reference"])),
 ];
+
+fn fibre_channel(source: &Field<'_>) -> Errors {
+    let (names, ids, unit) = (source.at("targetWWNs"), source.at("wwids"), source.at("lun"));
+    let mut errors = Errors::new();
+    match (names.is_empty(), ids.is_empty()) {
+        (true, true) => errors.push(names.required("must specify either targetWWNs or wwids, but not both")),
+        (false, false) => {
+            errors.push(names.invalid("targetWWNs and wwids can not be specified simultaneously"));
+        }
+        (false, true) => match unit.given_int() {
+            None => errors.push(unit.required("lun is required if targetWWNs is specified")),
+            Some(lun) if !(0..=255).contains(&lun) => errors.push(unit.invalid("must be between 0 and 255, inclusive")),
+            Some(_) => {}
+        },
+        (true, false) => {}
+    }
+    errors
+}
 
 fn required(source: &Field<'_>, names: &[&str]) -> Errors {
     names.iter().filter_map(|name| source.at(name).must_be_set()).collect()

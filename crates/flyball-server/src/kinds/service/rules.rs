@@ -337,10 +337,7 @@ pub(crate) fn warn(service: &Object, old: Option<&Object>) -> Vec<String> {
     let mut warnings = Vec::new();
     let new = old.is_none_or(|old| old.get("spec") != service.get("spec"));
     if !list(service, "externalIPs").is_empty() && new {
-        warnings.push(
-            "spec.externalIPs is deprecated and will be removed in a future release. See https://kep.k8s.io/5707"
-                .to_owned(),
-        );
+        warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
     if !new {
         return warnings;
@@ -363,7 +360,7 @@ pub(crate) fn warn(service: &Object, old: Option<&Object>) -> Vec<String> {
         warnings.push("spec.SessionAffinity is ignored for headless services".into());
     }
     if text(service, "trafficDistribution") == "PreferClose" {
-        warnings.push("spec.trafficDistribution: PreferClose is deprecated; use PreferSameZone instead".into());
+        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".into());
     }
     warnings
 }

@@ -1,0 +1,23 @@
+//! An operator as a project has it, for the tests of `flyball run`.
+
+use flyball::Operator;
+use kube::CustomResourceExt;
+use myapp::operator::{NAME, controller};
+use myapp::resource::MyApp;
+use std::process::ExitCode;
+
+/// An operator that greets.
+#[derive(clap::Args)]
+struct Flags {
+    /// What it says first
+    #[arg(long, env = "GREETING", default_value = "hello")]
+    greeting: String,
+}
+
+#[expect(clippy::print_stderr, reason = "the tests look for it")]
+fn main() -> ExitCode {
+    Operator::main_with(|flags: Flags| {
+        eprintln!("{}", flags.greeting);
+        Operator::new(NAME).crd(MyApp::crd()).controller(controller())
+    })
+}

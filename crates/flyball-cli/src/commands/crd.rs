@@ -1,0 +1,25 @@
+//! `flyball crd`: definitions of custom resources that live long.
+
+mod migrate;
+
+use crate::connection::block_on;
+use crate::error::Result;
+use clap::{Args, Subcommand};
+
+/// Look after custom resource definitions
+#[derive(Args, Debug)]
+pub(crate) struct CrdArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Migrate(migrate::MigrateArgs),
+}
+
+pub(crate) fn cmd_crd(args: CrdArgs) -> Result<()> {
+    match args.command {
+        Command::Migrate(args) => block_on(migrate::cmd_migrate(&args)),
+    }
+}

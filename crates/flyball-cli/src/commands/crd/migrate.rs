@@ -1,0 +1,338 @@
+//! `flyball crd migrate`: stores every object anew, so that an old version of a kind can be dropped.
+//!
+//! An update that changes nothing makes the API server write the object in the storage version, if it is stored in another
+//! one. Whatever somebody else writes in the meantime is written in that version too. So when every object was
+//! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
+//! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
+
+use crate::connection::ConnectionArgs;
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
+use clap::{Args, ValueEnum};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use kube::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// Objects that are stored at the same time.
+const AT_ONCE: usize = 8;
+/// How often the definition is tried again when somebody else changes it.
+const ATTEMPTS: u32 = 5;
+
+/// Store all objects of a custom resource in its storage version, and drop the others from status.storedVersions
+#[derive(Args, Debug)]
+pub(crate) struct MigrateArgs {
+    /// Name of the definition, such as vmgroups.vm.codeconnect.vmworld.com
+    name: String,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Have the API server check everything and store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Go on behind this object, given as namespace/name or name, where an earlier run broke off
+    #[arg(long, value_name = "OBJECT")]
+    after: Option<String>,
+    /// Objects that are fetched at a time
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    page: u32,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+    Yaml,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    definition: String,
+    storage_version: String,
+    stored_versions_before: Vec<String>,
+    stored_versions: Vec<String>,
+    /// Objects that the API server wrote anew.
+    rewritten: usize,
+    /// Objects that were in the storage version already.
+    unchanged: usize,
+    /// Objects that others wrote or deleted at the same moment, which does as well.
+    left_to_others: usize,
+    /// Objects that could be stored, of a dry run.
+    checked: usize,
+    failed: Vec<Failed>,
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Failed {
+    object: String,
+    message: String,
+}
+
+/// What matters of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Definition {
+    group: String,
+    plural: String,
+    storage: String,
+    /// The version that objects are read and written in.
+    through: String,
+    stored: Vec<String>,
+    uid: String,
+}
+
+pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
+    let client = args.connection.connect().await?.client;
+    let (definition, _) = read(&client, &args.name).await?;
+    let mut report = Report {
+        definition: args.name.clone(),
+        storage_version: definition.storage.clone(),
+        stored_versions_before: definition.stored.clone(),
+        stored_versions: definition.stored.clone(),
+        dry_run: args.dry_run,
+        ..Report::default()
+    };
+    let due = definition.stored != [definition.storage.clone()];
+    let stored = if due { store_all(&client, args, &definition, &mut report).await } else { Ok(()) };
+    if stored.is_ok() && due && report.failed.is_empty() && !args.dry_run {
+        report.stored_versions = trim(&client, &args.name, &definition).await?;
+    }
+    match args.output {
+        Some(Output::Json) => say(&serde_json::to_string_pretty(&report).when("cannot write JSON")?),
+        Some(Output::Yaml) => say(serde_saphyr::to_string(&report).when("cannot write YAML")?.trim_end()),
+        None => tell(&report),
+    }
+    stored?;
+    match report.failed.len() {
+        0 => Ok(()),
+        n => Err(Error::new(format!("{n} objects could not be stored; status.storedVersions stays as it is"))
+            .hint("correct or delete them, then run this again")),
+    }
+}
+
+fn tell(report: &Report) {
+    let versions = |versions: &[String]| versions.join(", ");
+    for failed in &report.failed {
+        complain("failed", &format!("{}: {}", failed.object, failed.message));
+    }
+    if report.stored_versions_before == [report.storage_version.clone()] {
+        say(&format!("{} is stored in {} only: nothing to do", report.definition, report.storage_version));
+        return;
+    }
+    let Report { rewritten, unchanged, left_to_others, checked, .. } = report;
+    if report.dry_run {
+        say(&format!("{checked} objects can be stored in {} (dry run: nothing was)", report.storage_version));
+        return;
+    }
+    say(&format!("{rewritten} rewritten, {unchanged} as they should be, {left_to_others} left to others"));
+    if report.stored_versions != report.stored_versions_before {
+        let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
+        say(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
+    }
+}
+
+/// Reads a definition, as text too, for those who want to write it.
+async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
+    let crd: Value = match get(client, &url(name)).await {
+        Ok(crd) => crd,
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let error = Error::new(format!("there is no custom resource definition {name}"));
+            return Err(error.hint("kubectl get customresourcedefinitions"));
+        }
+        other => other.when(format!("cannot read definition {name}"))?,
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let storage = versions.iter().find(|version| version["storage"] == true);
+    let storage =
+        storage.map(|version| text(&version["name"])).ok_or_else(|| Error::new("it has no storage version"))?;
+    let mut served = versions.iter().filter(|version| version["served"] == true).map(|version| text(&version["name"]));
+    // The storage version needs no conversion, but it need not be served.
+    let first = served.next().ok_or_else(|| Error::new(format!("no version of {name} is served")))?;
+    let through = if first == storage || served.any(|version| version == storage) { storage.clone() } else { first };
+    let definition = Definition {
+        group: text(&crd["spec"]["group"]),
+        plural: text(&crd["spec"]["names"]["plural"]),
+        storage,
+        through,
+        stored: crd["status"]["storedVersions"].as_array().into_iter().flatten().map(text).collect(),
+        uid: text(&crd["metadata"]["uid"]),
+    };
+    Ok((definition, crd))
+}
+
+fn url(name: &str) -> String {
+    format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+}
+
+async fn get<T: serde::de::DeserializeOwned>(client: &Client, url: &str) -> kube::Result<T> {
+    client.request(Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?).await
+}
+
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMeta,
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: String,
+    #[serde(default)]
+    remaining_item_count: usize,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: ObjectMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectMeta {
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    resource_version: String,
+}
+
+impl ObjectMeta {
+    /// Writes the place of an object; the API server lists objects in the order of these.
+    fn key(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+}
+
+/// Stores all objects anew, page by page in the order of their keys.
+async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition, report: &mut Report) -> Result<()> {
+    let Definition { group, plural, through, .. } = definition;
+    let root = format!("/apis/{group}/{through}");
+    let (mut token, mut behind, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
+    loop {
+        let page: List = match get(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
+            // The list took so long that the server forgot its state: it goes on with what is there now.
+            Err(kube::Error::Api(status)) if status.code == 410 && !token.is_empty() => {
+                token = status.metadata.and_then(|metadata| metadata.continue_).unwrap_or_default();
+                continue;
+            }
+            Err(error) => return Err(broke_off(error, &behind)),
+            Ok(page) => page,
+        };
+        for objects in page.items.chunks(AT_ONCE) {
+            let mut stored = JoinSet::new();
+            for raw in objects {
+                let object: Object = serde_json::from_str(raw.get()).when("the API server listed what is no object")?;
+                if object.metadata.key() > behind {
+                    stored.spawn(store(
+                        client.clone(),
+                        root.clone(),
+                        plural.clone(),
+                        object.metadata,
+                        raw.clone(),
+                        args.dry_run,
+                    ));
+                }
+            }
+            let mut results: Vec<_> = stored.join_all().await;
+            results.sort_by(|(a, _), (b, _)| a.cmp(b));
+            seen += results.len();
+            for (key, result) in results {
+                match result {
+                    Ok(Stored::Rewritten) => report.rewritten += 1,
+                    Ok(Stored::Unchanged) => report.unchanged += 1,
+                    Ok(Stored::Checked) => report.checked += 1,
+                    Ok(Stored::ByOthers) => report.left_to_others += 1,
+                    Err(kube::Error::Api(status))
+                        if status.code < 500 && status.code != 401 && status.code != 403 && status.code != 429 =>
+                    {
+                        report.failed.push(Failed { object: key.clone(), message: status.message.clone() });
+                    }
+                    Err(error) => return Err(broke_off(error, &behind)),
+                }
+                behind = key;
+            }
+        }
+        if args.output.is_none() && is_lively() {
+            tell_in_place(&format!("{seen} of {} objects", seen + page.metadata.remaining_item_count));
+        }
+        token = page.metadata.next;
+        if token.is_empty() {
+            if seen > 0 && args.output.is_none() && is_lively() {
+                tell_in_place("");
+            }
+            return Ok(());
+        }
+    }
+}
+
+fn broke_off(error: kube::Error, behind: &str) -> Error {
+    let error = Err::<(), _>(error).when("the migration broke off");
+    let error = error.err().unwrap_or_else(|| Error::new("the migration broke off"));
+    match behind {
+        "" => error,
+        behind => error.hint(format!("go on with --after {behind}")),
+    }
+}
+
+/// What became of one object.
+enum Stored {
+    Rewritten,
+    Unchanged,
+    Checked,
+    ByOthers,
+}
+
+/// Updates an object to what it is. It goes back as the bytes that came, so that nothing in it can be lost.
+async fn store(
+    client: Client,
+    root: String,
+    plural: String,
+    object: ObjectMeta,
+    raw: Box<RawValue>,
+    dry_run: bool,
+) -> (String, kube::Result<Stored>) {
+    let place = object.namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+    let parameter = if dry_run { "&dryRun=All" } else { "" };
+    let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{parameter}", object.name);
+    let request = Request::builder().method(Method::PUT).uri(url).header(CONTENT_TYPE, "application/json");
+    let stored = async {
+        let request = request.body(raw.get().as_bytes().to_vec()).map_err(kube::Error::HttpError)?;
+        match client.request::<Object>(request).await {
+            Ok(_) if dry_run => Ok(Stored::Checked),
+            Ok(now) if now.metadata.resource_version == object.resource_version => Ok(Stored::Unchanged),
+            Ok(_) => Ok(Stored::Rewritten),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(Stored::ByOthers),
+            Err(error) => Err(error),
+        }
+    };
+    (object.key(), stored.await)
+}
+
+/// Has the definition say that only the storage version is stored, provided that it is still the same one.
+async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<String>> {
+    let mut attempt = 1;
+    loop {
+        let (now, mut crd) = read(client, name).await?;
+        if (&now.storage, &now.uid) != (&migrated.storage, &migrated.uid) {
+            let error = Error::new(format!("the storage version of {name} was changed in the meantime"));
+            return Err(error.hint("run this again"));
+        }
+        // The resource version goes along: whatever changes now makes it a conflict.
+        crd["status"]["storedVersions"] = json!([migrated.storage]);
+        let request = Request::put(format!("{}/status?fieldManager=flyball-migrate", url(name)));
+        let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());
+        match client.request::<Value>(request.when("cannot ask")?).await {
+            Ok(_) => return Ok(vec![migrated.storage.clone()]),
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error).when("objects are stored, but status.storedVersions could not be written"),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `flyball describe`: what an operator is.
+
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::{Style, columns, paint, say};
+use clap::{Args, Subcommand, ValueEnum};
+use flyball::{ControllerDescription, DefinitionDescription, Description};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::process::{Command as Process, Stdio};
+
+/// Show what something is
+#[derive(Args, Debug)]
+pub(crate) struct DescribeArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Operator(OperatorArgs),
+}
+
+/// Show the kinds, controllers, webhooks and permissions of an operator, without running it
+#[derive(Args, Debug)]
+struct OperatorArgs {
+    /// The operator's program: a path, or a name that is looked for in PATH
+    program: String,
+    /// Flags that the operator needs to say what it is, after `--`
+    #[arg(last = true)]
+    flags: Vec<String>,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+    Yaml,
+}
+
+pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
+    let Command::Operator(args) = args.command;
+    let described = ask(&args)?;
+    match args.output {
+        Some(Output::Json) => say(&serde_json::to_string_pretty(&described).when("cannot write JSON")?),
+        Some(Output::Yaml) => say(serde_saphyr::to_string(&described).when("cannot write YAML")?.trim_end()),
+        None => lines(&described).iter().for_each(|line| say(line)),
+    }
+    Ok(())
+}
+
+/// Has the operator describe itself.
+fn ask(args: &OperatorArgs) -> Result<Description> {
+    let program = &args.program;
+    let mut process = Process::new(program);
+    process.arg("describe").args(&args.flags).stdin(Stdio::null());
+    let answer = process.output().when(format!("cannot run {program}"))?;
+    if !answer.status.success() {
+        let said = String::from_utf8_lossy(&answer.stderr);
+        let said = said.trim().lines().next().unwrap_or("it did not say why");
+        let error = Error::new(format!("{program} describe failed: {said}"));
+        return Err(error.hint("every program that ends in Operator::main of this release knows `describe`"));
+    }
+    serde_json::from_slice(&answer.stdout).when(format!("{program} did not describe an operator"))
+}
+
+fn lines(described: &Description) -> Vec<String> {
+    let mut lines = vec![paint(Style::Strong, &described.name)];
+    if !described.namespaces.is_empty() {
+        lines.push(format!("limited to namespaces {}", described.namespaces.join(", ")));
+    }
+    let definitions = described.definitions.iter().flat_map(definition).collect();
+    table(&mut lines, &["KIND", "DEFINITION", "SCOPE", "VERSION", "COLUMNS"], definitions);
+    let controllers = described.controllers.iter().map(controller).collect();
+    table(&mut lines, &["CONTROLLER", "RECONCILES", "OWNS", "WATCHES", "FINALIZER", "WORKERS"], controllers);
+    let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.asked.join(", ")]);
+    table(&mut lines, &["WEBHOOK", "ASKED"], webhooks.collect());
+    table(&mut lines, &["RESOURCE", "VERBS", "NAMES"], described.rules.iter().map(rule).collect());
+    lines
+}
+
+fn definition(definition: &DefinitionDescription) -> Vec<Vec<String>> {
+    let row = |version: &flyball::VersionDescription| {
+        let state = match (version.served, version.storage) {
+            (true, true) => " (stored)",
+            (true, false) => "",
+            (false, true) => " (stored, not served)",
+            (false, false) => " (not served)",
+        };
+        vec![
+            definition.kind.clone(),
+            definition.name.clone(),
+            definition.scope.clone(),
+            format!("{}{state}", version.name),
+            version.columns.join(", "),
+        ]
+    };
+    definition.versions.iter().map(row).collect()
+}
+
+fn controller(controller: &ControllerDescription) -> Vec<String> {
+    vec![
+        controller.name.clone(),
+        controller.reconciles.clone(),
+        controller.owns.join(", "),
+        controller.watches.join(", "),
+        controller.finalizer.clone().unwrap_or_default(),
+        controller.concurrency.to_string(),
+    ]
+}
+
+fn rule(rule: &PolicyRule) -> Vec<String> {
+    let list = |texts: &Option<Vec<String>>| texts.clone().unwrap_or_default();
+    let group = list(&rule.api_groups).into_iter().find(|group| !group.is_empty());
+    // As kubectl names them: the subresource stands behind the group.
+    let resource = |resource: String| match (&group, resource.split_once('/')) {
+        (None, _) => resource,
+        (Some(group), None) => format!("{resource}.{group}"),
+        (Some(group), Some((resource, subresource))) => format!("{resource}.{group}/{subresource}"),
+    };
+    let what: Vec<String> =
+        list(&rule.resources).into_iter().map(resource).chain(list(&rule.non_resource_urls)).collect();
+    vec![what.join(", "), rule.verbs.join(", "), list(&rule.resource_names).join(", ")]
+}
+
+/// Adds a table, unless it would be empty; columns in which nothing stands are left out.
+fn table(lines: &mut Vec<String>, heading: &[&str], rows: Vec<Vec<String>>) {
+    if rows.is_empty() {
+        return;
+    }
+    let shown: Vec<usize> =
+        (0..heading.len()).filter(|column| rows.iter().any(|row| !row[*column].is_empty())).collect();
+    let cut = |row: &[String]| shown.iter().map(|column| row[*column].clone()).collect();
+    let heading: Vec<String> = heading.iter().map(|text| (*text).to_owned()).collect();
+    lines.push(String::new());
+    lines.extend(columns(std::iter::once(cut(&heading)).chain(rows.iter().map(|row| cut(row))).collect()));
+}

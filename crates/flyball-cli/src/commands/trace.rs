@@ -1,0 +1,207 @@
+//! `flyball trace`: how an object came to be what it is, and what came of it.
+//!
+//! It reads what any cluster keeps: owner references lead from an object to those that were made for it, conditions,
+//! events and managed fields tell when something happened to each, and by whom. Nothing is written.
+
+mod kinds;
+mod story;
+
+use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::{Board, Style, paint, say};
+use clap::{Args, ValueEnum};
+use flyball_core::time::{SignedDuration, Timestamp};
+use http::Request;
+use http::header::ACCEPT;
+use kinds::{Kind, Kinds};
+use kube::Client;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use story::Node;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Objects in one tree; a larger one is cut.
+const LONGEST: usize = 1000;
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// What lists ask for: all that owner references need.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Show what an object caused, step by step: Deployment, ReplicaSet, Pod, scheduled, running
+#[derive(Args, Debug)]
+pub(crate) struct TraceArgs {
+    /// The object, as kind/name: deployment/web, vmgroups.vm.codeconnect.vmworld.com/a
+    object: String,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Look again every second until interrupted
+    #[arg(short, long)]
+    watch: bool,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+    Yaml,
+}
+
+pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
+    block_on(async {
+        let wrong =
+            || Error::new(format!("{:?} names no object", args.object)).hint("give kind/name, such as deployment/web");
+        let (kind, name) = args
+            .object
+            .split_once('/')
+            .filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
+            .ok_or_else(wrong)?;
+        let Connection { client, namespace } = args.connection.connect().await?;
+        let kinds = Kinds::discover(&client).await?;
+        let kind = kinds.find(kind).ok_or_else(|| {
+            Error::new(format!("the cluster has no kind {kind:?}")).hint("kubectl api-resources lists all of them")
+        })?;
+        let (mut board, mut told) = (Board::default(), None);
+        loop {
+            let tree = look(&client, &kinds, kind, &namespace, name).await?;
+            match args.output {
+                Some(output) if told.as_ref() != Some(&tree) => say(&written(output, &tree, args.watch)?),
+                Some(_) => {}
+                None => board.show(lines(&tree)),
+            }
+            told = Some(tree);
+            if !args.watch {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    })
+}
+
+fn written(output: Output, tree: &Node, one_of_many: bool) -> Result<String> {
+    match output {
+        Output::Json if one_of_many => serde_json::to_string(tree).when("cannot write JSON"),
+        Output::Json => serde_json::to_string_pretty(tree).when("cannot write JSON"),
+        Output::Yaml => {
+            let text = serde_saphyr::to_string(tree).when("cannot write YAML")?;
+            Ok(if one_of_many { format!("---\n{}", text.trim_end()) } else { text.trim_end().to_owned() })
+        }
+    }
+}
+
+/// Reads everything there is to say of an object now.
+async fn look(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name: &str) -> Result<Node> {
+    let scope = kind.namespaced.then_some(namespace);
+    let object = get(client, &kind.path(scope, Some(name)), "application/json").await;
+    let object = object.when(format!("cannot read {} {name}", kind.kind))?;
+    let mut above = vec![object];
+    // Who caused it, up to the first cause.
+    while let Some(owner) = story::controller(&above[above.len() - 1]).filter(|_| above.len() < 20) {
+        let Some(kind) = kinds.of(owner.api_version, owner.kind) else { break };
+        let path = kind.path(kind.namespaced.then_some(namespace), Some(owner.name));
+        match get(client, &path, "application/json").await {
+            Ok(found) if found["metadata"]["uid"] == owner.uid => above.push(found),
+            _ => break,
+        }
+    }
+    let mut objects = BTreeMap::new();
+    for object in &above {
+        objects.insert(story::uid(object).to_owned(), object.clone());
+    }
+    let below = descendants(client, kinds, scope, story::uid(&above[0])).await;
+    for (kind, object) in below {
+        let metadata = &object["metadata"];
+        let path = kind.path(metadata["namespace"].as_str(), metadata["name"].as_str());
+        // What went in the meantime has nothing to tell any more.
+        if let Ok(full) = get(client, &path, "application/json").await {
+            objects.insert(story::uid(&full).to_owned(), full);
+        }
+    }
+    let events = match scope {
+        Some(namespace) => format!("/api/v1/namespaces/{namespace}/events"),
+        None => "/api/v1/events".to_owned(),
+    };
+    // Without the right to read events there is still the rest.
+    let events = get(client, &events, "application/json").await.unwrap_or_default();
+    let root = &above[above.len() - 1];
+    Ok(story::tell(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
+}
+
+/// Finds all that an object owns, by any number of steps; kinds that may not be listed are passed over.
+async fn descendants<'a>(
+    client: &Client,
+    kinds: &'a Kinds,
+    namespace: Option<&str>,
+    root: &str,
+) -> Vec<(&'a Kind, Value)> {
+    let mut lists = JoinSet::new();
+    for (at, kind) in kinds.all().iter().enumerate() {
+        if kind.can_list && (kind.namespaced || namespace.is_none()) {
+            let (client, path) = (client.clone(), kind.path(namespace, None));
+            lists.spawn(async move { (at, get(&client, &path, METADATA).await.unwrap_or_default()) });
+        }
+    }
+    let mut lists = lists.join_all().await;
+    lists.sort_by_key(|(at, _)| *at);
+    let mut owned: BTreeMap<String, Vec<(&Kind, Value)>> = BTreeMap::new();
+    for (at, list) in lists {
+        for object in list["items"].as_array().into_iter().flatten() {
+            for owner in story::owners(object) {
+                owned.entry(owner.uid.to_owned()).or_default().push((&kinds.all()[at], object.clone()));
+            }
+        }
+    }
+    let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(uid) = open.pop() {
+        // Taking the list out makes sure that a circle ends.
+        for child in owned.remove(&uid).unwrap_or_default() {
+            if found.len() < LONGEST {
+                open.push(story::uid(&child.1).to_owned());
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+async fn get(client: &Client, path: &str, accept: &str) -> kube::Result<Value> {
+    let request = Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+/// Draws the tree.
+fn lines(tree: &Node) -> Vec<String> {
+    let mut lines = Vec::new();
+    draw(tree, tree.created, "", "", &mut lines);
+    lines
+}
+
+fn draw(node: &Node, began: Option<Timestamp>, first: &str, rest: &str, lines: &mut Vec<String>) {
+    let state = if node.state.is_empty() { String::new() } else { format!("  {}", paint(Style::Good, &node.state)) };
+    lines.push(format!("{first}{}{state}", paint(Style::Strong, &format!("{}/{}", node.kind, node.name))));
+    let bar = if node.children.is_empty() { "  " } else { "│ " };
+    for step in &node.steps {
+        let since = began.map_or(SignedDuration::ZERO, |began| step.time.duration_since(began));
+        let by = if step.by.is_empty() { String::new() } else { format!("  {}", paint(Style::Faint, &step.by)) };
+        lines.push(format!("{rest}{bar}{:>8}  {}{by}", after(since), step.what));
+    }
+    for (at, child) in node.children.iter().enumerate() {
+        let (fork, line) = if at + 1 == node.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        draw(child, began, &format!("{rest}{fork}"), &format!("{rest}{line}"), lines);
+    }
+}
+
+/// Writes the time since the beginning; most of what happened is known to the second.
+fn after(since: SignedDuration) -> String {
+    let seconds = since.as_secs();
+    let sign = if seconds < 0 { '-' } else { '+' };
+    match seconds.unsigned_abs() {
+        seconds @ 0..=599 => format!("{sign}{seconds}s"),
+        seconds @ 600..=35_999 => format!("{sign}{}m{}s", seconds / 60, seconds % 60),
+        seconds @ 36_000..=863_999 => format!("{sign}{}h{}m", seconds / 3600, seconds / 60 % 60),
+        seconds => format!("{sign}{}d{}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}

@@ -1,0 +1,277 @@
+//! From objects and events to what happened, in order.
+
+use flyball_core::time::{Timestamp, parse_rfc3339};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An object with what happened to it and what it caused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Node {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) uid: String,
+    #[serde(serialize_with = "write_some", skip_serializing_if = "Option::is_none")]
+    pub(super) created: Option<Timestamp>,
+    /// How it is now, in a word or two.
+    pub(super) state: String,
+    pub(super) steps: Vec<Step>,
+    pub(super) children: Vec<Node>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    #[serde(serialize_with = "write")]
+    pub(super) time: Timestamp,
+    pub(super) what: String,
+    /// Who did or said it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) by: String,
+}
+
+fn write<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(time)
+}
+
+fn write_some<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&time.map(|time| time.to_string()).unwrap_or_default())
+}
+
+/// An owner reference.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner<'a> {
+    pub(super) api_version: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+    controls: bool,
+}
+
+pub(super) fn owners(object: &Value) -> impl Iterator<Item = Owner<'_>> {
+    items(&object["metadata"]["ownerReferences"]).map(|owner| Owner {
+        api_version: text(&owner["apiVersion"]),
+        kind: text(&owner["kind"]),
+        name: text(&owner["name"]),
+        uid: text(&owner["uid"]),
+        controls: owner["controller"] == true,
+    })
+}
+
+/// Finds the owner that made an object: the one that controls it, else the only one.
+pub(super) fn controller(object: &Value) -> Option<Owner<'_>> {
+    owners(object)
+        .find(|owner| owner.controls)
+        .or_else(|| owners(object).next().filter(|_| owners(object).count() == 1))
+}
+
+pub(super) fn uid(object: &Value) -> &str {
+    text(&object["metadata"]["uid"])
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    parse_rfc3339(value.as_str()?)
+}
+
+/// Tells the story of an object and of those among `objects` that it caused.
+pub(super) fn tell(root: &Value, objects: &BTreeMap<String, Value>, events: &[Value]) -> Node {
+    let mut children: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for object in objects.values() {
+        if let Some(owner) = controller(object).filter(|owner| owner.uid != uid(object)) {
+            children.entry(owner.uid).or_default().push(object);
+        }
+    }
+    let mut told: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for event in events {
+        told.entry(text(&event["involvedObject"]["uid"])).or_default().push(event);
+    }
+    node(root, &mut children, &told)
+}
+
+fn node(object: &Value, children: &mut BTreeMap<&str, Vec<&Value>>, events: &BTreeMap<&str, Vec<&Value>>) -> Node {
+    let metadata = &object["metadata"];
+    let mut below = children.remove(uid(object)).unwrap_or_default();
+    below.sort_by_key(|child| (time(&child["metadata"]["creationTimestamp"]), text(&child["metadata"]["name"])));
+    Node {
+        api_version: text(&object["apiVersion"]).to_owned(),
+        kind: text(&object["kind"]).to_owned(),
+        namespace: metadata["namespace"].as_str().map(str::to_owned),
+        name: text(&metadata["name"]).to_owned(),
+        uid: uid(object).to_owned(),
+        created: time(&metadata["creationTimestamp"]),
+        state: state(object),
+        steps: steps(object, events.get(uid(object)).map(Vec::as_slice).unwrap_or_default()),
+        children: below.into_iter().map(|child| node(child, children, events)).collect(),
+    }
+}
+
+/// Says how an object is now.
+fn state(object: &Value) -> String {
+    let status = &object["status"];
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        return "being deleted".to_owned();
+    }
+    if let Some(phase) = status["phase"].as_str() {
+        return phase.to_owned();
+    }
+    let wanted = object["spec"]["replicas"].as_i64().or_else(|| status["desiredNumberScheduled"].as_i64());
+    if let (Some(wanted), true) = (wanted, status.is_object()) {
+        let ready = status["readyReplicas"].as_i64().or_else(|| status["numberReady"].as_i64()).unwrap_or(0);
+        return format!("{ready}/{wanted} ready");
+    }
+    let decisive = |condition: &&Value| {
+        matches!(text(&condition["type"]), "Ready" | "Available" | "Complete" | "Failed")
+            && condition["status"] == "True"
+    };
+    items(&status["conditions"]).find(decisive).map(|condition| text(&condition["type"]).to_owned()).unwrap_or_default()
+}
+
+fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut add = |time: Option<Timestamp>, what: String, by: &str| {
+        if let Some(time) = time {
+            steps.push(Step { time, what, by: by.to_owned() });
+        }
+    };
+    let metadata = &object["metadata"];
+    let created = time(&metadata["creationTimestamp"]);
+    let writers = || items(&metadata["managedFields"]).filter(|entry| entry["time"].is_string());
+    let maker = writers().filter(|entry| entry["subresource"].is_null()).min_by_key(|entry| time(&entry["time"]));
+    add(created, "created".into(), maker.map_or("", |entry| text(&entry["manager"])));
+    if object["kind"] == "Pod" {
+        pod_steps(object, &mut add);
+    }
+    for condition in items(&object["status"]["conditions"]) {
+        let name = text(&condition["type"]);
+        if object["kind"] == "Pod" && name == "PodScheduled" && condition["status"] == "True" {
+            continue; // told with the node
+        }
+        let since = time(&condition["lastTransitionTime"]).or_else(|| time(&condition["lastUpdateTime"]));
+        let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        add(since, format!("{name} is {}{reason}", text(&condition["status"])), "");
+    }
+    for event in events {
+        let first = time(&event["firstTimestamp"]).or_else(|| time(&event["eventTime"]));
+        let count = event["series"]["count"].as_u64().or_else(|| event["count"].as_u64()).unwrap_or(1);
+        let times = if count > 1 { format!(" (×{count})") } else { String::new() };
+        let by = event["reportingComponent"].as_str().filter(|by| !by.is_empty());
+        let message = text(&event["message"]).lines().next().unwrap_or_default();
+        add(
+            first,
+            format!("{}: {message}{times}", text(&event["reason"])),
+            by.unwrap_or(text(&event["source"]["component"])),
+        );
+    }
+    for entry in writers() {
+        // Each manager's last write is all that is kept; that of the maker at the time of the creation is told already.
+        let last = time(&entry["time"]);
+        if last > created {
+            let what = match entry["subresource"].as_str() {
+                Some(subresource) => format!("{subresource} last written"),
+                None => "last written".to_owned(),
+            };
+            add(last, what, text(&entry["manager"]));
+        }
+    }
+    add(time(&metadata["deletionTimestamp"]), "deletion asked for".into(), "");
+    steps.sort_by_key(|step| step.time);
+    steps
+}
+
+/// Tells what is special about pods: where they were put, and when their containers ran.
+fn pod_steps(pod: &Value, add: &mut impl FnMut(Option<Timestamp>, String, &str)) {
+    let (status, node) = (&pod["status"], text(&pod["spec"]["nodeName"]));
+    let scheduled = items(&status["conditions"]).find(|condition| condition["type"] == "PodScheduled");
+    if let Some(condition) = scheduled.filter(|condition| condition["status"] == "True") {
+        add(
+            time(&condition["lastTransitionTime"]),
+            format!("scheduled to {node}"),
+            text(&pod["spec"]["schedulerName"]),
+        );
+    }
+    add(time(&status["startTime"]), "taken up by the node".into(), node);
+    for container in items(&status["initContainerStatuses"]).chain(items(&status["containerStatuses"])) {
+        let (name, state) = (text(&container["name"]), &container["state"]);
+        let restarts = match container["restartCount"].as_u64().unwrap_or(0) {
+            0 => String::new(),
+            count => format!(", restarted {count} times"),
+        };
+        add(time(&state["running"]["startedAt"]), format!("container {name} runs{restarts}"), node);
+        let ended = &state["terminated"];
+        add(time(&ended["finishedAt"]), format!("container {name} ended with {}{restarts}", ended["exitCode"]), node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(kind: &str, name: &str, owner: Option<&str>, rest: Value) -> (String, Value) {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": kind,
+            "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        });
+        if let Some(owner) = owner {
+            object["metadata"]["ownerReferences"] =
+                json!([{"uid": owner, "kind": "x", "name": "x", "apiVersion": "v1", "controller": true}]);
+        }
+        for (key, value) in rest.as_object().into_iter().flatten() {
+            object[key] = value.clone();
+        }
+        (name.to_owned(), object)
+    }
+
+    #[test]
+    fn a_pod_is_told_of_below_what_caused_it() {
+        let pod = json!({
+            "spec": {"nodeName": "n1", "schedulerName": "default-scheduler"},
+            "status": {
+                "phase": "Running", "startTime": "2026-01-01T00:00:02Z",
+                "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}],
+                "containerStatuses": [{"name": "web", "state": {"running": {"startedAt": "2026-01-01T00:00:03Z"}}}],
+            },
+        });
+        let objects = BTreeMap::from([
+            object("Deployment", "d", None, json!({"spec": {"replicas": 2}, "status": {"readyReplicas": 1}})),
+            object("ReplicaSet", "r", Some("d"), json!({})),
+            object("Pod", "p", Some("r"), pod),
+            object("Pod", "other", None, json!({})),
+        ]);
+        let event = json!({"involvedObject": {"uid": "p"}, "reason": "Pulled", "message": "m\nn", "count": 3,
+            "firstTimestamp": "2026-01-01T00:00:02Z", "source": {"component": "kubelet"}});
+        let tree = tell(&objects["d"], &objects, &[event]);
+        assert_eq!((tree.state.as_str(), tree.children.len()), ("1/2 ready", 1));
+        let pod = &tree.children[0].children[0];
+        let told: Vec<String> = pod.steps.iter().map(|step| format!("{} [{}]", step.what, step.by)).collect();
+        let expected = [
+            "created []",
+            "scheduled to n1 [default-scheduler]",
+            "taken up by the node [n1]",
+            "Pulled: m (×3) [kubelet]",
+            "container web runs [n1]",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn owners_in_a_circle_end() {
+        let objects = BTreeMap::from([object("A", "a", Some("b"), json!({})), object("A", "b", Some("a"), json!({}))]);
+        let tree = tell(&objects["a"], &objects, &[]);
+        assert_eq!((tree.children.len(), tree.children[0].children.len()), (1, 1));
+        assert!(tree.children[0].children[0].children.is_empty());
+    }
+}

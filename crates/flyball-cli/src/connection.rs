@@ -1,0 +1,65 @@
+//! Which cluster a command speaks to: the one that kubectl would, or the one that is named.
+
+use crate::error::{Result, ResultExt};
+use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::{Path, PathBuf};
+
+/// The flags that say it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ConnectionArgs {
+    /// Path of the kubeconfig; else KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; the current one unless given
+    #[arg(long)]
+    pub(crate) context: Option<String>,
+    /// Namespace; the context's own unless given
+    #[arg(short, long)]
+    pub(crate) namespace: Option<String>,
+}
+
+/// A way to a cluster.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    /// Where things go that name no namespace.
+    pub(crate) namespace: String,
+}
+
+impl ConnectionArgs {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
+        let hint = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
+        let config = match &self.kubeconfig {
+            Some(path) => config_of(path, self.context.as_deref()).await?,
+            None => {
+                let options = options(self.context.as_deref());
+                let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
+                found.map_err(|error| error.hint(hint))?
+            }
+        };
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let url = config.cluster_url.clone();
+        let client = Client::try_from(config).when(format!("cannot connect to {url}"))?;
+        let answers = client.apiserver_version().await.when(format!("{url} does not answer"));
+        answers.map_err(|error| error.hint(hint))?;
+        Ok(Connection { client, namespace })
+    }
+}
+
+/// Reads what to connect to from a kubeconfig.
+pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Config> {
+    let what = || format!("cannot use {}", path.display());
+    let read = Kubeconfig::read_from(path).when(what())?;
+    Config::from_custom_kubeconfig(read, &options(context)).await.when(what())
+}
+
+fn options(context: Option<&str>) -> KubeConfigOptions {
+    KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() }
+}
+
+/// Runs what waits for a cluster.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.when("cannot start the runtime")?.block_on(work)
+}

@@ -1,0 +1,195 @@
+//! `flyball cluster up --data-dir`: what is in the directory outlives the process, however that ended.
+
+use crate::Home;
+use flyball::Operator;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, CustomResourceExt};
+use serde_json::json;
+use std::fs;
+use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use vmgroup::converge::Groups;
+use vmgroup::operator::{NAME, VmGroups};
+use vmgroup::resource::VmGroup;
+use vmgroup::simulator::{Options, Simulator, TaskTimes};
+use vmgroup::vsphere::{self, Site, Timing};
+
+async fn config(home: &Home) -> Config {
+    let kubeconfig = Kubeconfig::read_from(home.0.join(".kube/config")).unwrap();
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+fn map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+fn kill(home: &Home) {
+    let status: serde_json::Value =
+        serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
+    let pid = rustix::process::Pid::from_raw(status["pid"].as_i64().unwrap() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    while home.run(&["cluster", "status"]).code == Some(0) {}
+}
+
+#[tokio::test]
+async fn a_cluster_goes_on_where_it_ended() {
+    let home = Home::new("data");
+    let up = ["cluster", "up", "--data-dir", "state"];
+    let said = home.run(&up).ok();
+    let path = home.0.join("state").display().to_string();
+    assert!(said.out.contains(&path), "{said:?}");
+    assert!(home.run(&up).ok().out.starts_with("flyball is up already"));
+    home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["is up already"]);
+    home.run(&["cluster", "up", "--name", "other", "--data-dir", "state"])
+        .fails_with(&["is in use by process", "another --data-dir"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
+    assert_eq!(status["dataDir"], path);
+
+    let config = config(&home).await;
+    let client = Client::try_from(config.clone()).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let made = maps.create(&PostParams::default(), &map("kept")).await.unwrap();
+    kill(&home);
+    home.run(&up).ok();
+    // The kubeconfig of before is as good as ever.
+    assert_eq!(maps.get("kept").await.unwrap(), made);
+    let later = maps.create(&PostParams::default(), &map("later")).await.unwrap();
+    let version = |map: &ConfigMap| map.metadata.resource_version.clone().unwrap().parse::<u64>().unwrap();
+    assert!(version(&later) > version(&made));
+
+    let down = home.run(&["cluster", "down"]).ok();
+    assert_eq!(down.out, format!("flyball is down; its objects are in {path}\n"));
+    home.run(&up).ok();
+    assert_eq!(self::config(&home).await.cluster_url, config.cluster_url, "it is where it was");
+    assert_eq!(
+        maps.list(&ListParams::default().fields("metadata.name!=kube-root-ca.crt")).await.unwrap().items.len(),
+        2
+    );
+    for file in fs::read_dir(home.0.join("state")).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+    }
+    home.run(&["cluster", "down"]).ok();
+    // A copy is a cluster of its own.
+    fs::create_dir(home.0.join("copy")).unwrap();
+    for file in fs::read_dir(home.0.join("state")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), home.0.join("copy").join(file.file_name())).unwrap();
+    }
+    home.run(&["cluster", "up", "--data-dir", "copy"]).ok();
+    assert_eq!(maps.get("kept").await.unwrap(), made);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_left_alone() {
+    let home = Home::new("unusable");
+    let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
+    fs::create_dir(home.0.join("mine")).unwrap();
+    fs::write(home.0.join("mine/notes"), "dear diary").unwrap();
+    up("mine").fails_with(&["is not empty and no data directory", "empty or not there yet"]);
+    fs::write(home.0.join("file"), "").unwrap();
+    up("file").fails_with(&["cannot make", "can be written to"]);
+    // The second run's writes follow the first one's: what is damaged before them was acknowledged.
+    for _ in 0..2 {
+        up("ok").ok();
+        home.run(&["cluster", "down"]).ok();
+    }
+    let log = home.0.join("ok/000000000001.log");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    up("ok").fails_with(&["000000000001.log is damaged at byte 52", "put back a copy of the whole directory"]);
+    fs::write(home.0.join("ok/format"), "99\n").unwrap();
+    up("ok").fails_with(&["has format 99", "use the release that wrote it"]);
+}
+
+/// The operator of virtual machines, as the service account that its token names.
+async fn operator(config: &Config, vcenter: &Simulator) {
+    let admin = Client::try_from(config.clone()).unwrap();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(admin.clone());
+    let account = serde_json::from_value(json!({"metadata": {"name": "vm-operator"}})).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "vm-operator"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "vm-operator", "namespace": "default"}],
+    }))
+    .unwrap();
+    Api::all(admin).create(&PostParams::default(), &binding).await.unwrap();
+    let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
+    let made = accounts.create_token_request("vm-operator", &PostParams::default(), &request).await.unwrap();
+    let mut config = config.clone();
+    config.auth_info = AuthInfo { token: Some(made.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
+    let timing = Timing { poll: Duration::from_millis(20), ..Timing::default() };
+    let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
+    let groups = VmGroups::new(Groups::new(client.unwrap(), 3), Duration::from_secs(1));
+    let operator = Operator::new(NAME).controller(groups.controller());
+    tokio::spawn(async move { operator.run(Client::try_from(config).unwrap(), pending()).await.unwrap() });
+}
+
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let wait = async {
+        while !holds().await {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(120), wait).await.unwrap_or_else(|_| panic!("{what} does not come to pass"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_goes_on_when_its_cluster_is_killed() {
+    let home = Home::new("operator");
+    let up = ["cluster", "up", "--data-dir", "state", "--quiet"];
+    home.run(&up).ok();
+    let config = config(&home).await;
+    let admin = Client::try_from(config.clone()).unwrap();
+    let definition = VmGroup::crd();
+    Api::all(admin.clone()).create(&PostParams::default(), &definition).await.unwrap();
+    let groups: Api<VmGroup> = Api::default_namespaced(admin);
+    until("the CRD", async || groups.list(&ListParams::default()).await.is_ok()).await;
+
+    let each = Duration::from_millis(60);
+    let tasks = TaskTimes { clone: each, power: each, destroy: each };
+    let vcenter = Simulator::new(Options { tasks, ..Options::default() });
+    operator(&config, &vcenter).await;
+    let running = |count: usize| {
+        let vms = vcenter.vms();
+        vms.len() == count && vms.iter().all(|vm| vm.powered_on)
+    };
+    for n in 0..3 {
+        let group = json!({
+            "apiVersion": "vm.codeconnect.vmworld.com/v1alpha1", "kind": "VmGroup", "metadata": {"name": format!("g-{n}")},
+            "spec": {"cpu": 1, "memory": 1, "replicas": 4, "template": "vm-operator-template"},
+        });
+        groups.patch(&format!("g-{n}"), &PatchParams::apply("test"), &Patch::Apply(group)).await.unwrap();
+    }
+    // Killed while machines come up, and while they go.
+    until("some machines", async || vcenter.vms().len() > 4).await;
+    kill(&home);
+    home.run(&up).ok();
+    until("twelve machines", async || running(12)).await;
+
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    groups.patch("g-0", &PatchParams::default(), &scale).await.unwrap();
+    groups.delete("g-1", &DeleteParams::default()).await.unwrap();
+    until("fewer machines", async || vcenter.vms().len() < 11).await;
+    kill(&home);
+    home.run(&up).ok();
+    until("five machines", async || running(5)).await;
+    until("two groups", async || groups.list(&ListParams::default()).await.is_ok_and(|list| list.items.len() == 2))
+        .await;
+
+    for name in ["g-0", "g-2"] {
+        groups.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    until("no groups", async || groups.list(&ListParams::default()).await.is_ok_and(|list| list.items.is_empty()))
+        .await;
+    assert_eq!(vcenter.vms().len(), 0, "nothing is left behind");
+}

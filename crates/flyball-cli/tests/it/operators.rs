@@ -1,0 +1,148 @@
+//! `flyball describe`, `flyball crd` and `flyball trace`.
+
+use crate::Home;
+use flyball::Operator;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, CustomResourceExt};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use vmgroup::resource::VmGroup;
+
+#[test]
+fn an_operator_is_described_by_its_program() {
+    let home = Home::new("describe");
+    let described = Operator::new("vm-operator").crd(VmGroup::crd()).describe();
+    fs::write(home.0.join("described.json"), serde_json::to_vec(&described).unwrap()).unwrap();
+    let program = home.0.join("operator");
+    let script =
+        "#!/bin/sh\n[ \"$1\" = describe ] || { echo \"what is $1?\" >&2; exit 2; }\nexec /bin/cat described.json\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+    let said = home.run(&["describe", "operator", "./operator"]).ok().out;
+    for words in [
+        "vm-operator\n",
+        "KIND      DEFINITION",
+        "vmgroups.vm.codeconnect.vmworld.com",
+        "v1alpha1 (stored)",
+        "events.events.k8s.io",
+    ] {
+        assert!(said.contains(words), "no {words:?} in\n{said}");
+    }
+    assert!(!said.contains("WEBHOOK"), "what it has not is left out\n{said}");
+    let json: Value =
+        serde_json::from_str(&home.run(&["describe", "operator", "./operator", "-o", "json"]).ok().out).unwrap();
+    assert_eq!(json["definitions"][0]["versions"][0]["columns"][0], "Phase");
+    home.run(&["describe", "operator", "./nothing"]).fails_with(&["cannot run ./nothing"]);
+    fs::write(&program, "#!/bin/sh\necho sideways >&2\nexit 2\n").unwrap();
+    home.run(&["describe", "operator", "./operator"]).fails_with(&["describe failed: sideways", "hint"]);
+}
+
+/// Works on the cluster of a home.
+fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = Kubeconfig::read_from(home.0.join(".kube/config")).unwrap();
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+        work(Client::try_from(config).unwrap()).await
+    })
+}
+
+fn definition(storage: &str) -> CustomResourceDefinition {
+    let version = |name: &str| {
+        json!({"name": name, "served": true, "storage": name == storage,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+    };
+    let names = json!({"plural": "gears", "singular": "gear", "kind": "Gear", "listKind": "GearList"});
+    let spec = json!({"group": "example.com", "names": names, "scope": "Namespaced",
+        "versions": [version("v1"), version("v1beta1")]});
+    serde_json::from_value(json!({"metadata": {"name": "gears.example.com"}, "spec": spec})).unwrap()
+}
+
+#[test]
+fn what_is_stored_in_an_old_version_is_stored_anew() {
+    let home = Home::new("migrate");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gear"));
+    on_cluster(&home, async |client| {
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        definitions.create(&PostParams::default(), &definition("v1beta1")).await.unwrap();
+        let gears: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
+        while gears.list(&Default::default()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        for name in ["a", "b", "c"] {
+            let object = DynamicObject::new(name, &resource).data(json!({"teeth": 12345678901234567890u64}));
+            gears.create(&PostParams::default(), &object).await.unwrap();
+        }
+        let patch = Patch::Merge(json!({"spec": definition("v1").spec}));
+        definitions.patch("gears.example.com", &PatchParams::default(), &patch).await.unwrap();
+    });
+    let migrate = |flags: &[&str]| home.run(&[&["crd", "migrate", "gears.example.com"], flags].concat());
+    let json = |flags: &[&str]| -> Value { serde_json::from_str(&migrate(flags).ok().out).unwrap() };
+
+    let dry = json(&["--dry-run", "-o", "json"]);
+    assert_eq!((&dry["storedVersions"], &dry["dryRun"]), (&json!(["v1beta1", "v1"]), &json!(true)));
+    let rest = json(&["--dry-run", "-o", "json", "--after", "default/b"]);
+    assert_eq!((&dry["checked"], &rest["checked"]), (&json!(3), &json!(1)));
+    let done = json(&["-o", "json", "--page", "2"]);
+    assert_eq!((&done["rewritten"], &done["storedVersions"]), (&json!(3), &json!(["v1"])), "{done}");
+    assert!(migrate(&[]).ok().out.contains("nothing to do"));
+    let kept = on_cluster(&home, async |client| {
+        let gears: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
+        gears.get("a").await.unwrap()
+    });
+    assert_eq!(kept.data["teeth"], json!(12345678901234567890u64));
+    home.run(&["crd", "migrate", "nothing.example.com"]).fails_with(&["there is no custom resource definition"]);
+}
+
+#[test]
+fn a_trace_leads_from_an_object_to_all_that_it_caused() {
+    let home = Home::new("trace");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    on_cluster(&home, async |client| {
+        let template =
+            json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}});
+        let deployment = json!({"metadata": {"name": "web"}, "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
+        let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
+        let made =
+            deployments.create(&PostParams::default(), &serde_json::from_value(deployment).unwrap()).await.unwrap();
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": made.metadata.uid}]);
+        let map = json!({"metadata": {"name": "page", "ownerReferences": owner}});
+        let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
+    });
+    let trace =
+        |object: &str| -> Value { serde_json::from_str(&home.run(&["trace", object, "-o", "json"]).ok().out).unwrap() };
+    let pods = |tree: &Value| {
+        let sets = tree["children"].as_array().unwrap().iter().filter(|child| child["kind"] == "ReplicaSet");
+        sets.flat_map(|set| set["children"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let mut tree = trace("deploy/web");
+    for _ in 0..100 {
+        if pods(&tree).len() == 2 {
+            break;
+        }
+        tree = trace("deploy/web");
+    }
+    assert_eq!(pods(&tree).len(), 2, "{tree:#}");
+    assert!(tree["children"].as_array().unwrap().iter().any(|child| child["kind"] == "ConfigMap"));
+    let steps = tree["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["what"], "created");
+    assert!(steps.iter().any(|step| step["what"].as_str().unwrap().starts_with("ScalingReplicaSet")), "{steps:#?}");
+
+    // From a pod the way leads up to the first cause, and shows nothing beside it.
+    let pod = pods(&tree)[0]["name"].as_str().unwrap().to_owned();
+    let chain = trace(&format!("pod/{pod}"));
+    assert_eq!((&chain["kind"], pods(&chain).len()), (&json!("Deployment"), 1));
+    let said = home.run(&["trace", "deployment/web"]).ok().out;
+    assert!(said.starts_with("Deployment/web") && said.contains("└─ "), "{said}");
+    home.run(&["trace", "gadget/web"]).fails_with(&["no kind \"gadget\""]);
+    home.run(&["trace", "deployment/none"]).fails_with(&["none"]);
+    home.run(&["trace", "web"]).fails_with(&["names no object", "kind/name"]);
+}

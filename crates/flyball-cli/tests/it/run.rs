@@ -1,0 +1,71 @@
+//! `flyball run`.
+
+use crate::{Home, Said};
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::thread;
+use std::time::Duration;
+
+/// Returns the program of `examples/operator.rs`, which `cargo test` builds unless it is told what to build.
+fn operator() -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name("examples/operator");
+    assert!(program.exists(), "build it first: cargo build -p flyball-cli --example operator");
+    program.display().to_string()
+}
+
+/// Lets an operator run for a while and stops it.
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
+fn for_a_while(running: Child) -> Said {
+    thread::sleep(Duration::from_secs(2));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    Said::of(&running.wait_with_output().unwrap())
+}
+
+const SAMPLE: &str = "apiVersion: apps.flyball.dev/v1alpha1
+kind: MyApp
+metadata: {name: shop}
+spec: {images: registry.example.com/shop, version: '1.0'}
+---
+apiVersion: v1
+kind: List
+items:
+  - {apiVersion: v1, kind: Secret, metadata: {name: greeting}, stringData: {GREETING: good morning}}
+";
+
+#[test]
+fn an_operator_runs_with_its_samples() {
+    let home = Home::new("run");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    fs::create_dir(home.0.join("samples")).unwrap();
+    fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
+    let program = operator();
+    let flags = ["--", "--metrics-addr=0", "--health-addr=0"];
+    let run = |more: &[&str]| for_a_while(home.spawn(&[&["run", "--program", &program], more, &flags].concat())).ok();
+
+    let said = run(&["--samples"]);
+    for line in ["CustomResourceDefinition myapps.apps.flyball.dev", "MyApp default/shop", "Secret default/greeting"] {
+        assert!(said.out.contains(&format!("applied {line}\n")), "{said:?}");
+    }
+    assert!(said.err.contains("reconciled outcome=Success writes="), "{said:?}");
+    // Once for the manifests, once for the run.
+    assert_eq!(said.err.matches("hello\n").count(), 2, "{said:?}");
+
+    let said = run(&["--env-from=secret/greeting"]);
+    assert_eq!(said.err.matches("good morning\n").count(), 2, "{said:?}");
+    home.run(&["run", "--program", &program, "--env-from=secret/other"])
+        .fails_with(&["cannot read Secret default/other", "not found"]);
+}
+
+#[test]
+fn what_cannot_be_run_is_named() {
+    let home = Home::new("norun");
+    home.run(&["run", "--program", "nothing"]).fails_with(&["there is no cluster to connect to", "flyball cluster up"]);
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.run(&["run", "--program", "./nothing"]).fails_with(&["cannot run ./nothing manifests"]);
+    home.run(&["run", "--program", "/bin/echo"]).fails_with(&["/bin/echo is no operator"]);
+    home.run(&["run", "--samples"]).fails_with(&["neither a folder samples nor config/samples", "--samples=PATH"]);
+    home.run(&["run", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
+    assert_eq!(home.run(&["run", "--env-from", "pod/a"]).code, Some(2));
+}

@@ -1,0 +1,94 @@
+//! Which nodes a daemon runs on, and how its pods are tied to them.
+
+use crate::controllers::node_affinity::{self, NAME};
+use crate::controllers::{pods, taints};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
+};
+use kube::ResourceExt;
+
+/// What is to happen on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A pod is to run.
+    Run,
+    /// No pod is to be made, but one that is there may stay.
+    Stay,
+    /// No pod is to be there.
+    Leave,
+}
+
+/// Tells what the pods of a daemon are to do on a node.
+pub(super) fn wanted(spec: &PodSpec, node: &Node) -> Wanted {
+    let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == node.name_any());
+    if !is_chosen || !node_affinity::allows(spec, node) {
+        return Wanted::Leave;
+    }
+    let tolerations = tolerations(spec);
+    let mut wanted = Wanted::Run;
+    for taint in taints::untolerated(node, &tolerations) {
+        match &*taint.effect {
+            "NoExecute" => return Wanted::Leave,
+            "NoSchedule" => wanted = Wanted::Stay,
+            _ => {}
+        }
+    }
+    wanted
+}
+
+/// Returns what a daemon's pods tolerate: a node in trouble needs its daemons all the more.
+fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
+    let mut all = spec.tolerations.clone().unwrap_or_default();
+    let mut added = vec![
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ];
+    if spec.host_network == Some(true) {
+        added.push(("network-unavailable", "NoSchedule"));
+    }
+    for (key, effect) in added {
+        let toleration = Toleration {
+            key: Some(format!("node.kubernetes.io/{key}")),
+            operator: Some("Exists".into()),
+            effect: Some(effect.into()),
+            ..Toleration::default()
+        };
+        let same = |known: &&mut Toleration| {
+            let what = |toleration: &Toleration| (toleration.key.clone(), toleration.effect.clone());
+            what(known) == what(&toleration) && known.operator == toleration.operator && known.value.is_none()
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => *known = toleration,
+            None => all.push(toleration),
+        }
+    }
+    all
+}
+
+/// Ties a pod to a node: the scheduler puts it there and nowhere else.
+pub(super) fn tie(spec: &mut PodSpec, node: &str) {
+    spec.tolerations = Some(tolerations(spec));
+    let by_name =
+        NodeSelectorRequirement { key: NAME.into(), operator: "In".into(), values: Some(vec![node.to_owned()]) };
+    let term = NodeSelectorTerm { match_fields: Some(vec![by_name]), ..NodeSelectorTerm::default() };
+    let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
+    // The node was chosen by the terms that this one takes the place of.
+    affinity.required_during_scheduling_ignored_during_execution =
+        Some(NodeSelector { node_selector_terms: vec![term] });
+}
+
+/// Returns the node that a pod runs on or is tied to.
+pub(super) fn target(pod: &Pod) -> Option<String> {
+    if let Some(node) = pods::node(pod) {
+        return Some(node.to_owned());
+    }
+    let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+    let terms = &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
+    let fields = terms.iter().flat_map(|term| term.match_fields.iter().flatten());
+    let mut by_name = fields.filter(|field| field.key == NAME && field.operator == "In");
+    by_name.find_map(|field| field.values.as_ref()?.first().cloned())
+}

@@ -1,0 +1,90 @@
+//! Which pods are missing on nodes, and which are too many there.
+
+use super::nodes::Wanted;
+use super::{Daemon, DaemonSets, Plan};
+use crate::controllers::pods::{self, is_deleting, is_ready, phase};
+use flyball::Context;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use std::time::Duration;
+
+impl DaemonSets {
+    /// Finds what is missing and what is too much; gives also the time until pods that failed may be tried again.
+    pub(super) async fn placement(&self, daemon: &Daemon<'_>, cx: &Context<DaemonSet>) -> (Plan, Option<Duration>) {
+        let (mut plan, mut wait) = (Plan::default(), None);
+        for node in &daemon.nodes {
+            let (name, wanted) = (node.name_any(), daemon.wanted(node));
+            let pods = daemon.pods.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let present = || pods.iter().filter(|pod| !is_deleting(*pod));
+            match wanted {
+                Wanted::Leave => plan.delete.extend(present().cloned()),
+                Wanted::Run if pods.is_empty() => plan.create.push(name),
+                Wanted::Run | Wanted::Stay => {
+                    let mut running = Vec::new();
+                    for pod in present() {
+                        let told = match phase(pod) {
+                            "Failed" => match self.backoffs.delay(daemon.set, &name, daemon.now) {
+                                Some(delay) => {
+                                    wait = Some(wait.map_or(delay, |wait: Duration| wait.min(delay)));
+                                    continue;
+                                }
+                                None => ("failed", "kill"),
+                            },
+                            "Succeeded" => ("succeeded", "delete"),
+                            _ => {
+                                running.push(pod);
+                                continue;
+                            }
+                        };
+                        self.tell(daemon, pod, &name, told, cx).await;
+                        plan.delete.push(pod.clone());
+                    }
+                    prune(daemon, &name, wanted, &running, &mut plan);
+                }
+            }
+        }
+        // On a node that does not exist nobody else finds pods that never got there.
+        let exists = |name: &String| daemon.nodes.iter().any(|node| node.metadata.name.as_ref() == Some(name));
+        let stranded = daemon.pods.iter().filter(|(name, _)| !exists(name)).flat_map(|(_, pods)| pods);
+        plan.delete.extend(stranded.filter(|pod| pods::node(pod).is_none() && !is_deleting(*pod)).cloned());
+        (plan, wait)
+    }
+
+    async fn tell(
+        &self,
+        daemon: &Daemon<'_>,
+        pod: &Pod,
+        node: &str,
+        (state, act): (&str, &str),
+        cx: &Context<DaemonSet>,
+    ) {
+        let pod = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+        let message = format!("Found {state} daemon pod {pod} on node {node}, will try to {act} it");
+        match state {
+            "failed" => self.events.warning(cx, daemon.set, "FailedDaemonPod", message).await,
+            _ => self.events.normal(cx, daemon.set, "SucceededDaemonPod", message).await,
+        }
+    }
+}
+
+/// Leaves one of the pods of a node; with a surge, one of each template as long as the new one is not ready to take over.
+fn prune(daemon: &Daemon<'_>, node: &str, wanted: Wanted, running: &[&Pod], plan: &mut Plan) {
+    let surges = daemon.bounds(1).0 > 0;
+    match running {
+        [] if surges && wanted == Wanted::Run => plan.create.push(node.to_owned()),
+        [] | [_] => {}
+        [_, excess @ ..] if !surges => plan.delete.extend(excess.iter().map(|pod| (*pod).clone())),
+        _ => {
+            let (new, old): (Vec<&Pod>, Vec<&Pod>) =
+                running.iter().partition(|pod| pod.labels().get(super::HASH) == Some(&daemon.hash));
+            let excess = new.iter().skip(1).chain(old.iter().skip(1));
+            plan.delete.extend(excess.map(|pod| (*pod).clone()));
+            if let (Some(new), Some(old)) = (new.first(), old.first())
+                && (!is_ready(old) || daemon.is_available(new))
+            {
+                plan.delete.push((*old).clone());
+            }
+        }
+    }
+}

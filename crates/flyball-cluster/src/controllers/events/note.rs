@@ -1,0 +1,97 @@
+//! Events in the newer form, and how many of them there may be.
+
+use crate::controllers::MANAGER;
+use flyball::Resource;
+use flyball_core::{Clock, Rng};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So many events may be sent at once, after a quiet time …
+const BURST: u32 = 50;
+/// … and one more for each of these intervals.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// An event of a controller that is no [`Reconcile`](flyball::Reconcile), in the newer form: by whom, and what was being done.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    kind: &'static str,
+    reason: &'static str,
+    text: String,
+    action: &'static str,
+    by: &'static str,
+}
+
+impl Note {
+    pub(crate) fn normal(reason: &'static str, text: String) -> Self {
+        Self { kind: "Normal", reason, text, action: reason, by: MANAGER }
+    }
+
+    pub(crate) fn warning(reason: &'static str, text: String) -> Self {
+        Self { kind: "Warning", ..Self::normal(reason, text) }
+    }
+
+    pub(crate) fn action(mut self, action: &'static str) -> Self {
+        self.action = action;
+        self
+    }
+
+    pub(crate) fn by(mut self, component: &'static str) -> Self {
+        self.by = component;
+        self
+    }
+
+    /// Publishes the event about an object. That it fails is no reason for anything else to fail.
+    pub(crate) async fn publish<K: Resource>(self, client: &kube::Client, about: &K, clock: &Clock, rng: &Rng) {
+        let meta = about.meta();
+        let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{}.{:016x}", about.name_any(), rng.next())),
+                namespace: Some(namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            involved_object: ObjectReference {
+                api_version: Some(K::api_version(&()).into_owned()),
+                kind: Some(K::kind(&()).into_owned()),
+                name: meta.name.clone(),
+                namespace: meta.namespace.clone(),
+                resource_version: meta.resource_version.clone(),
+                uid: meta.uid.clone(),
+                ..ObjectReference::default()
+            },
+            reason: Some(self.reason.into()),
+            message: Some(self.text.chars().take(1024).collect()),
+            type_: Some(self.kind.into()),
+            action: Some(self.action.into()),
+            event_time: Some(MicroTime(clock.now())),
+            reporting_component: Some(self.by.into()),
+            reporting_instance: Some(self.by.into()),
+            ..Event::default()
+        };
+        if let Err(error) = Api::namespaced(client.clone(), &namespace).create(&PostParams::default(), &event).await {
+            tracing::debug!(%error, reason = self.reason, "event was not published");
+        }
+    }
+}
+
+/// How many events may be published: they are for people to read, and must not cost more than what they are about.
+#[derive(Debug, Default)]
+pub(crate) struct Allowance(Mutex<Option<(u32, Instant)>>);
+
+impl Allowance {
+    /// Takes one, if there is one left.
+    pub(crate) fn take(&self) -> bool {
+        let now = Instant::now();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, since) = kept.unwrap_or((BURST, now));
+        let more = u32::try_from(now.duration_since(since).as_nanos() / INTERVAL.as_nanos()).unwrap_or(u32::MAX);
+        let left = left.saturating_add(more).min(BURST);
+        *kept = Some((left.saturating_sub(1), since + INTERVAL.saturating_mul(more)));
+        left > 0
+    }
+}

@@ -1,0 +1,313 @@
+//! Scales workloads by what is measured of them, to as many replicas as bring it to where it should be.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/autoscaling/horizontal-pod-autoscale/>. A metric proposes a number of
+//! [replicas], [limits] keep it from changing too fast, and the [scale] subresource of the target gets it.
+
+mod limits;
+mod measure;
+mod replicas;
+mod scale;
+
+use super::events::Events;
+use super::pods;
+use crate::Metrics;
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use k8s_openapi::api::autoscaling::v2::{
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus, MetricStatus,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use limits::{History, Limited};
+use measure::{Failure, Measure, Proposal};
+use scale::{Scale, Scales};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often is looked at what is measured.
+const PERIOD: Duration = Duration::from_secs(15);
+
+/// Makes the controller.
+pub(super) fn controller(metrics: Metrics) -> Controller<impl Reconcile> {
+    let autoscalers = Autoscalers {
+        metrics,
+        events: Events::new("horizontal-pod-autoscaler"),
+        scales: Scales::default(),
+        known: Mutex::default(),
+    };
+    Controller::new(autoscalers).replaces::<HorizontalPodAutoscaler>().concurrency(2)
+}
+
+struct Autoscalers {
+    metrics: Metrics,
+    events: Events,
+    scales: Scales,
+    known: Mutex<BTreeMap<ObjectKey, Known>>,
+}
+
+/// What is remembered of an autoscaler.
+#[derive(Debug, Default)]
+struct Known {
+    uid: Option<String>,
+    history: History,
+    /// The pods that it scales by, as the last look had it.
+    selector: Option<flyball_core::LabelSelector>,
+}
+
+impl Reconcile for Autoscalers {
+    type Resource = HorizontalPodAutoscaler;
+
+    async fn reconcile(
+        &self,
+        autoscaler: &HorizontalPodAutoscaler,
+        cx: &Context<HorizontalPodAutoscaler>,
+    ) -> Result<Action> {
+        let spec = &autoscaler.spec;
+        self.forget_others(autoscaler, cx)?;
+        let status = autoscaler.status.clone().unwrap_or_default();
+        let mut turn = Turn { on: self, autoscaler, spec, status, cx };
+        if let Err(error) = turn.take().await {
+            tracing::debug!(key = %cx.key(), error, "autoscaling");
+        }
+        let status = Some(turn.status);
+        if autoscaler.status != status {
+            let changed = HorizontalPodAutoscaler { status, ..autoscaler.clone() };
+            super::owners::tolerate(cx.replace_status(&changed).await)?;
+        }
+        Ok(Action::requeue_after(PERIOD))
+    }
+}
+
+impl Autoscalers {
+    /// Works with what is remembered of an autoscaler.
+    fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut Known) -> T) -> T {
+        work(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(key.clone()).or_default())
+    }
+
+    /// Forgets autoscalers that are gone, and one that had the name of this one.
+    fn forget_others(&self, autoscaler: &HorizontalPodAutoscaler, cx: &Context<HorizontalPodAutoscaler>) -> Result<()> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.get(cx.key()).is_some_and(|known| known.uid != autoscaler.metadata.uid) {
+            known.remove(cx.key());
+        }
+        known.entry(cx.key().clone()).or_default().uid = autoscaler.metadata.uid.clone();
+        let all = cx.caches().list::<HorizontalPodAutoscaler>(None)?;
+        let is_there = |key: &ObjectKey| {
+            all.iter().any(|one| one.metadata.namespace.as_deref() == key.namespace() && one.name_any() == key.name())
+        };
+        known.retain(|key, _| key == cx.key() || is_there(key));
+        Ok(())
+    }
+}
+
+/// An autoscaler whose turn it is.
+struct Turn<'a> {
+    on: &'a Autoscalers,
+    autoscaler: &'a HorizontalPodAutoscaler,
+    spec: &'a HorizontalPodAutoscalerSpec,
+    status: HorizontalPodAutoscalerStatus,
+    cx: &'a Context<HorizontalPodAutoscaler>,
+}
+
+/// What the metrics of an autoscaler come to.
+struct Outcome {
+    replicas: i32,
+    metric: String,
+    statuses: Vec<MetricStatus>,
+}
+
+impl Turn<'_> {
+    async fn warn(&self, reason: &str, message: &str) {
+        self.on.events.warning(self.cx, self.autoscaler, reason, message).await;
+    }
+
+    fn set(&mut self, kind: &str, holds: bool, reason: &str, message: impl Into<String>) {
+        let status = if holds { "True" } else { "False" };
+        let conditions = self.status.conditions.get_or_insert_default();
+        let at = conditions.iter().position(|condition| condition.type_ == kind).unwrap_or_else(|| {
+            conditions.push(HorizontalPodAutoscalerCondition { type_: kind.into(), ..Default::default() });
+            conditions.len() - 1
+        });
+        let condition = &mut conditions[at];
+        if condition.status != status {
+            condition.last_transition_time = Some(pods::time(self.cx.now()));
+        }
+        condition.status = status.into();
+        (condition.reason, condition.message) = (Some(reason.into()), Some(message.into()));
+    }
+
+    fn set_numbers(&mut self, current: i32, desired: i32, statuses: Option<Vec<MetricStatus>>) {
+        (self.status.current_replicas, self.status.desired_replicas) = (Some(current), desired);
+        self.status.current_metrics = statuses;
+    }
+
+    /// Looks at the target and the metrics, and scales.
+    async fn take(&mut self) -> Result<(), String> {
+        let scale = match self.on.scales.get(&self.spec.scale_target_ref, self.cx).await {
+            Ok(scale) => scale,
+            Err(why) => {
+                self.warn("FailedGetScale", &why).await;
+                let text = format!("the HPA controller was unable to get the target's current scale: {why}");
+                self.set("AbleToScale", false, "FailedGetScale", text);
+                return Err(why);
+            }
+        };
+        let text = "the HPA controller was able to get the target's current scale";
+        self.set("AbleToScale", true, "SucceededGetScale", text);
+        let (current, now) = (scale.replicas(), self.cx.now());
+        self.on.with(self.cx.key(), |known| known.history.begin(current, now));
+        let (least, most) = (self.spec.min_replicas.unwrap_or(1), self.spec.max_replicas);
+        let (desired, reason, statuses) = if current == 0 {
+            let text = "scaling is disabled since the replica count of the target is zero";
+            self.set("ScalingActive", false, "ScalingDisabled", text);
+            (0, String::new(), None)
+        } else if current > most {
+            (most, "Current number of replicas above Spec.MaxReplicas".into(), None)
+        } else if current < least {
+            (least, "Current number of replicas below Spec.MinReplicas".into(), None)
+        } else {
+            let outcome = match self.measure(&scale).await {
+                Ok(outcome) => outcome,
+                Err((why, statuses)) => {
+                    self.set_numbers(current, self.status.desired_replicas, statuses);
+                    self.warn("FailedComputeMetricsReplicas", &why).await;
+                    return Err(why);
+                }
+            };
+            let reason = if outcome.replicas > current {
+                format!("{} above target", outcome.metric)
+            } else {
+                "All metrics below target".into()
+            };
+            (self.limit(current, outcome.replicas.max(0)), reason, Some(outcome.statuses))
+        };
+        if desired != current {
+            self.rescale(scale, current, desired, &reason, &statuses).await?;
+            self.status.last_scale_time = Some(pods::time(now));
+        }
+        self.set_numbers(current, desired, statuses);
+        Ok(())
+    }
+
+    /// Keeps a number within its bounds, and from changing too fast.
+    fn limit(&mut self, current: i32, proposed: i32) -> i32 {
+        let (spec, now) = (self.spec, self.cx.now());
+        let Limited { desired, stabilized, limited } =
+            self.on.with(self.cx.key(), |known| known.history.limit(spec, current, proposed, now));
+        match stabilized {
+            Some((reason, message)) => self.set("AbleToScale", true, reason, message),
+            None => self.set("AbleToScale", true, "ReadyForNewScale", "recommended size matches current size"),
+        }
+        match limited {
+            Some((reason, message)) => self.set("ScalingLimited", true, reason, message),
+            None => {
+                let text = "the desired count is within the acceptable range";
+                self.set("ScalingLimited", false, "DesiredWithinRange", text);
+            }
+        }
+        desired
+    }
+
+    async fn rescale(
+        &mut self,
+        scale: Scale,
+        current: i32,
+        desired: i32,
+        reason: &str,
+        statuses: &Option<Vec<MetricStatus>>,
+    ) -> Result<(), String> {
+        if let Err(why) = scale.set(desired, self.cx).await {
+            self.warn("FailedRescale", &format!("New size: {desired}; reason: {reason}; error: {why}")).await;
+            let text = format!("the HPA controller was unable to update the target scale: {why}");
+            self.set("AbleToScale", false, "FailedUpdateScale", text);
+            self.set_numbers(current, self.status.desired_replicas, statuses.clone());
+            return Err(why);
+        }
+        let text = format!("the HPA controller was able to update the target scale to {desired}");
+        self.set("AbleToScale", true, "SucceededRescale", text);
+        let message = format!("New size: {desired}; reason: {reason}");
+        self.on.events.normal(self.cx, self.autoscaler, "SuccessfulRescale", message).await;
+        let (spec, now) = (self.spec, self.cx.now());
+        self.on.with(self.cx.key(), |known| known.history.note(spec, current, desired, now));
+        Ok(())
+    }
+
+    /// Asks all metrics; the one that proposes most has its way. If some fail, there are at least no fewer replicas.
+    async fn measure(&mut self, scale: &Scale) -> Result<Outcome, (String, Option<Vec<MetricStatus>>)> {
+        let pods = self.pods(scale).await.map_err(|why| (why, None))?;
+        let metrics = self.spec.metrics.clone().unwrap_or_default();
+        let measure = Measure::new(&self.on.metrics, self.autoscaler, scale, &pods, &self.on.scales, self.cx);
+        let (mut best, mut failed): (Option<(i32, String)>, Vec<Failure>) = (None, Vec::new());
+        let mut statuses = vec![MetricStatus::default(); metrics.len()];
+        for (metric, status) in metrics.iter().zip(&mut statuses) {
+            match measure.propose(metric).await {
+                Ok(Proposal { replicas, metric, status: measured }) => {
+                    *status = measured;
+                    if best.as_ref().is_none_or(|(most, _)| *most == 0 || replicas > *most) {
+                        best = Some((replicas, metric));
+                    }
+                }
+                Err(failure) => {
+                    self.warn(failure.reason, &failure.condition).await;
+                    failed.push(failure);
+                }
+            }
+        }
+        let replicas = best.as_ref().map_or(0, |(replicas, _)| *replicas);
+        let is_too_little = best.is_none() || !failed.is_empty() && replicas < scale.replicas();
+        if let Some(first) = failed.first().filter(|_| is_too_little) {
+            let text = format!("the HPA was unable to compute the replica count: {}", first.condition);
+            self.set("ScalingActive", false, first.reason, text);
+            let (bad, all) = (failed.len(), metrics.len());
+            let text = format!("invalid metrics ({bad} invalid out of {all}), first error is: {}", first.error);
+            return Err((text, Some(statuses)));
+        }
+        let metric = best.map(|(_, metric)| metric).unwrap_or_default();
+        let text = format!("the HPA was able to successfully calculate a replica count from {metric}");
+        self.set("ScalingActive", true, "ValidMetricFound", text);
+        Ok(Outcome { replicas, metric, statuses })
+    }
+
+    /// Finds the pods of the target, which no other autoscaler may scale by.
+    async fn pods(&mut self, scale: &Scale) -> Result<Vec<Pod>, String> {
+        let text = scale.selector();
+        if text.is_empty() {
+            let why = "selector is required";
+            self.warn("SelectorRequired", why).await;
+            self.set("ScalingActive", false, "InvalidSelector", "the HPA target's scale is missing a selector");
+            return Err(why.into());
+        }
+        let selector = match flyball_core::LabelSelector::parse(text) {
+            Ok(selector) => selector,
+            Err(error) => {
+                let why = format!("couldn't convert selector into a corresponding internal selector object: {error}");
+                self.warn("InvalidSelector", &why).await;
+                self.set("ScalingActive", false, "InvalidSelector", why.clone());
+                return Err(why);
+            }
+        };
+        let namespace = self.cx.key().namespace().unwrap_or_default();
+        let all = Api::<Pod>::namespaced(self.cx.client().clone(), namespace);
+        let pods = all.list(&ListParams::default().labels(text)).await.map_err(|error| scale::text(&error))?.items;
+        let matches = |selector: &flyball_core::LabelSelector| {
+            pods.iter().any(|pod| selector.matches(|key| pod.labels().get(key).map(String::as_str)))
+        };
+        self.on.with(self.cx.key(), |known| known.selector = Some(selector));
+        let selecting: Vec<String> = {
+            let known = self.on.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let here = known.iter().filter(|(key, _)| key.namespace() == Some(namespace));
+            let selecting = here.filter(|(_, known)| known.selector.as_ref().is_some_and(matches));
+            selecting.map(|(key, _)| format!("{{{} {namespace}}}", key.name())).collect()
+        };
+        if selecting.len() > 1 {
+            let list = selecting.join(" ");
+            let why = format!("pods by selector {text} are controlled by multiple HPAs: [{list}]");
+            self.warn("AmbiguousSelector", &why).await;
+            self.set("ScalingActive", false, "AmbiguousSelector", why.clone());
+            return Err(why);
+        }
+        Ok(pods)
+    }
+}

@@ -1,0 +1,60 @@
+//! The failures of each index, of a job that limits them index by index.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#backoff-limit-per-index>. A pod that failed tells by its
+//! annotations how often its index had failed before; it is kept until another one has taken that over.
+
+use super::counts::{self, index};
+use super::policies;
+use flyball_core::time::{SignedDuration, Timestamp};
+use k8s_openapi::api::batch::v1::JobSpec;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+
+const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+
+fn number(pod: &Pod, annotation: &str) -> i32 {
+    pod.annotations().get(annotation).and_then(|text| text.parse().ok()).filter(|count| *count >= 0).unwrap_or(0)
+}
+
+/// Returns how often the index of a pod failed before it.
+pub(super) fn failures(pod: &Pod) -> i32 {
+    number(pod, FAILURES)
+}
+
+/// Finds the pods that wait for another one to take over, by their indexes: of each the last one.
+pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &BTreeSet<i32>) -> BTreeMap<i32, Pod> {
+    let mut waiting: BTreeMap<i32, Pod> = BTreeMap::new();
+    let is_done = |index: &i32| done.contains(index) || Some(*index) >= spec.completions;
+    for pod in pods.iter().filter(|pod| policies::has_failed(spec, pod)) {
+        let Some(index) = index(pod).filter(|index| !is_done(index)) else { continue };
+        let rank = |pod: &Pod| (number(pod, FAILURES) + number(pod, IGNORED), counts::end(pod, Timestamp::MAX));
+        if waiting.get(&index).is_none_or(|other| rank(other) <= rank(pod)) {
+            waiting.insert(index, pod.clone());
+        }
+    }
+    waiting
+}
+
+/// Returns how long an index has to wait for its next pod.
+pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<SignedDuration> {
+    let last = last?;
+    let failures = number(last, FAILURES) + number(last, IGNORED) + 1;
+    counts::rest(u32::try_from(failures).unwrap_or(0), counts::end(last, now), now)
+}
+
+/// Has a pod tell how often its index has failed.
+pub(super) fn annotate(pod: &mut Pod, spec: &JobSpec, last: Option<&Pod>) {
+    let (mut failures, mut ignored) = (0, 0);
+    if let Some(last) = last {
+        (failures, ignored) = (number(last, FAILURES), number(last, IGNORED));
+        let which = if policies::counts(spec, last) { &mut failures } else { &mut ignored };
+        *which += 1;
+    }
+    let annotations = pod.annotations_mut();
+    annotations.insert(FAILURES.into(), failures.to_string());
+    if ignored > 0 {
+        annotations.insert(IGNORED.into(), ignored.to_string());
+    }
+}

@@ -1,0 +1,101 @@
+//! Deletes pods that nobody will tell of any more, because their node has gone.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-collection>.
+
+use super::owners::tolerate;
+use super::pods::{self, is_deleting, is_over, time};
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::time::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a node must have been gone: it may be about to come back.
+const QUARANTINE: Duration = Duration::from_secs(40);
+
+/// Makes the controller.
+pub(super) fn pods() -> Controller<impl Reconcile> {
+    Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().watches(|node: &Node, caches| {
+        // There are many changes of nodes, and few of them are their end.
+        if caches.get::<Node>(&ObjectKey::new(None, &node.name_any()))?.is_some() {
+            return Ok(Vec::new());
+        }
+        let pods = caches.list::<Pod>(None)?.into_iter();
+        let there = pods.filter(|pod| pods::node(pod) == node.metadata.name.as_deref());
+        Ok(there.map(|pod| ObjectKey::new(pod.metadata.namespace.as_deref(), &pod.name_any())).collect())
+    })
+}
+
+#[derive(Default)]
+struct Orphans {
+    /// The nodes that are gone, and since when that is known.
+    gone: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+impl Orphans {
+    fn gone_since(&self, node: &str, is_there: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_there {
+            gone.remove(node);
+            return None;
+        }
+        // Long ago means that no pod asked since.
+        gone.retain(|_, since| now.duration_since(*since).unsigned_abs() < 10 * QUARANTINE);
+        Some(*gone.entry(node.to_owned()).or_insert(now))
+    }
+}
+
+impl Reconcile for Orphans {
+    type Resource = Pod;
+
+    async fn reconcile(&self, pod: &Pod, cx: &Context<Pod>) -> Result<Action> {
+        let Some(name) = pods::node(pod) else {
+            if is_deleting(pod) {
+                remove(pod, cx).await?;
+            }
+            return Ok(Action::done());
+        };
+        let key = ObjectKey::new(None, name);
+        let is_there = cx.get::<Node>(&key).await?.is_some();
+        let Some(since) = self.gone_since(name, is_there, cx.now()) else { return Ok(Action::done()) };
+        let left = QUARANTINE.saturating_sub(cx.now().duration_since(since).unsigned_abs());
+        if !left.is_zero() {
+            return Ok(Action::requeue_after(left));
+        }
+        // What is deleted does not come back, so the cache's word is not enough.
+        if Api::<Node>::all(cx.client().clone()).get_metadata_opt(name).await?.is_some() {
+            return Ok(Action::requeue_after(QUARANTINE));
+        }
+        if !is_over(pod) {
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists", "lastTransitionTime": time(cx.now()),
+            });
+            let patch = json!({
+                "metadata": {"uid": pod.metadata.uid}, "status": {"phase": "Failed", "conditions": [condition]},
+            });
+            let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
+            let written = api(cx).patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
+            if let Some(written) = tolerate(written.map_err(Into::into))? {
+                cx.wrote(&written);
+            }
+        }
+        remove(pod, cx).await?;
+        Ok(Action::done())
+    }
+}
+
+fn api(cx: &Context<Pod>) -> Api<Pod> {
+    Api::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default())
+}
+
+async fn remove(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
+    let preconditions = Some(Preconditions { uid: pod.metadata.uid.clone(), ..Preconditions::default() });
+    let params = DeleteParams { grace_period_seconds: Some(0), preconditions, ..DeleteParams::default() };
+    tolerate(api(cx).delete(cx.key().name(), &params).await.map_err(Into::into))?;
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The two kinds that ask for a number of pods.
+
+use crate::controllers::owners::Selector;
+use flyball::Resource;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::{PodTemplateSpec, ReplicationController};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) replicas: usize,
+    pub(super) min_ready_seconds: Option<i32>,
+    pub(super) template: PodTemplateSpec,
+}
+
+/// A kind that asks for a number of pods. Its status is told as that of a replica set.
+pub(super) trait Replicates: Resource + Serialize {
+    /// Whether the status tells of pods that are on their way out.
+    const TELLS_TERMINATING: bool;
+
+    fn wanted(&self) -> Option<Wanted>;
+    fn selector(&self) -> Option<Selector>;
+    fn status(&self) -> Option<ReplicaSetStatus>;
+    fn with_status(&self, status: ReplicaSetStatus) -> Self;
+}
+
+fn count(replicas: Option<i32>) -> usize {
+    usize::try_from(replicas.unwrap_or(1)).unwrap_or(0)
+}
+
+impl Replicates for ReplicaSet {
+    const TELLS_TERMINATING: bool = true;
+
+    fn wanted(&self) -> Option<Wanted> {
+        let spec = self.spec.as_ref()?;
+        let template = spec.template.clone().unwrap_or_default();
+        Some(Wanted { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref().map(|spec| &spec.selector))
+    }
+
+    fn status(&self) -> Option<ReplicaSetStatus> {
+        self.status.clone()
+    }
+
+    fn with_status(&self, status: ReplicaSetStatus) -> Self {
+        Self { status: Some(status), ..self.clone() }
+    }
+}
+
+impl Replicates for ReplicationController {
+    const TELLS_TERMINATING: bool = false;
+
+    fn wanted(&self) -> Option<Wanted> {
+        let spec = self.spec.as_ref()?;
+        let template = spec.template.clone().unwrap_or_default();
+        Some(Wanted { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
+    }
+
+    fn selector(&self) -> Option<Selector> {
+        Selector::equal(self.spec.as_ref()?.selector.as_ref()?)
+    }
+
+    fn status(&self) -> Option<ReplicaSetStatus> {
+        recast(self.status.as_ref()?)
+    }
+
+    fn with_status(&self, status: ReplicaSetStatus) -> Self {
+        Self { status: recast(&status), ..self.clone() }
+    }
+}
+
+/// Takes one status for the other: they have the same fields.
+fn recast<T: DeserializeOwned>(status: &impl Serialize) -> Option<T> {
+    serde_json::from_value(serde_json::to_value(status).ok()?).ok()
+}

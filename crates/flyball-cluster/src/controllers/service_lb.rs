@@ -1,0 +1,127 @@
+//! Gives services of type `LoadBalancer` an address, as a cloud does.
+//!
+//! See <https://kubernetes.io/docs/concepts/services-networking/service/#loadbalancer>. As long as the cluster has no node that
+//! is ready, there is nothing to balance to, and services wait.
+
+mod addresses;
+
+use super::events::Events;
+use super::{owners, pods};
+use addresses::Addresses;
+use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
+use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service, ServiceStatus};
+use kube::ResourceExt;
+
+/// Keeps a service until its address is given back.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// Makes the controller.
+pub(super) fn controller() -> Controller<impl Reconcile> {
+    let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
+    Controller::new(balancers)
+        .watches::<Node>(|_, caches| {
+            let services = caches.list::<Service>(None)?.into_iter().filter(is_wanted);
+            let key = |service: Service| ObjectKey::new(service.metadata.namespace.as_deref(), &service.name_any());
+            Ok(services.map(key).collect())
+        })
+        .filter::<Node>(Predicate::new(|old, new| serves(old) != serves(new)))
+        .replaces::<Service>()
+        .while_deleting()
+        .concurrency(1)
+}
+
+/// Tells whether a service wants an address from here: those of a class are somebody else's.
+fn is_wanted(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    let is_balanced = spec.is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
+    is_balanced && spec.is_some_and(|spec| spec.load_balancer_class.is_none())
+}
+
+fn serves(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    is_ready && !node.labels().contains_key(EXCLUDED)
+}
+
+fn ingress(service: &Service) -> &[LoadBalancerIngress] {
+    let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default()
+}
+
+struct LoadBalancers {
+    events: Events,
+    addresses: Addresses,
+}
+
+impl Reconcile for LoadBalancers {
+    type Resource = Service;
+
+    async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
+        let has_finalizer = service.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
+        if pods::is_deleting(service) || !is_wanted(service) {
+            if has_finalizer {
+                self.release(service, cx).await?;
+            }
+            self.addresses.release(service);
+        } else if cx.list::<Node>(None).await?.iter().any(serves) {
+            self.ensure(service, has_finalizer, cx).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+impl LoadBalancers {
+    async fn ensure(&self, service: &Service, has_finalizer: bool, cx: &Context<Service>) -> Result<()> {
+        let others = cx.caches().list::<Service>(None)?;
+        let wanted = match self.addresses.assign(service, &others) {
+            Ok(addresses) => addresses,
+            Err(why) => {
+                let text = format!("Error syncing load balancer: failed to ensure load balancer: {why}");
+                self.events.warning(cx, service, "SyncLoadBalancerFailed", text).await;
+                return Ok(());
+            }
+        };
+        let ingress_of = |ip: &std::net::IpAddr| LoadBalancerIngress {
+            ip: Some(ip.to_string()),
+            ip_mode: Some("VIP".into()),
+            ..LoadBalancerIngress::default()
+        };
+        let wanted: Vec<LoadBalancerIngress> = wanted.iter().map(ingress_of).collect();
+        if has_finalizer && ingress(service) == wanted {
+            return Ok(());
+        }
+        self.events.normal(cx, service, "EnsuringLoadBalancer", "Ensuring load balancer").await;
+        let mut kept = service.clone();
+        if !has_finalizer {
+            kept.finalizers_mut().push(FINALIZER.into());
+            kept = cx.replace(&kept).await?;
+        }
+        set(kept, Some(wanted), cx).await?;
+        self.events.normal(cx, service, "EnsuredLoadBalancer", "Ensured load balancer").await;
+        Ok(())
+    }
+
+    async fn release(&self, service: &Service, cx: &Context<Service>) -> Result<()> {
+        self.events.normal(cx, service, "DeletingLoadBalancer", "Deleting load balancer").await;
+        let mut freed = service.clone();
+        if !ingress(service).is_empty() {
+            let Some(written) = set(freed, None, cx).await? else { return Ok(()) };
+            freed = written;
+        }
+        freed.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+        owners::tolerate(cx.replace(&freed).await)?;
+        self.events.normal(cx, service, "DeletedLoadBalancer", "Deleted load balancer").await;
+        Ok(())
+    }
+}
+
+async fn set(
+    service: Service,
+    ingress: Option<Vec<LoadBalancerIngress>>,
+    cx: &Context<Service>,
+) -> Result<Option<Service>> {
+    let load_balancer = Some(LoadBalancerStatus { ingress });
+    let status = Some(ServiceStatus { load_balancer, ..service.status.clone().unwrap_or_default() });
+    owners::tolerate(cx.replace_status(&Service { status, ..service }).await)
+}

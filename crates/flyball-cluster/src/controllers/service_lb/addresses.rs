@@ -1,0 +1,95 @@
+//! Who has which address.
+
+use super::ingress;
+use k8s_openapi::api::core::v1::Service;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+/// So many addresses there are of each family.
+const ADDRESSES: u16 = 32 * 254;
+
+/// The address of a number: downwards from 172.18.255.0, without the first and last of each block.
+fn address(number: u16, is_v6: bool) -> IpAddr {
+    let (block, host) = (number / 254, number % 254 + 1);
+    if is_v6 {
+        return IpAddr::V6(Ipv6Addr::new(0xfc00, 0xf853, 0x0ccd, 0xe793, 0, 0, 255 - block, host));
+    }
+    let part = |number: u16| u8::try_from(number).unwrap_or(u8::MAX);
+    IpAddr::V4(Ipv4Addr::new(172, 18, part(255 - block), part(host)))
+}
+
+/// The addresses that were given away, by the UIDs of services: what the cache shows of others may be behind.
+#[derive(Debug, Default)]
+pub(super) struct Addresses(Mutex<BTreeMap<String, Vec<IpAddr>>>);
+
+impl Addresses {
+    /// Returns the addresses of a service, one for each of its families: those it has, as far as nobody else has them, or the
+    /// first that are free.
+    pub(super) fn assign(&self, service: &Service, all: &[Service]) -> Result<Vec<IpAddr>, String> {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        given.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
+        let uid = service.metadata.uid.clone().unwrap_or_default();
+        let others = all.iter().filter(|other| other.metadata.uid.as_ref() != Some(&uid));
+        let shown = others.flat_map(ingress).filter_map(|ingress| ingress.ip.as_ref()?.parse().ok());
+        let reserved = given.iter().filter(|(of, _)| **of != uid).flat_map(|(_, addresses)| addresses.iter().copied());
+        let taken: BTreeSet<IpAddr> = shown.chain(reserved).collect();
+        let own: Vec<IpAddr> = match given.get(&uid) {
+            Some(addresses) => addresses.clone(),
+            None => ingress(service).iter().filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect(),
+        };
+        let spec = service.spec.as_ref();
+        let wish = spec.and_then(|spec| spec.load_balancer_ip.as_ref()).filter(|ip| !ip.is_empty());
+        let families = spec.and_then(|spec| spec.ip_families.clone()).unwrap_or_else(|| vec!["IPv4".into()]);
+        let mut addresses = Vec::new();
+        for is_v6 in families.iter().map(|family| family == "IPv6") {
+            let wish: Option<IpAddr> = wish.and_then(|ip| ip.parse().ok()).filter(|ip: &IpAddr| ip.is_ipv6() == is_v6);
+            if let Some(wish) = wish.filter(|wish| taken.contains(wish)) {
+                return Err(format!("address {wish} is taken"));
+            }
+            let kept = own.iter().copied().find(|ip| ip.is_ipv6() == is_v6 && !taken.contains(ip));
+            let free = || (0..ADDRESSES).map(|number| address(number, is_v6)).find(|ip| !taken.contains(ip));
+            addresses.push(wish.or(kept).or_else(free).ok_or("no address is left")?);
+        }
+        given.insert(uid, addresses.clone());
+        Ok(addresses)
+    }
+
+    /// Takes the addresses of a service back.
+    pub(super) fn release(&self, service: &Service) {
+        let uid = service.metadata.uid.clone().unwrap_or_default();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn addresses_are_given_once_and_given_back() {
+        let addresses = Addresses::default();
+        let service = |uid: &str, spec: serde_json::Value| -> Service {
+            serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": spec})).unwrap()
+        };
+        let all: Vec<Service> = ["a", "b", "c", "d"].map(|uid| service(uid, json!({}))).into();
+        let check = |service: &Service, expect: Result<&[&str], &str>| {
+            let given = addresses.assign(service, &all);
+            let given = given.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let expect = expect.map(|all| all.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>());
+            assert_eq!(given, expect.map_err(str::to_owned));
+        };
+        check(&all[0], Ok(&["172.18.255.1"]));
+        check(&all[1], Ok(&["172.18.255.2"]));
+        check(&all[0], Ok(&["172.18.255.1"]));
+        check(&service("c", json!({"loadBalancerIP": "10.1.1.1"})), Ok(&["10.1.1.1"]));
+        check(&service("d", json!({"loadBalancerIP": "10.1.1.1"})), Err("address 10.1.1.1 is taken"));
+        addresses.release(&all[0]);
+        check(
+            &service("d", json!({"ipFamilies": ["IPv6", "IPv4"]})),
+            Ok(&["fc00:f853:ccd:e793::ff:1", "172.18.255.1"]),
+        );
+        assert_eq!(address(254, false).to_string(), "172.18.254.1");
+    }
+}

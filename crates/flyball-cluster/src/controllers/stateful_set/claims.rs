@@ -1,0 +1,137 @@
+//! The claims of a set's pods: they outlive the pods, unless the set says that they go with it, or when it shrinks.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#persistentvolumeclaim-retention>. It is the garbage
+//! collector that deletes them: they are given an owner that goes.
+
+use super::{Step, identity};
+use crate::controllers::owners::reference_to;
+use crate::controllers::pods;
+use flyball::{Caches, Context, ObjectKey, Resource, Result};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+
+/// Finds the sets whose pods a claim may be for: one that is to go holds up the pod that is to have the next one.
+pub(super) fn sets_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.name_any());
+    let Some((rest, ordinal)) = name.rsplit_once('-') else { return Ok(Vec::new()) };
+    if ordinal.parse::<i32>().is_err() {
+        return Ok(Vec::new());
+    }
+    let sets = caches.list::<StatefulSet>(namespace)?.into_iter();
+    let may_be = |set: &StatefulSet| {
+        let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+        templates.into_iter().any(|template| rest == format!("{}-{}", template.name_any(), set.name_any()))
+    };
+    Ok(sets.filter(may_be).map(|set| ObjectKey::new(namespace, &set.name_any())).collect())
+}
+
+/// Tells whether a reference names this object, or one that had its name.
+fn names<K: Resource>(reference: &OwnerReference, object: &K) -> bool {
+    reference.kind == K::kind(&())
+        && reference.api_version == K::api_version(&())
+        && reference.name == object.name_any()
+}
+
+fn is_stale<K: Resource>(claim: &PersistentVolumeClaim, object: &K) -> bool {
+    let mut references = claim.owner_references().iter();
+    references.any(|reference| names(reference, object) && Some(&reference.uid) != object.meta().uid.as_ref())
+}
+
+impl Step<'_> {
+    /// Tells what becomes of claims when the set is deleted, and when it shrinks: whether they go.
+    fn goes(&self) -> (bool, bool) {
+        let policy = self.spec.persistent_volume_claim_retention_policy.as_ref();
+        let goes = |policy: Option<&String>| policy.is_some_and(|policy| policy == "Delete");
+        let deleted = policy.and_then(|policy| policy.when_deleted.as_ref());
+        (goes(deleted), goes(policy.and_then(|policy| policy.when_scaled.as_ref())))
+    }
+
+    async fn claim(&self, name: &str) -> Result<Option<PersistentVolumeClaim>> {
+        self.cx.get::<PersistentVolumeClaim>(&self.cx.sibling(name)).await
+    }
+
+    /// Makes the claims of an ordinal that are missing.
+    pub(super) async fn create_claims(&self, ordinal: i32) -> Result<()> {
+        let (pod, set) = (identity::name(self.set, ordinal), self.set.name_any());
+        for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
+            let name = claim.name_any();
+            match self.claim(&name).await? {
+                Some(there) if pods::is_deleting(&there) => return Err(format!("pvc {name} is being deleted").into()),
+                Some(_) => continue,
+                None => {}
+            }
+            match self.cx.create_unowned(&claim).await {
+                Ok(_) => {
+                    let text = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
+                    self.events.normal(self.cx, self.set, "SuccessfulCreate", text).await;
+                }
+                Err(error) => {
+                    let why = pods::reason(&error);
+                    let text = format!("Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {why}");
+                    self.events.warning(self.cx, self.set, "FailedCreate", text).await;
+                    return Err(error.context(format!("failed to create PVC {name}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells whether a claim of an ordinal is about to go with a former pod of its.
+    pub(super) async fn has_stale_claim(&self, ordinal: i32) -> Result<bool> {
+        if !self.goes().1 {
+            return Ok(false);
+        }
+        let mut coming = Pod::default();
+        coming.metadata.name = Some(identity::name(self.set, ordinal));
+        for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
+            if self.claim(&claim.name_any()).await?.is_some_and(|claim| is_stale(&claim, &coming)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives the claims of an ordinal the owners that the policy wants: the set, or a pod that is too many.
+    pub(super) async fn keep_claims(&self, ordinal: i32) -> Result<()> {
+        let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
+        let (with_set, when_scaled) = self.goes();
+        let is_excess = !self.wanted().contains(&ordinal);
+        let owner = match (with_set, when_scaled && is_excess) {
+            (_, true) => Some(reference_to(pod)),
+            (true, false) => Some(reference_to(self.set)),
+            (false, false) => None,
+        };
+        for (_, claim) in identity::claims(self.set, self.spec, ordinal) {
+            let Some(claim) = self.claim(&claim.name_any()).await? else { continue };
+            if is_stale(&claim, self.set) || is_stale(&claim, pod) {
+                continue;
+            }
+            let is_ours = |reference: &OwnerReference| names(reference, self.set) || names(reference, pod);
+            let mut references = claim.owner_references().to_vec();
+            references.retain(|reference| !is_ours(reference));
+            let is_kept_by_other = references.iter().any(|reference| reference.controller == Some(true));
+            if is_kept_by_other && (with_set || when_scaled) {
+                let name = claim.name_any();
+                let text = format!(
+                    "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, the \
+                     retention policy is ignored for this claim"
+                );
+                self.events.warning(self.cx, self.set, "ConflictingController", text).await;
+            } else {
+                references.extend(owner.clone());
+            }
+            if references != claim.owner_references() {
+                let mut changed = claim.clone();
+                changed.metadata.owner_references = Some(references);
+                replace(&changed, self.cx).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn replace(claim: &PersistentVolumeClaim, cx: &Context<StatefulSet>) -> Result<()> {
+    crate::controllers::owners::tolerate(cx.replace(claim).await).map(drop)
+}

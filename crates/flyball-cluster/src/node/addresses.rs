@@ -1,0 +1,54 @@
+//! Hands out addresses, each once.
+
+use flyball::{Caches, Result};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
+
+/// Addresses out of a range, one after the other; behind those that are in use when the first one is asked for.
+///
+/// The range begins anew when it is used up, which takes more than a million of them.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    first: Ipv4Addr,
+    count: u32,
+    given: Mutex<Option<u32>>,
+    in_use: fn(&Caches) -> Result<Vec<String>>,
+}
+
+impl Addresses {
+    /// The addresses of pods: 10.64.0.0/10.
+    pub(super) fn of_pods() -> Self {
+        let in_use = |caches: &Caches| {
+            let pods = caches.list::<Pod>(None)?.into_iter();
+            Ok(pods.filter_map(|pod| pod.status?.pod_ip).collect())
+        };
+        Self { first: Ipv4Addr::new(10, 64, 0, 0), count: 1 << 22, given: Mutex::default(), in_use }
+    }
+
+    /// The addresses of nodes: 172.16.0.0/12.
+    pub(super) fn of_nodes() -> Self {
+        let in_use = |caches: &Caches| {
+            let nodes = caches.list::<Node>(None)?.into_iter().flat_map(|node| node.status);
+            let addresses = nodes.flat_map(|status| status.addresses.into_iter().flatten());
+            Ok(addresses.map(|address| address.address).collect())
+        };
+        Self { first: Ipv4Addr::new(172, 16, 0, 0), count: 1 << 20, given: Mutex::default(), in_use }
+    }
+
+    pub(super) fn next(&self, caches: &Caches) -> Result<String> {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = match *given {
+            Some(last) => last,
+            None => {
+                let number = |text: &String| u32::from(text.parse::<Ipv4Addr>().ok()?).checked_sub(self.first.into());
+                let known = (self.in_use)(caches)?;
+                known.iter().filter_map(number).filter(|number| *number < self.count).max().unwrap_or(0)
+            }
+        };
+        // The first address of the range is nobody's.
+        let next = last % (self.count - 1) + 1;
+        *given = Some(next);
+        Ok(Ipv4Addr::from(u32::from(self.first) + next).to_string())
+    }
+}

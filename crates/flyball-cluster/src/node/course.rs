@@ -1,0 +1,310 @@
+//! What simulated containers do and when: by annotations of their pods, by rules, or as is usual.
+//!
+//! `docs/nodes.md` tells users of them.
+
+use crate::controllers::Selector;
+use flyball_core::Rng;
+use flyball_core::time::SignedDuration;
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+const PREFIX: &str = "flyball.dev/";
+/// How long what ends by itself runs, unless it is said.
+const USUAL_RUN: SignedDuration = SignedDuration::from_secs(1);
+
+/// A span of time, one that is drawn from a range, or none that ever ends.
+///
+/// It is written as `500ms`, `2s`, `1m30s`, `2s..5s` or `never`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// Drawn evenly from the first to the second.
+    Between(SignedDuration, SignedDuration),
+    /// For ever.
+    Never,
+}
+
+impl Delay {
+    /// Always the same span.
+    pub const fn of(span: SignedDuration) -> Self {
+        Self::Between(span, span)
+    }
+
+    /// Draws a span; `None` is for ever.
+    pub(super) fn draw(self, rng: &Rng) -> Option<SignedDuration> {
+        let Self::Between(from, to) = self else { return None };
+        let micros = u64::try_from((to - from).as_micros()).unwrap_or(0);
+        let more = if micros == 0 { 0 } else { rng.below(micros.saturating_add(1)) };
+        Some(from + SignedDuration::from_micros(i64::try_from(more).unwrap_or(0)))
+    }
+}
+
+/// A text is no span of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no span of time: write 500ms, 2s, 1m30s, 2s..5s or never")]
+pub struct NoDelay(String);
+
+impl FromStr for Delay {
+    type Err = NoDelay;
+
+    fn from_str(text: &str) -> Result<Self, NoDelay> {
+        let refuse = || NoDelay(text.to_owned());
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let (from, to) = text.split_once("..").unwrap_or((text, text));
+        let (from, to) = (span(from).ok_or_else(refuse)?, span(to).ok_or_else(refuse)?);
+        if from <= to { Ok(Self::Between(from, to)) } else { Err(refuse()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Delay {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Reads numbers with their units, one after the other; a number alone is seconds.
+fn span(text: &str) -> Option<SignedDuration> {
+    const YEAR: i64 = 365 * 24 * 3600;
+    let (mut rest, mut sum) = (text.trim(), SignedDuration::ZERO);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: i64 = rest[..digits].parse().ok()?;
+        let unit = &rest[digits..];
+        let end = unit.find(|c: char| c.is_ascii_digit()).unwrap_or(unit.len());
+        let milli = match &unit[..end] {
+            "ms" => 1,
+            "" | "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        sum = sum.checked_add(SignedDuration::from_millis(number.checked_mul(milli)?))?;
+        rest = &unit[end..];
+    }
+    (sum.as_secs() <= YEAR).then_some(sum)
+}
+
+/// What a container does.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Course {
+    /// How long it takes until the container is started: no time unless said. What stands for pulling its image.
+    pub start_after: Option<Delay>,
+    /// How long a start takes until the container is ready; unless said, as long as its probes wait before they begin.
+    pub ready_after: Option<Delay>,
+    /// How long it runs until it ends by itself; unless said, for ever if it is to be restarted whenever it ends, and a
+    /// second if not.
+    pub complete_after: Option<Delay>,
+    /// The exit code with which it ends by itself: 0 unless said. With another one it ends after a second unless said
+    /// otherwise.
+    pub exit_code: Option<i32>,
+    /// So many starts end with failure, later ones take the usual course.
+    pub crashes: Option<i32>,
+    /// How long it takes to stop when it is told to: no time unless said, and never longer than its grace period.
+    pub stop_after: Option<Delay>,
+}
+
+/// Says what the containers of some pods do. Of several rules, the first that says something about a pod counts; what
+/// annotations of the pod say goes before.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Rule {
+    /// The namespace of the pods; any unless said.
+    pub namespace: Option<String>,
+    /// Their labels; any unless said.
+    pub selector: Option<LabelSelector>,
+    /// Annotations that they have.
+    pub annotations: BTreeMap<String, String>,
+    /// Values of their fields, by path, such as `spec.nodeName` or `metadata.ownerReferences.0.kind`.
+    pub fields: BTreeMap<String, Value>,
+    /// The name of the container; any unless said.
+    pub container: Option<String>,
+    /// What they do.
+    pub course: Course,
+}
+
+impl Rule {
+    fn is_about(&self, pod: &Pod, container: &str) -> bool {
+        let labels = || Selector::new(self.selector.as_ref()).is_none_or(|selector| selector.matches(pod));
+        let annotations = pod.annotations();
+        self.namespace.as_ref().is_none_or(|namespace| pod.metadata.namespace.as_ref() == Some(namespace))
+            && self.container.as_ref().is_none_or(|name| name == container)
+            && self.annotations.iter().all(|(key, value)| annotations.get(key) == Some(value))
+            && labels()
+            && (self.fields.is_empty() || self.has_fields(pod))
+    }
+
+    fn has_fields(&self, pod: &Pod) -> bool {
+        let Ok(pod) = serde_json::to_value(pod) else { return false };
+        self.fields.iter().all(|(path, value)| {
+            let pointer = format!("/{}", path.replace('.', "/"));
+            pod.pointer(&pointer) == Some(value)
+        })
+    }
+}
+
+/// The rules of a cluster.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules(Arc<[Rule]>);
+
+impl FromIterator<Rule> for Rules {
+    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Self {
+        Self(rules.into_iter().collect())
+    }
+}
+
+/// What is settled for one container.
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
+    pub(super) start_after: Delay,
+    pub(super) stop_after: Delay,
+    ready_after: Option<Delay>,
+    complete_after: Option<Delay>,
+    exit_code: Option<i32>,
+    crashes: Option<i32>,
+}
+
+impl Rules {
+    /// Says what a container of a pod does.
+    pub(super) fn course(&self, pod: &Pod, container: &str) -> Settled {
+        let mut course = annotated(pod, container);
+        for rule in self.0.iter().filter(|rule| rule.is_about(pod, container)) {
+            let said = &rule.course;
+            course.start_after = course.start_after.or(said.start_after);
+            course.ready_after = course.ready_after.or(said.ready_after);
+            course.complete_after = course.complete_after.or(said.complete_after);
+            course.exit_code = course.exit_code.or(said.exit_code);
+            course.crashes = course.crashes.or(said.crashes);
+            course.stop_after = course.stop_after.or(said.stop_after);
+        }
+        let at_once = Delay::of(SignedDuration::ZERO);
+        Settled {
+            start_after: course.start_after.unwrap_or(at_once),
+            stop_after: course.stop_after.unwrap_or(at_once),
+            ready_after: course.ready_after,
+            complete_after: course.complete_after,
+            exit_code: course.exit_code,
+            crashes: course.crashes,
+        }
+    }
+}
+
+/// Reads what annotations say of a container: those with its name behind a dot go before those of the pod as a whole.
+fn annotated(pod: &Pod, container: &str) -> Course {
+    let annotations = pod.annotations();
+    let text = |what: &str| {
+        let own = annotations.get(&format!("{PREFIX}{what}.{container}"));
+        own.or_else(|| annotations.get(&format!("{PREFIX}{what}"))).map(|text| text.trim())
+    };
+    let delay = |what: &str| {
+        let parsed = text(what)?.parse();
+        parsed.inspect_err(|error| tracing::warn!(pod = pod.name_any(), what, %error, "annotation is passed over")).ok()
+    };
+    Course {
+        start_after: delay("start-after"),
+        ready_after: delay("ready-after"),
+        complete_after: delay("complete-after"),
+        exit_code: text("fail").and_then(|text| match text {
+            "true" => Some(1),
+            "false" => Some(0),
+            code => code.parse().ok(),
+        }),
+        crashes: text("crash-loop").and_then(|text| match text {
+            "true" => Some(i32::MAX),
+            "false" => Some(0),
+            times => times.parse().ok(),
+        }),
+        stop_after: delay("stop-after"),
+    }
+}
+
+impl Settled {
+    /// Says when a container is ready.
+    pub(super) fn ready(&self, container: &Container) -> Delay {
+        let begins =
+            |probe: Option<&k8s_openapi::api::core::v1::Probe>| probe.and_then(|probe| probe.initial_delay_seconds);
+        let probes = begins(container.startup_probe.as_ref()).max(begins(container.readiness_probe.as_ref()));
+        self.ready_after.unwrap_or_else(|| Delay::of(SignedDuration::from_secs(probes.unwrap_or(0).max(0).into())))
+    }
+
+    /// Says when and with which exit code a container ends by itself, if it does.
+    pub(super) fn ending(&self, pod: &Pod, container: &Container, attempt: i32) -> Option<(Delay, i32)> {
+        let spec = pod.spec.as_ref()?;
+        let usual = Delay::of(USUAL_RUN);
+        if self.crashes.is_some_and(|crashes| attempt < crashes) {
+            return Some((self.complete_after.unwrap_or(usual), self.exit_code.unwrap_or(1)));
+        }
+        let policy = container.restart_policy.as_deref().or(spec.restart_policy.as_deref()).unwrap_or("Always");
+        let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
+        let runs_on = policy == "Always" && (!is_init || container.restart_policy.is_some());
+        match (self.crashes, self.exit_code) {
+            // Those of its starts that fail have been told.
+            (Some(_), _) | (None, None) if runs_on => self.complete_after.map(|after| (after, 0)),
+            (Some(_), _) | (None, None) if is_init => {
+                Some((self.complete_after.unwrap_or(Delay::of(SignedDuration::ZERO)), 0))
+            }
+            (Some(_), _) | (None, None) => Some((self.complete_after.unwrap_or(usual), 0)),
+            (None, Some(0)) if runs_on => self.complete_after.map(|after| (after, 0)),
+            (None, Some(code)) => Some((self.complete_after.unwrap_or(usual), code)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn delays_are_read() {
+        let millis = |from, to| Ok(Delay::Between(SignedDuration::from_millis(from), SignedDuration::from_millis(to)));
+        let check = |text: &str, expected: Result<Delay, ()>| {
+            assert_eq!(text.parse::<Delay>().map_err(drop), expected, "{text}");
+        };
+        check("5s", millis(5000, 5000));
+        check("5", millis(5000, 5000));
+        check("1m30s", millis(90_000, 90_000));
+        check("250ms..2s", millis(250, 2000));
+        check("never", Ok(Delay::Never));
+        for bad in ["", "s", "5d", "2s..1s", "-1s", "1s..", "99999999999999999h", "1.5s"] {
+            check(bad, Err(()));
+        }
+    }
+
+    #[test]
+    fn annotations_go_before_rules_and_containers_before_pods() {
+        let rule: Rule = serde_json::from_value(json!({
+            "selector": {"matchLabels": {"app": "web"}},
+            "fields": {"spec.nodeName": "n"},
+            "course": {"startAfter": "3s", "crashes": 2},
+        }))
+        .unwrap();
+        let rules: Rules = [rule].into_iter().collect();
+        let annotations =
+            json!({"flyball.dev/start-after": "1s", "flyball.dev/start-after.a": "2s", "flyball.dev/fail": "oh"});
+        let pod = |node: &str, annotations: &Value| -> Pod {
+            let spec = json!({"nodeName": node, "containers": [{"name": "a"}, {"name": "b"}]});
+            let metadata = json!({"name": "p", "labels": {"app": "web"}, "annotations": annotations});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let seconds = |secs| Delay::of(SignedDuration::from_secs(secs));
+        let check = |pod: &Pod, container: &str, start: Delay, crashes: Option<i32>| {
+            let course = rules.course(pod, container);
+            assert_eq!((course.start_after, course.crashes, course.exit_code), (start, crashes, None));
+        };
+        check(&pod("n", &annotations), "a", seconds(2), Some(2));
+        check(&pod("n", &annotations), "b", seconds(1), Some(2));
+        check(&pod("n", &json!({})), "b", seconds(3), Some(2));
+        check(&pod("m", &json!({})), "b", seconds(0), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! What containers take from elsewhere: environment variables and volumes, out of secrets, config maps, claims and the pod.
+//!
+//! See <https://kubernetes.io/docs/tasks/inject-data-application/>.
+
+use crate::controllers::pods;
+use flyball::{Context, ObjectKey, Result};
+use flyball_core::Quantity;
+use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, KeyToPath, PersistentVolumeClaim, Pod, Secret};
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The objects that a pod refers to, as far as they are there.
+#[derive(Debug, Default)]
+pub(super) struct Material {
+    secrets: BTreeMap<String, Option<Secret>>,
+    config_maps: BTreeMap<String, Option<ConfigMap>>,
+    /// By name: whether it is bound, if it is there.
+    claims: BTreeMap<String, Option<bool>>,
+}
+
+impl Material {
+    /// Reads what a pod refers to.
+    pub(super) async fn gather(pod: &Pod, cx: &Context<Pod>) -> Result<Self> {
+        let (mut secrets, mut config_maps) = (BTreeSet::new(), BTreeSet::new());
+        let Some(spec) = &pod.spec else { return Ok(Self::default()) };
+        for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+            for from in container.env_from.iter().flatten() {
+                secrets.extend(from.secret_ref.as_ref().map(|from| from.name.clone()));
+                config_maps.extend(from.config_map_ref.as_ref().map(|from| from.name.clone()));
+            }
+            for from in container.env.iter().flatten().filter_map(|var| var.value_from.as_ref()) {
+                secrets.extend(from.secret_key_ref.as_ref().map(|from| from.name.clone()));
+                config_maps.extend(from.config_map_key_ref.as_ref().map(|from| from.name.clone()));
+            }
+        }
+        for volume in spec.volumes.iter().flatten() {
+            secrets.extend(volume.secret.as_ref().and_then(|from| from.secret_name.clone()));
+            config_maps.extend(volume.config_map.as_ref().map(|from| from.name.clone()));
+            for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+                secrets.extend(source.secret.as_ref().map(|from| from.name.clone()));
+                config_maps.extend(source.config_map.as_ref().map(|from| from.name.clone()));
+            }
+        }
+        let mut material = Self::default();
+        for name in secrets {
+            let found = cx.get(&cx.sibling(&name)).await?;
+            material.secrets.insert(name, found);
+        }
+        for name in config_maps {
+            let found = cx.get(&cx.sibling(&name)).await?;
+            material.config_maps.insert(name, found);
+        }
+        for (name, _) in pods::claims(pod) {
+            let key = ObjectKey::new(cx.key().namespace(), &name);
+            let claim = cx.get::<PersistentVolumeClaim>(&key).await?;
+            let phase = |claim: PersistentVolumeClaim| claim.status.and_then(|status| status.phase);
+            material.claims.insert(name, claim.map(|claim| phase(claim).as_deref() == Some("Bound")));
+        }
+        Ok(material)
+    }
+
+    /// Takes the certificate of the server for present, which nobody publishes where there is none.
+    pub(super) fn forgo_root_ca(&mut self) {
+        if let Some(missing) = self.config_maps.get_mut("kube-root-ca.crt") {
+            let data = Some([("ca.crt".to_owned(), String::new())].into());
+            missing.get_or_insert_with(|| ConfigMap { data, ..ConfigMap::default() });
+        }
+    }
+
+    /// Says why the volumes of a pod cannot be mounted, in the words of a kubelet.
+    pub(super) fn lacks_volume(&self, pod: &Pod) -> Option<String> {
+        let namespace = pod.namespace().unwrap_or_default();
+        for (claim, volume) in pods::claims(pod) {
+            let why = match self.claims.get(&claim) {
+                Some(Some(true)) => continue,
+                Some(Some(false)) => "PVC is not bound".to_owned(),
+                _ => format!("failed to fetch PVC from API server: persistentvolumeclaim {claim:?} not found"),
+            };
+            return Some(format!(
+                "Unable to attach or mount volumes: unmounted volumes=[{volume}], unattached volumes=[], failed to process \
+                 volumes=[{volume}]: error processing PVC {namespace}/{claim}: {why}"
+            ));
+        }
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let mut why = None;
+            if let Some(from) = &volume.secret {
+                let name = from.secret_name.as_deref().unwrap_or_default();
+                why = self.lacks_secret(name, from.items.as_deref(), from.optional);
+            }
+            if let Some(from) = &volume.config_map {
+                why = self.lacks_config_map(&from.name, from.items.as_deref(), from.optional);
+            }
+            for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+                let secret = source.secret.as_ref();
+                let secret =
+                    secret.and_then(|from| self.lacks_secret(&from.name, from.items.as_deref(), from.optional));
+                let map = source.config_map.as_ref();
+                let map = map.and_then(|from| self.lacks_config_map(&from.name, from.items.as_deref(), from.optional));
+                why = why.or(secret).or(map);
+            }
+            if let Some(why) = why {
+                return Some(format!("MountVolume.SetUp failed for volume {:?} : {why}", volume.name));
+            }
+        }
+        None
+    }
+
+    fn lacks_secret(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Option<String> {
+        if optional == Some(true) {
+            return None;
+        }
+        let Some(Some(secret)) = self.secrets.get(name) else { return Some(format!("secret {name:?} not found")) };
+        let has = |key: &str| secret.data.as_ref().is_some_and(|data| data.contains_key(key));
+        let missing = items.into_iter().flatten().find(|item| !has(&item.key))?;
+        Some(format!("references non-existent secret key: {}", missing.key))
+    }
+
+    fn lacks_config_map(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Option<String> {
+        if optional == Some(true) {
+            return None;
+        }
+        let Some(Some(map)) = self.config_maps.get(name) else { return Some(format!("configmap {name:?} not found")) };
+        let has = |key: &str| {
+            map.data.as_ref().is_some_and(|data| data.contains_key(key))
+                || map.binary_data.as_ref().is_some_and(|data| data.contains_key(key))
+        };
+        let missing = items.into_iter().flatten().find(|item| !has(&item.key))?;
+        Some(format!("configmap references non-existent config key: {}", missing.key))
+    }
+
+    /// Makes the environment of a container, or says why it cannot be made, in the words of a kubelet.
+    pub(super) fn environment(&self, pod: &Pod, container: &Container) -> Result<BTreeMap<String, String>, String> {
+        let mut env = BTreeMap::new();
+        for from in container.env_from.iter().flatten() {
+            let prefix = from.prefix.as_deref().unwrap_or_default();
+            if let Some(source) = &from.config_map_ref {
+                match self.config_maps.get(&source.name) {
+                    Some(Some(map)) => {
+                        let data = map.data.iter().flatten();
+                        env.extend(data.map(|(key, value)| (format!("{prefix}{key}"), value.clone())));
+                    }
+                    _ if source.optional == Some(true) => {}
+                    _ => return Err(format!("configmap {:?} not found", source.name)),
+                }
+            }
+            if let Some(source) = &from.secret_ref {
+                match self.secrets.get(&source.name) {
+                    Some(Some(secret)) => {
+                        let data = secret.data.iter().flatten();
+                        env.extend(data.map(|(key, value)| (format!("{prefix}{key}"), text(&value.0))));
+                    }
+                    _ if source.optional == Some(true) => {}
+                    _ => return Err(format!("secret {:?} not found", source.name)),
+                }
+            }
+        }
+        for var in container.env.iter().flatten() {
+            let value = match &var.value_from {
+                Some(from) => self.value(pod, container, from)?,
+                None => Some(expand(var.value.as_deref().unwrap_or_default(), &env)),
+            };
+            match value {
+                Some(value) => drop(env.insert(var.name.clone(), value)),
+                None => drop(env.remove(&var.name)),
+            }
+        }
+        Ok(env)
+    }
+
+    fn value(&self, pod: &Pod, container: &Container, from: &EnvVarSource) -> Result<Option<String>, String> {
+        let namespace = pod.namespace().unwrap_or_default();
+        if let Some(source) = &from.config_map_key_ref {
+            let map = self.config_maps.get(&source.name).and_then(Option::as_ref);
+            let value = map.and_then(|map| map.data.as_ref()?.get(&source.key).cloned());
+            return match (value, map) {
+                (None, _) if source.optional == Some(true) => Ok(None),
+                (None, None) => Err(format!("configmap {:?} not found", source.name)),
+                (None, Some(_)) => {
+                    Err(format!("couldn't find key {} in ConfigMap {namespace}/{}", source.key, source.name))
+                }
+                (value, _) => Ok(value),
+            };
+        }
+        if let Some(source) = &from.secret_key_ref {
+            let secret = self.secrets.get(&source.name).and_then(Option::as_ref);
+            let value = secret.and_then(|secret| secret.data.as_ref()?.get(&source.key).map(|value| text(&value.0)));
+            return match (value, secret) {
+                (None, _) if source.optional == Some(true) => Ok(None),
+                (None, None) => Err(format!("secret {:?} not found", source.name)),
+                (None, Some(_)) => {
+                    Err(format!("couldn't find key {} in Secret {namespace}/{}", source.key, source.name))
+                }
+                (value, _) => Ok(value),
+            };
+        }
+        if let Some(source) = &from.field_ref {
+            return Ok(field(pod, &source.field_path));
+        }
+        if let Some(source) = &from.resource_field_ref {
+            let (list, name) = source.resource.split_once('.').unwrap_or(("", &source.resource));
+            let spec = pod.spec.as_ref();
+            let mut all = spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+            let named = source.container_name.as_deref().filter(|name| !name.is_empty());
+            let container = named.map_or(Some(container), |named| all.find(|container| container.name == named));
+            let resources = container.and_then(|container| container.resources.as_ref());
+            let amounts = resources.and_then(|resources| match list {
+                "requests" => resources.requests.as_ref(),
+                _ => resources.limits.as_ref(),
+            });
+            let amount = amounts.and_then(|amounts| amounts.get(name)?.0.parse::<Quantity>().ok());
+            let divisor = source.divisor.as_ref().and_then(|divisor| divisor.0.parse::<Quantity>().ok());
+            let divisor = divisor.map_or(1000, |divisor| divisor.milli_value()).max(1);
+            let milli = amount.map_or(0, |amount| amount.milli_value());
+            return Ok(Some((milli / divisor + i64::from(milli % divisor != 0)).to_string()));
+        }
+        Ok(None)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Reads a field of a pod, see <https://kubernetes.io/docs/concepts/workloads/pods/downward-api/>.
+fn field(pod: &Pod, path: &str) -> Option<String> {
+    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+    let inner = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
+    if let Some(key) = inner("metadata.labels['") {
+        return Some(pod.labels().get(&key).cloned().unwrap_or_default());
+    }
+    if let Some(key) = inner("metadata.annotations['") {
+        return Some(pod.annotations().get(&key).cloned().unwrap_or_default());
+    }
+    match path {
+        "metadata.name" => pod.metadata.name.clone(),
+        "metadata.namespace" => pod.metadata.namespace.clone(),
+        "metadata.uid" => pod.metadata.uid.clone(),
+        "spec.nodeName" => spec.and_then(|spec| spec.node_name.clone()),
+        "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
+        "status.hostIP" | "status.hostIPs" => status.and_then(|status| status.host_ip.clone()),
+        "status.podIP" | "status.podIPs" => status.and_then(|status| status.pod_ip.clone()),
+        _ => None,
+    }
+}
+
+/// Puts the values of variables that are known in the place of `$(NAME)`; `$$` is a dollar.
+fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
+    let (mut expanded, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            expanded.push('$');
+            rest = after;
+        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+            match env.get(name) {
+                Some(value) => expanded.push_str(value),
+                None => expanded.push_str(&format!("$({name})")),
+            }
+            rest = after;
+        } else {
+            expanded.push('$');
+        }
+    }
+    expanded + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn check(container: Value, expected: Result<&[(&str, &str)], &str>) {
+        let mut material = Material::default();
+        let secret = json!({"metadata": {"name": "s"}, "data": {"PASSWORD": "aHVudGVyMg=="}});
+        material.secrets.insert("s".into(), serde_json::from_value(secret).unwrap());
+        let map = json!({"metadata": {"name": "m"}, "data": {"A": "1"}});
+        material.config_maps.insert("m".into(), serde_json::from_value(map).unwrap());
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "p", "namespace": "ns", "labels": {"app": "web"}},
+            "spec": {"nodeName": "n", "containers": [container]},
+        }))
+        .unwrap();
+        let made = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        let expected = expected.map(|all| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
+        assert_eq!(made, expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn environments_are_resolved() {
+        check(
+            json!({"name": "c", "envFrom": [{"prefix": "X_", "configMapRef": {"name": "m"}}], "env": [
+                {"name": "P", "valueFrom": {"secretKeyRef": {"name": "s", "key": "PASSWORD"}}},
+                {"name": "U", "value": "$(P)/$(X_A)/$(NONE)/$$(P)"},
+                {"name": "L", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+                {"name": "O", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k", "optional": true}}},
+                {"name": "M", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+            ], "resources": {"limits": {"memory": "1Gi"}}}),
+            Ok(&[("L", "web"), ("M", "1024"), ("P", "hunter2"), ("U", "hunter2/1/$(NONE)/$(P)"), ("X_A", "1")]),
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let key = |name: &str, key: &str| json!({"name": "c", "env": [{"name": "P", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}]});
+        check(key("none", "k"), Err("secret \"none\" not found"));
+        check(key("s", "k"), Err("couldn't find key k in Secret ns/s"));
+        check(
+            json!({"name": "c", "envFrom": [{"configMapRef": {"name": "none"}}]}),
+            Err("configmap \"none\" not found"),
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Runs the pods of simulated nodes.
+
+use super::environment::Material;
+use super::look::Look;
+use super::program::Program;
+use super::{addresses::Addresses, is_down, is_simulated};
+use crate::controllers::owners::tolerate;
+use crate::controllers::pods::{self, is_deleting, is_over};
+use flyball::{Action, Context, Controller, Event, ObjectKey, Reconcile, Result};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The pods for which something is missing: a node, or an object of their namespace.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<BTreeMap<String, BTreeSet<ObjectKey>>>);
+
+impl Waiting {
+    fn add(&self, what: String, pod: &ObjectKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default().insert(pod.clone());
+    }
+
+    fn take(&self, what: &str) -> Vec<ObjectKey> {
+        let pods = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(what);
+        pods.into_iter().flatten().collect()
+    }
+}
+
+fn for_node(name: &str) -> String {
+    format!("node/{name}")
+}
+
+fn in_namespace(name: &str) -> String {
+    format!("namespace/{name}")
+}
+
+/// Stands in for the kubelets of all simulated nodes.
+pub(crate) struct Kubelet {
+    program: Arc<dyn Program>,
+    has_root_ca: bool,
+    waiting: Arc<Waiting>,
+    addresses: Addresses,
+}
+
+impl Kubelet {
+    /// Makes one whose containers run in `program`. Without a certificate of the server there is no `kube-root-ca.crt`,
+    /// which pods must not wait for then.
+    pub(crate) fn new(program: Arc<dyn Program>, has_root_ca: bool) -> Self {
+        Self { program, has_root_ca, waiting: Arc::default(), addresses: Addresses::of_pods() }
+    }
+
+    pub(crate) fn controller(self) -> Controller<impl Reconcile> {
+        let [nodes, secrets, config_maps, claims] = [(); 4].map(|()| self.waiting.clone());
+        let here = |namespace: Option<String>| in_namespace(&namespace.unwrap_or_default());
+        Controller::new(self)
+            .watches(move |node: &Node, _| Ok(nodes.take(&for_node(&node.name_any()))))
+            .watches(move |secret: &Secret, _| Ok(secrets.take(&here(secret.namespace()))))
+            .watches(move |map: &ConfigMap, _| Ok(config_maps.take(&here(map.namespace()))))
+            .watches(move |claim: &PersistentVolumeClaim, _| Ok(claims.take(&here(claim.namespace()))))
+            .while_deleting()
+    }
+}
+
+impl Reconcile for Kubelet {
+    type Resource = Pod;
+
+    async fn reconcile(&self, pod: &Pod, cx: &Context<Pod>) -> Result<Action> {
+        let Some(name) = pods::node(pod) else { return Ok(Action::done()) };
+        if is_over(pod) && !is_deleting(pod) {
+            return Ok(Action::done());
+        }
+        // Whoever waits says so before it looks, or what comes in between would be missed.
+        self.waiting.add(for_node(name), cx.key());
+        let node = cx.get::<Node>(&ObjectKey::new(None, name)).await?;
+        let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else { return Ok(Action::done()) };
+        let namespace = in_namespace(cx.key().namespace().unwrap_or_default());
+        self.waiting.add(namespace, cx.key());
+        let mut material = Material::gather(pod, cx).await?;
+        if !self.has_root_ca {
+            material.forgo_root_ca();
+        }
+        let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");
+        let Some(host_ip) = host_ip.map(|address| address.address.clone()) else {
+            // It has not introduced itself yet.
+            return Ok(Action::done());
+        };
+        let pod_ip = match pod.status.as_ref().and_then(|status| status.pod_ip.clone()) {
+            Some(known) => known,
+            None => self.addresses.next(cx.caches())?,
+        };
+        let program = &*self.program;
+        let look = Look { pod, program, material: &material, host_ip: &host_ip, pod_ip, now: cx.now() };
+        let seen = look.look();
+        if pod.status.as_ref() != Some(&seen.status) {
+            let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
+            let params = PatchParams { field_manager: Some("kubelet".into()), ..PatchParams::default() };
+            let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": seen.status});
+            let written = api.patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
+            match tolerate(written.map_err(Into::into))? {
+                Some(written) => cx.wrote(&written),
+                None => return Ok(Action::done()),
+            }
+        }
+        for note in seen.notes {
+            let event = match note.is_warning {
+                true => Event::warning(note.reason, note.text),
+                false => Event::normal(note.reason, note.text),
+            };
+            cx.event(event.action(note.reason));
+        }
+        if seen.has_stopped {
+            remove(pod, cx).await?;
+            return Ok(Action::done());
+        }
+        let wait = seen.due.map(|due| due.duration_since(cx.now()).unsigned_abs());
+        Ok(wait.map_or_else(Action::done, |wait| Action::requeue_after(wait.max(Duration::from_millis(1)))))
+    }
+}
+
+/// Has the API server forget a pod of which nothing runs any more.
+async fn remove(pod: &Pod, cx: &Context<Pod>) -> Result<()> {
+    let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions { uid: pod.metadata.uid.clone(), ..Preconditions::default() }),
+        ..DeleteParams::default()
+    };
+    tolerate(api.delete(cx.key().name(), &params).await.map_err(Into::into))?;
+    Ok(())
+}

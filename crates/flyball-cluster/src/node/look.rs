@@ -1,0 +1,419 @@
+//! What a kubelet makes of a pod when it looks at it: containers start, become ready, end, start again; all of it is
+//! written into the status, and follows from the status.
+//!
+//! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>.
+
+use super::environment::Material;
+use super::program::{Exit, KILLED, Launch, Observed, Program, Running, Start};
+use super::status;
+use crate::controllers::pods::{is_deleting, time};
+use crate::scheduler::resources::is_sidecar;
+use flyball_core::time::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    HostIP, Pod, PodIP, PodSpec, PodStatus,
+};
+use kube::ResourceExt;
+
+/// The wait before the second restart; the first one comes at once.
+const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(10);
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(5);
+/// What ran so long has recovered.
+const RECOVERED: SignedDuration = SignedDuration::from_mins(10);
+/// How long what is missing is waited for until somebody looks again.
+const AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a kubelet knows when it looks at a pod.
+pub(super) struct Look<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) program: &'a dyn Program,
+    pub(super) material: &'a Material,
+    pub(super) host_ip: &'a str,
+    pub(super) pod_ip: String,
+    pub(super) now: Timestamp,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) status: PodStatus,
+    /// When to look again.
+    pub(super) due: Option<Timestamp>,
+    pub(super) notes: Vec<Note>,
+    /// Something that the pod refers to is not there.
+    pub(super) lacks: bool,
+    /// It is being deleted, and nothing of it runs any more.
+    pub(super) has_stopped: bool,
+}
+
+/// Something to tell about the pod.
+#[derive(Debug, PartialEq)]
+pub(super) struct Note {
+    pub(super) is_warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) text: String,
+}
+
+impl Seen {
+    fn normal(&mut self, reason: &'static str, text: impl Into<String>) {
+        self.notes.push(Note { is_warning: false, reason, text: text.into() });
+    }
+
+    fn warning(&mut self, reason: &'static str, text: impl Into<String>) {
+        self.notes.push(Note { is_warning: true, reason, text: text.into() });
+    }
+
+    fn look_again(&mut self, at: Timestamp) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+}
+
+fn waiting(reason: &str, message: Option<String>) -> ContainerState {
+    let waiting = ContainerStateWaiting { reason: Some(reason.into()), message };
+    ContainerState { waiting: Some(waiting), ..ContainerState::default() }
+}
+
+fn terminated(exit: &Exit, started: Option<Timestamp>, id: Option<String>) -> ContainerState {
+    let reason = if exit.code == 0 { "Completed" } else { "Error" };
+    let terminated = ContainerStateTerminated {
+        exit_code: exit.code,
+        reason: Some(reason.into()),
+        started_at: started.map(time),
+        finished_at: Some(time(exit.at)),
+        container_id: id,
+        ..ContainerStateTerminated::default()
+    };
+    ContainerState { terminated: Some(terminated), ..ContainerState::default() }
+}
+
+pub(super) fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref()?.terminated.as_ref()
+}
+
+/// Returns how a container that waits or has ended came to its last end.
+fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    ended(status).or_else(|| status.last_state.as_ref()?.terminated.as_ref())
+}
+
+/// Tells whether a container is to be started again after it ended with this code.
+pub(super) fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool {
+    let is_init = spec.init_containers.iter().flatten().any(|init| init.name == container.name);
+    match container.restart_policy.as_deref().or(spec.restart_policy.as_deref()).unwrap_or("Always") {
+        "Never" => false,
+        "OnFailure" => code != 0,
+        // What runs to completion is done when it is.
+        _ => code != 0 || !is_init || is_sidecar(container),
+    }
+}
+
+/// Says how long a container waits after its end before it is started for the `restart`th time again.
+fn back_off(restart: i32, ran: SignedDuration) -> SignedDuration {
+    if restart <= 0 || ran >= RECOVERED {
+        return SignedDuration::ZERO;
+    }
+    FIRST_WAIT.saturating_mul(1 << (restart - 1).min(8)).min(LONGEST_WAIT)
+}
+
+impl Look<'_> {
+    /// Looks at the pod.
+    pub(super) fn look(&self) -> Seen {
+        let mut seen = Seen { status: self.pod.status.clone().unwrap_or_default(), ..Seen::default() };
+        let Some(spec) = &self.pod.spec else { return seen };
+        let stopping = is_deleting(self.pod) || self.is_overdue(spec, &mut seen);
+        self.admit(spec, &mut seen);
+        let before = seen.status.clone();
+        let known = |all: &Option<Vec<ContainerStatus>>, name: &str| {
+            all.iter().flatten().find(|status| status.name == name).cloned()
+        };
+        let unmounted = self.material.lacks_volume(self.pod).filter(|_| !has_begun(&before) && !stopping);
+        if let Some(why) = &unmounted {
+            seen.warning("FailedMount", why.clone());
+            seen.lacks = true;
+            seen.look_again(self.now + AGAIN);
+        }
+        let mut may_start = unmounted.is_none() && !stopping;
+        let mut since = before.start_time.as_ref().map_or(self.now, |time| time.0);
+        let mut init = Vec::new();
+        for container in spec.init_containers.iter().flatten() {
+            let status = known(&before.init_container_statuses, &container.name);
+            let status = status.unwrap_or_else(|| fresh(container, "PodInitializing"));
+            let status = self.bring_on(spec, container, status, since, may_start, stopping, &mut seen);
+            let is_done = match is_sidecar(container) {
+                true => status.started == Some(true),
+                false => ended(&status).is_some_and(|end| end.exit_code == 0),
+            };
+            if let Some(end) = ended(&status).and_then(|end| end.finished_at.as_ref()) {
+                since = since.max(end.0);
+            }
+            may_start &= is_done;
+            init.push(status);
+        }
+        let first = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let mut main = Vec::new();
+        for container in &spec.containers {
+            let status = known(&before.container_statuses, &container.name).unwrap_or_else(|| fresh(container, first));
+            main.push(self.bring_on(spec, container, status, since, may_start, stopping, &mut seen));
+        }
+        // Sidecars outlive the others by nothing.
+        let is_over = spec
+            .containers
+            .iter()
+            .zip(&main)
+            .all(|(container, status)| ended(status).is_some_and(|end| !restarts(spec, container, end.exit_code)));
+        if is_over && !stopping {
+            for (container, status) in spec.init_containers.iter().flatten().zip(&mut init) {
+                if is_sidecar(container) && ended(status).is_none() {
+                    *status = end_of(status.clone(), &Exit { code: 0, at: self.now });
+                }
+            }
+        }
+        let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+        let has_stopped = stopping && !init.iter().chain(&main).any(runs);
+        seen.has_stopped = has_stopped && is_deleting(self.pod);
+        seen.status.init_container_statuses = (!init.is_empty()).then_some(init);
+        seen.status.container_statuses = Some(main);
+        status::conclude(self.pod, &mut seen.status, has_stopped, self.now);
+        if has_stopped {
+            seen.due = None;
+        }
+        seen
+    }
+
+    /// Notes when the pod came to its node, and by which addresses it is reached.
+    fn admit(&self, spec: &PodSpec, seen: &mut Seen) {
+        let status = &mut seen.status;
+        if status.start_time.is_none() {
+            status.start_time = Some(time(self.now));
+        }
+        status.host_ip = Some(self.host_ip.to_owned());
+        status.host_ips = Some(vec![HostIP { ip: self.host_ip.to_owned() }]);
+        if status.pod_ip.is_none() {
+            let address = if spec.host_network == Some(true) { self.host_ip.to_owned() } else { self.pod_ip.clone() };
+            status.pod_ips = Some(vec![PodIP { ip: address.clone() }]);
+            status.pod_ip = Some(address);
+        }
+    }
+
+    /// Tells whether the pod has used up its time, see `activeDeadlineSeconds`.
+    fn is_overdue(&self, spec: &PodSpec, seen: &mut Seen) -> bool {
+        let Some(seconds) = spec.active_deadline_seconds else { return false };
+        let since = seen.status.start_time.as_ref().map_or(self.now, |time| time.0);
+        let due = since.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(since);
+        if due > self.now {
+            seen.look_again(due);
+            return false;
+        }
+        seen.status.reason = Some("DeadlineExceeded".into());
+        seen.status.message = Some("Pod was active on the node longer than the specified deadline".into());
+        true
+    }
+
+    /// Brings a container as far as it can get now.
+    #[expect(clippy::too_many_arguments, reason = "they are what a container depends on, and nothing else calls it")]
+    fn bring_on(
+        &self,
+        spec: &PodSpec,
+        container: &Container,
+        mut status: ContainerStatus,
+        since: Timestamp,
+        may_start: bool,
+        stopping: bool,
+        seen: &mut Seen,
+    ) -> ContainerStatus {
+        loop {
+            let state = status.state.clone().unwrap_or_default();
+            if let Some(running) = &state.running {
+                let id = status.container_id.clone().unwrap_or_default();
+                let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
+                let attempt = status.restart_count;
+                let running = Running { pod: self.pod, container, attempt, id: &id, started };
+                match self.observe(&running, spec, stopping) {
+                    Observed::Exited(exit) => {
+                        if stopping {
+                            seen.normal("Killing", format!("Stopping container {}", container.name));
+                        }
+                        status = end_of(status, &exit);
+                    }
+                    Observed::Running { is_ready, until } => {
+                        status.ready = is_ready;
+                        status.started = Some(is_ready || container.startup_probe.is_none());
+                        until.into_iter().for_each(|until| seen.look_again(until));
+                        return status;
+                    }
+                }
+                continue;
+            }
+            if stopping {
+                if ended(&status).is_none() {
+                    status = lost(status);
+                }
+                return status;
+            }
+            let end = last_end(&status).cloned();
+            if let Some(end) = &end {
+                if ended(&status).is_some() && !restarts(spec, container, end.exit_code) {
+                    status.ready = end.exit_code == 0
+                        && spec.init_containers.iter().flatten().any(|init| init.name == container.name);
+                    return status;
+                }
+                if let Some(due) = self.back_off(container, &mut status, end, seen) {
+                    seen.look_again(due);
+                    return status;
+                }
+            } else if !may_start {
+                return status;
+            }
+            if !self.start(container, &mut status, since, end.is_some(), seen) {
+                return status;
+            }
+        }
+    }
+
+    fn observe(&self, running: &Running<'_>, spec: &PodSpec, stopping: bool) -> Observed {
+        if !stopping {
+            return self.program.observe(running, self.now);
+        }
+        let grace =
+            self.pod.metadata.deletion_grace_period_seconds.or(spec.termination_grace_period_seconds).unwrap_or(30);
+        let grace = SignedDuration::from_secs(grace.max(0));
+        let began = self.pod.metadata.deletion_timestamp.as_ref().map_or(self.now, |at| at.0 - grace);
+        match self.program.stop(running, began.max(running.started), grace, self.now) {
+            // Whatever it says, nobody gets more time than that.
+            Observed::Running { .. } if began + grace <= self.now => {
+                Observed::Exited(Exit { code: KILLED, at: self.now })
+            }
+            observed => observed,
+        }
+    }
+
+    /// Has a container wait that ended before it is started again; gives until when, if that has not come yet.
+    fn back_off(
+        &self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        end: &ContainerStateTerminated,
+        seen: &mut Seen,
+    ) -> Option<Timestamp> {
+        let finished = end.finished_at.as_ref().map_or(self.now, |time| time.0);
+        let ran = end.started_at.as_ref().map_or(SignedDuration::ZERO, |time| finished.duration_since(time.0));
+        let wait = back_off(status.restart_count, ran);
+        let due = finished + wait;
+        if due <= self.now {
+            return None;
+        }
+        let pod = format!(
+            "{}_{}({})",
+            self.pod.name_any(),
+            self.pod.namespace().unwrap_or_default(),
+            self.pod.uid().unwrap_or_default()
+        );
+        if ended(status).is_some() {
+            seen.warning("BackOff", format!("Back-off restarting failed container {} in pod {pod}", container.name));
+            let span = match (wait.as_secs() / 60, wait.as_secs() % 60) {
+                (0, seconds) => format!("{seconds}s"),
+                (minutes, seconds) => format!("{minutes}m{seconds}s"),
+            };
+            let text = format!("back-off {span} restarting failed container={} pod={pod}", container.name);
+            status.last_state = status.state.take();
+            status.state = Some(waiting("CrashLoopBackOff", Some(text)));
+        }
+        Some(due)
+    }
+
+    /// Starts a container; tells whether it runs now.
+    fn start(
+        &self,
+        container: &Container,
+        status: &mut ContainerStatus,
+        since: Timestamp,
+        again: bool,
+        seen: &mut Seen,
+    ) -> bool {
+        let env = match self.material.environment(self.pod, container) {
+            Ok(env) => env,
+            Err(why) => {
+                seen.warning("Failed", format!("Error: {why}"));
+                seen.lacks = true;
+                seen.look_again(self.now + AGAIN);
+                status.state = Some(waiting("CreateContainerConfigError", Some(why)));
+                return false;
+            }
+        };
+        let attempt = status.restart_count + i32::from(again);
+        let launch = Launch { pod: self.pod, container, attempt, env: &env, since, now: self.now };
+        match self.program.start(&launch) {
+            Ok(Start::Started(id)) => {
+                let image = container.image.clone().unwrap_or_default();
+                if !again {
+                    seen.normal("Pulled", format!("Container image {image:?} already present on machine"));
+                }
+                seen.normal("Created", "Container created");
+                seen.normal("Started", "Container started");
+                if ended(status).is_some() {
+                    status.last_state = status.state.take();
+                }
+                let running = ContainerStateRunning { started_at: Some(time(self.now)) };
+                status.state = Some(ContainerState { running: Some(running), ..ContainerState::default() });
+                status.restart_count = attempt;
+                status.image = image.clone();
+                status.image_id = format!("{image}@simulated");
+                status.container_id = Some(id);
+                true
+            }
+            Ok(Start::NotYet(until)) => {
+                seen.look_again(until);
+                false
+            }
+            Err(error) => {
+                seen.warning("Failed", format!("Error: {}", error.message));
+                seen.look_again(self.now + AGAIN);
+                status.state = Some(waiting(&error.reason, Some(error.message)));
+                false
+            }
+        }
+    }
+}
+
+/// Tells whether any container of a pod was ever started.
+pub(super) fn has_begun(status: &PodStatus) -> bool {
+    let all = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    all.into_iter().any(|status| status.container_id.is_some())
+}
+
+/// Tells whether any of the containers was ever started that come behind the init containers.
+pub(super) fn has_begun_main(status: &PodStatus) -> bool {
+    status.container_statuses.iter().flatten().any(|status| status.container_id.is_some())
+}
+
+/// Makes the status of a container that nothing has happened to.
+fn fresh(container: &Container, reason: &str) -> ContainerStatus {
+    ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        last_state: Some(ContainerState::default()),
+        started: Some(false),
+        state: Some(waiting(reason, None)),
+        ..ContainerStatus::default()
+    }
+}
+
+fn end_of(mut status: ContainerStatus, exit: &Exit) -> ContainerStatus {
+    let running = status.state.as_ref().and_then(|state| state.running.as_ref());
+    let started = running.and_then(|running| running.started_at.as_ref()).map(|time| time.0);
+    status.state = Some(terminated(exit, started, status.container_id.clone()));
+    (status.ready, status.started) = (false, Some(false));
+    status
+}
+
+/// What is said of a container that is not there when its pod is stopped.
+fn lost(mut status: ContainerStatus) -> ContainerStatus {
+    let terminated = ContainerStateTerminated {
+        exit_code: KILLED,
+        reason: Some("ContainerStatusUnknown".into()),
+        message: Some("The container could not be located when the pod was terminated".into()),
+        ..ContainerStateTerminated::default()
+    };
+    status.state = Some(ContainerState { terminated: Some(terminated), ..ContainerState::default() });
+    (status.ready, status.started) = (false, Some(false));
+    status
+}

@@ -1,0 +1,250 @@
+//! Finds nodes for pods, as kube-scheduler does.
+//!
+//! Watches keep a picture of the cluster, [`State`], up to date; a loop takes one pod after the other from its queue,
+//! decides by the picture alone, and sends what was decided to the API server. What was sent counts at once, whenever the
+//! watches tell of it. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
+//!
+//! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of pods at
+//! all: a cluster without nodes is like one without a scheduler.
+
+mod affinity;
+mod neighbours;
+mod nodes;
+mod pods;
+mod queue;
+pub(crate) mod resources;
+mod state;
+
+pub(crate) use affinity::tolerates;
+pub(crate) use nodes::NOT_READY;
+
+use crate::controllers::events::{Allowance, Note};
+use crate::controllers::pods::time;
+use flyball::{Resource, Seen, follow_objects};
+use flyball_core::{Clock, ObjectKey, Rng};
+use futures_util::future::{BoxFuture, join_all};
+use k8s_openapi::api::core::v1::{
+    Binding, Namespace, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use pods::Pending;
+use serde_json::json;
+use state::{Decision, State};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+const MANAGER: &str = "kube-scheduler";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// How many kinds are followed.
+const KINDS: usize = 6;
+
+/// Schedules for ever.
+pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
+    let shared = Arc::new(Shared::default());
+    let watches: [BoxFuture<'static, ()>; KINDS] = [
+        shared.follow::<Namespace>(&client, &rng, |state, key, namespace| {
+            state.put_namespace(key.name().to_owned(), namespace.map(|namespace| namespace.labels().clone()));
+        }),
+        shared.follow::<Node>(&client, &rng, |state, key, node| match node {
+            Some(node) => state.put_node(&node),
+            None => state.remove_node(key.name()),
+        }),
+        shared.follow::<StorageClass>(&client, &rng, |state, key, class| {
+            state.put_class(key.name().to_owned(), class.as_deref());
+        }),
+        shared.follow::<PersistentVolume>(&client, &rng, |state, key, volume| {
+            state.put_volume(key.name().to_owned(), volume.as_deref());
+        }),
+        shared
+            .follow::<PersistentVolumeClaim>(&client, &rng, |state, key, claim| state.put_claim(key, claim.as_deref())),
+        shared.follow::<Pod>(&client, &rng, |state, key, pod| match pod {
+            Some(pod) => state.put_pod(key, pod),
+            None => state.remove_pod(&key),
+        }),
+    ];
+    let scheduler = Scheduler { client, clock, rng, shared, allowance: Allowance::default() };
+    tokio::select! {
+        biased;
+        _ = join_all(watches) => {}
+        () = scheduler.run() => {}
+    }
+}
+
+/// What the watches and the loop share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Kinds of which all objects are known.
+    known: Mutex<Vec<String>>,
+    /// Rings when something changed.
+    bell: Notify,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the state up to date with the objects of a kind.
+    fn follow<T: Resource>(
+        self: &Arc<Self>,
+        client: &kube::Client,
+        rng: &Rng,
+        put: impl Fn(&mut State, ObjectKey, Option<Box<T>>) + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let (shared, client, rng) = (self.clone(), client.clone(), rng.fork(&T::kind(&())));
+        Box::pin(async move {
+            let tell = move |seen| {
+                match seen {
+                    Seen::Present(key, object) => put(&mut shared.state(), key, Some(object)),
+                    Seen::Gone(key, _) => put(&mut shared.state(), key, None),
+                    _ => {
+                        let kind = T::kind(&()).into_owned();
+                        let mut known = shared.known();
+                        if !known.contains(&kind) {
+                            known.push(kind);
+                        }
+                    }
+                }
+                shared.bell.notify_one();
+            };
+            follow_objects(client, &rng, tell).await;
+        })
+    }
+}
+
+struct Scheduler {
+    client: kube::Client,
+    clock: Clock,
+    rng: Rng,
+    shared: Arc<Shared>,
+    allowance: Allowance,
+}
+
+impl Scheduler {
+    async fn run(&self) {
+        while self.shared.known().len() < KINDS {
+            self.shared.bell.notified().await;
+        }
+        loop {
+            let decision = self.shared.state().next(Instant::now());
+            match decision {
+                Some(decision) => self.carry_out(decision).await,
+                None => {
+                    let due = self.shared.state().next_due();
+                    tokio::select! {
+                        biased;
+                        () = self.shared.bell.notified() => {}
+                        () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                    }
+                }
+            }
+            // Decisions that wait for nothing would otherwise keep the runtime from everything else.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    async fn carry_out(&self, decision: Decision) {
+        match decision {
+            Decision::Bind(pending, node) => {
+                self.shared.state().assume(&pending, &node);
+                match self.bind(&pending, &node).await {
+                    Ok(()) => {
+                        let note = format!("Successfully assigned {} to {node}", pending.key());
+                        self.tell(&pending, Note::normal("Scheduled", note).action("Binding")).await;
+                    }
+                    Err(error) => {
+                        tracing::debug!(pod = %pending.key(), %node, %error, "binding failed");
+                        self.shared.state().forget(&pending, Instant::now());
+                    }
+                }
+            }
+            Decision::Choose(pending, node, claims) => {
+                self.shared.state().unfit(&pending, Instant::now());
+                for claim in claims {
+                    let patch = json!({"metadata": {"annotations": {SELECTED_NODE: *node}}});
+                    let api = Api::<PersistentVolumeClaim>::namespaced(self.client.clone(), &pending.facts.namespace);
+                    if let Err(error) = api.patch(claim.name(), &params(), &Patch::Merge(patch)).await {
+                        tracing::debug!(%claim, %error, "a claim could not be told its node");
+                    }
+                }
+            }
+            Decision::Unfit(pending, why) => {
+                self.shared.state().unfit(&pending, Instant::now());
+                if self.condemn(&pending, &why).await {
+                    self.tell(&pending, Note::warning("FailedScheduling", why).action("Scheduling")).await;
+                }
+            }
+            Decision::Nothing => {}
+        }
+    }
+
+    async fn bind(&self, pending: &Pending, node: &str) -> kube::Result<()> {
+        let binding = Binding {
+            metadata: ObjectMeta {
+                name: pending.pod.metadata.name.clone(),
+                namespace: pending.pod.metadata.namespace.clone(),
+                uid: pending.pod.metadata.uid.clone(),
+                ..ObjectMeta::default()
+            },
+            target: ObjectReference {
+                kind: Some("Node".into()),
+                name: Some(node.to_owned()),
+                ..ObjectReference::default()
+            },
+        };
+        let api = Api::<Pod>::namespaced(self.client.clone(), &pending.facts.namespace);
+        let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+        let name = pending.pod.name_any();
+        api.create_subresource::<Binding, serde_json::Value>("binding", &name, &params, &binding).await.map(drop)
+    }
+
+    /// Says of a pod that it has no node, unless that has been said; tells whether it was said now.
+    async fn condemn(&self, pending: &Pending, why: &str) -> bool {
+        let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
+        let is_said =
+            |known: &&PodCondition| known.status == "False" && known.reason.as_deref() == Some("Unschedulable");
+        let said = before.filter(is_said);
+        if said.is_some_and(|known| known.message.as_deref() == Some(why)) {
+            return false;
+        }
+        let condition = PodCondition {
+            type_: "PodScheduled".into(),
+            status: "False".into(),
+            reason: Some("Unschedulable".into()),
+            message: Some(why.to_owned()),
+            last_transition_time: before
+                .filter(|known| known.status == "False")
+                .and_then(|known| known.last_transition_time.clone())
+                .or_else(|| Some(time(self.clock.now()))),
+            observed_generation: pending.pod.metadata.generation,
+            ..PodCondition::default()
+        };
+        let patch = json!({"metadata": {"uid": pending.facts.uid}, "status": {"conditions": [condition]}});
+        let api = Api::<Pod>::namespaced(self.client.clone(), &pending.facts.namespace);
+        let written = api.patch_status(&pending.pod.name_any(), &params(), &Patch::Strategic(patch)).await;
+        if let Err(error) = &written {
+            tracing::debug!(pod = %pending.key(), %error, "the condition could not be written");
+        }
+        written.is_ok()
+    }
+
+    async fn tell(&self, pending: &Pending, note: Note) {
+        if self.allowance.take() {
+            note.by(state::NAME).publish(&self.client, &*pending.pod, &self.clock, &self.rng).await;
+        }
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
+}

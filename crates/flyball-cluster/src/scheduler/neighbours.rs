@@ -1,0 +1,194 @@
+//! Whether a pod suits a node because of the pods that are there and near: affinity, anti-affinity and even spread.
+//!
+//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity> and
+//! <https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/>. All counts are made once for a
+//! pod, so that a node costs no more than looking them up.
+
+use super::affinity::{self, Labels};
+use super::nodes::{Node, Reason};
+use super::pods::{Facts, Pending, Term};
+use crate::controllers::Selector;
+use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec, Taint, TopologySpreadConstraint};
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+type Nodes = BTreeMap<Arc<str>, Node>;
+/// How many pods there are by the value of a topology's label.
+type Counts = BTreeMap<String, i64>;
+
+/// What a pod wants of the pods around it, counted.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    /// Topologies in which a pod is that does not want this one near.
+    repelled: BTreeSet<(String, String)>,
+    avoided: Vec<(Term, Counts)>,
+    sought: Vec<(Term, Counts)>,
+    /// With its own kind, a first pod may begin anywhere.
+    is_first: bool,
+    preferred: Vec<(i64, Term, Counts)>,
+    spread: Vec<Spread>,
+}
+
+#[derive(Debug)]
+struct Spread {
+    topology: String,
+    max_skew: i64,
+    least: i64,
+    counts: Counts,
+    counts_itself: bool,
+    is_hard: bool,
+}
+
+impl Neighbours {
+    pub(super) fn count(pending: &Pending, nodes: &Nodes, namespaces: &BTreeMap<String, Labels>) -> Self {
+        let Some(spec) = &pending.pod.spec else { return Self::default() };
+        let affinity = spec.affinity.as_ref();
+        let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+        let far = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+        let counted = |term: &PodAffinityTerm| {
+            let term = Term::new(term, &pending.pod);
+            let counts = count(nodes, &term.topology, |pod| term.is_about(pod, namespaces), |_| true);
+            (term, counts)
+        };
+        let required = |terms: Option<&Vec<PodAffinityTerm>>| terms.into_iter().flatten().map(counted).collect();
+        let sought: Vec<(Term, Counts)> =
+            required(near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref()));
+        let nobody = sought.iter().all(|(_, counts)| counts.values().all(|count| *count == 0));
+        let weighed = |sign: i64, terms: Option<&Vec<k8s_openapi::api::core::v1::WeightedPodAffinityTerm>>| {
+            let weigh = |term: &k8s_openapi::api::core::v1::WeightedPodAffinityTerm| {
+                let (about, counts) = counted(&term.pod_affinity_term);
+                (sign * i64::from(term.weight), about, counts)
+            };
+            terms.into_iter().flatten().map(weigh).collect::<Vec<_>>()
+        };
+        let mut preferred =
+            weighed(1, near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref()));
+        preferred
+            .extend(weighed(-1, far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref())));
+        let mut repelled = BTreeSet::new();
+        for node in nodes.values() {
+            let Some(there) = &node.there else { continue };
+            for term in node.pods.values().flat_map(|pod| &pod.repels) {
+                if let Some(value) =
+                    there.labels.get(&term.topology).filter(|_| term.is_about(&pending.facts, namespaces))
+                {
+                    repelled.insert((term.topology.clone(), value.clone()));
+                }
+            }
+        }
+        Self {
+            repelled,
+            avoided: required(far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref())),
+            is_first: nobody && sought.iter().all(|(term, _)| term.is_about(&pending.facts, namespaces)),
+            sought,
+            preferred,
+            spread: spec
+                .topology_spread_constraints
+                .iter()
+                .flatten()
+                .map(|one| Spread::new(one, pending, spec, nodes))
+                .collect(),
+        }
+    }
+
+    /// Adds to how good a node is for the pod, or says why it is none.
+    pub(super) fn judge(&self, labels: &Labels) -> Result<i64, Vec<Reason>> {
+        let mut score = 0;
+        for spread in &self.spread {
+            let Some(value) = labels.get(&spread.topology) else {
+                if spread.is_hard {
+                    return Err(Reason::lasting(
+                        "node(s) didn't match pod topology spread constraints (missing required label)",
+                    ));
+                }
+                continue;
+            };
+            let there = spread.counts.get(value).copied().unwrap_or(0);
+            if spread.is_hard && there + i64::from(spread.counts_itself) - spread.least > spread.max_skew {
+                return Err(Reason::passing("node(s) didn't match pod topology spread constraints"));
+            }
+            let most = spread.counts.values().copied().max().unwrap_or(0).max(1);
+            score += 2 * 1_000_000 * (most - there) / most;
+        }
+        let pods_of =
+            |(term, counts): &(Term, Counts)| labels.get(&term.topology).and_then(|value| counts.get(value)).copied();
+        if self.repelled.iter().any(|(key, value)| labels.get(key) == Some(value)) {
+            return Err(Reason::passing("node(s) didn't satisfy existing pods anti-affinity rules"));
+        }
+        if self.avoided.iter().any(|counted| pods_of(counted).is_some_and(|count| count > 0)) {
+            return Err(Reason::passing("node(s) didn't match pod anti-affinity rules"));
+        }
+        let suits = |counted: &(Term, Counts)| match self.is_first {
+            true => labels.contains_key(&counted.0.topology),
+            false => pods_of(counted).is_some_and(|count| count > 0),
+        };
+        if !self.sought.iter().all(suits) {
+            return Err(Reason::lasting("node(s) didn't match pod affinity rules"));
+        }
+        for (weight, term, counts) in &self.preferred {
+            let there = labels.get(&term.topology).and_then(|value| counts.get(value)).copied().unwrap_or(0);
+            let most = counts.values().copied().max().unwrap_or(0).max(1);
+            score += 2 * 10_000 * weight * there / most;
+        }
+        Ok(score)
+    }
+}
+
+impl Spread {
+    fn new(constraint: &TopologySpreadConstraint, pending: &Pending, spec: &PodSpec, nodes: &Nodes) -> Self {
+        let mut selector = constraint.label_selector.clone();
+        if let Some(selector) = &mut selector {
+            let labels = selector.match_labels.get_or_insert_default();
+            for key in constraint.match_label_keys.iter().flatten() {
+                if let Some(value) = pending.pod.labels().get(key) {
+                    labels.insert(key.clone(), value.clone());
+                }
+            }
+        }
+        let selector = Selector::new(selector.as_ref());
+        let is_meant = |pod: &Facts| {
+            let selected = selector.as_ref().is_some_and(|selector| selector.matches_labels(&pod.labels));
+            !pod.is_going && pod.namespace == pending.facts.namespace && selected
+        };
+        let honours_affinity = constraint.node_affinity_policy.as_deref() != Some("Ignore");
+        let honours_taints = constraint.node_taints_policy.as_deref() == Some("Honor");
+        let counts = count(nodes, &constraint.topology_key, is_meant, |(name, node)| {
+            let Some(there) = &node.there else { return false };
+            let keeps_off = |taint: &Taint| {
+                matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
+                    && !affinity::is_tolerated(spec.tolerations.as_ref(), taint)
+            };
+            (!honours_affinity || affinity::may_be_on(spec, name, &there.labels))
+                && (!honours_taints || !there.taints().iter().any(keeps_off))
+        });
+        let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
+        let too_few = constraint.min_domains.is_some_and(|least| domains < least);
+        Self {
+            topology: constraint.topology_key.clone(),
+            max_skew: constraint.max_skew.into(),
+            least: if too_few { 0 } else { counts.values().copied().min().unwrap_or(0) },
+            counts,
+            counts_itself: is_meant(&pending.facts),
+            is_hard: constraint.when_unsatisfiable == "DoNotSchedule",
+        }
+    }
+}
+
+/// Counts pods by the topology that their nodes are in; what has no such pod counts as nothing.
+fn count(
+    nodes: &Nodes,
+    topology: &str,
+    is_meant: impl Fn(&Facts) -> bool,
+    matters: impl Fn((&str, &Node)) -> bool,
+) -> Counts {
+    let mut counts = Counts::new();
+    for (name, node) in nodes {
+        let Some(value) = node.there.as_ref().and_then(|there| there.labels.get(topology)) else { continue };
+        if matters((name, node)) {
+            let pods = node.pods.values().filter(|pod| is_meant(pod)).count();
+            *counts.entry(value.clone()).or_default() += i64::try_from(pods).unwrap_or(i64::MAX);
+        }
+    }
+    counts
+}

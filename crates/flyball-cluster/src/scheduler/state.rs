@@ -1,0 +1,509 @@
+//! What the scheduler knows of the cluster, and what follows from it for a pod.
+//!
+//! Most pods are one of many that want the same. For these a [`Class`] keeps what was found out of every node, and only
+//! looks anew at nodes that changed since: a pod then costs as much as few nodes do, not as many.
+
+use super::affinity::{self, Labels};
+use super::neighbours::Neighbours;
+use super::nodes::{Node, Reason, There};
+use super::pods::{Facts, Pending};
+use super::queue::Queue;
+use crate::controllers::pods;
+use flyball_core::ObjectKey;
+use k8s_openapi::api::core::v1::{self, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// More classes than these are not remembered at a time.
+const CLASSES: usize = 64;
+/// The scheduler that pods get who ask for no other one.
+pub(super) const NAME: &str = "default-scheduler";
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    nodes: BTreeMap<Arc<str>, Node>,
+    /// Where pods are, those included that were just sent there.
+    places: BTreeMap<ObjectKey, Arc<str>>,
+    /// Pods that were sent to a node and are not seen there yet, by UID.
+    assumed: BTreeMap<ObjectKey, String>,
+    pending: BTreeMap<ObjectKey, Arc<Pending>>,
+    queue: Queue,
+    /// Every node, by when it last changed.
+    changes: BTreeMap<u64, Arc<str>>,
+    changed: BTreeMap<Arc<str>, u64>,
+    clock: u64,
+    classes: BTreeMap<String, Class>,
+    /// How many pods want others to stay away.
+    repelling: usize,
+    namespaces: BTreeMap<String, Labels>,
+    claims: BTreeMap<ObjectKey, Claim>,
+    volumes: BTreeMap<String, Option<Vec<NodeSelectorTerm>>>,
+    /// The storage classes whose volumes wait until a pod that uses them has a node.
+    late: BTreeSet<String>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Claim {
+    volume: Option<String>,
+    class: String,
+    selected: Option<String>,
+    is_lost: bool,
+    is_going: bool,
+}
+
+/// What was found out of the nodes for pods that want the same.
+#[derive(Debug, Default)]
+struct Class {
+    seen: u64,
+    used: u64,
+    verdicts: BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
+    fitting: BTreeSet<(Reverse<i64>, Arc<str>)>,
+}
+
+impl Class {
+    fn judge(&mut self, name: &Arc<str>, verdict: Option<Result<i64, Vec<Reason>>>) {
+        if let Some(Ok(score)) = self.verdicts.remove(name) {
+            self.fitting.remove(&(Reverse(score), name.clone()));
+        }
+        if let Some(verdict) = verdict {
+            if let Ok(score) = verdict {
+                self.fitting.insert((Reverse(score), name.clone()));
+            }
+            self.verdicts.insert(name.clone(), verdict);
+        }
+    }
+}
+
+/// What is to become of a pod.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// It goes to this node.
+    Bind(Arc<Pending>, Arc<str>),
+    /// Its claims are told of this node; the pod follows when they are bound.
+    Choose(Arc<Pending>, Arc<str>, Vec<ObjectKey>),
+    /// It goes nowhere, which is why.
+    Unfit(Arc<Pending>, String),
+    /// There is nothing to decide.
+    Nothing,
+}
+
+impl State {
+    pub(super) fn put_pod(&mut self, key: ObjectKey, pod: Box<Pod>) {
+        if pods::is_over(&pod) {
+            return self.remove_pod(&key);
+        }
+        if let Some(node) = pods::node(&pod).map(Arc::from) {
+            self.assumed.remove(&key);
+            return self.place(key, node, Arc::new(Facts::new(&pod)));
+        }
+        let spec = pod.spec.as_ref();
+        let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).is_none_or(|name| name == NAME);
+        let is_gated = spec.and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty());
+        if self.assumed.get(&key).is_some_and(|uid| pod.metadata.uid.as_ref() == Some(uid)) {
+            return;
+        }
+        if !is_ours || is_gated || pods::is_deleting(&*pod) {
+            return self.remove_pod(&key);
+        }
+        let before = self.pending.get(&key);
+        let is_same = |known: &Arc<Pending>| {
+            known.pod.spec == pod.spec
+                && known.pod.metadata.labels == pod.metadata.labels
+                && known.pod.metadata.uid == pod.metadata.uid
+        };
+        if !before.is_some_and(is_same) {
+            self.queue.remove(&key);
+        }
+        let pending = Pending::new(pod);
+        self.queue.add(key.clone(), pending.priority());
+        self.pending.insert(key, Arc::new(pending));
+    }
+
+    pub(super) fn remove_pod(&mut self, key: &ObjectKey) {
+        self.assumed.remove(key);
+        self.pending.remove(key);
+        self.queue.remove(key);
+        if self.leave(key) {
+            self.queue.something_changed();
+        }
+    }
+
+    fn place(&mut self, key: ObjectKey, node: Arc<str>, pod: Arc<Facts>) {
+        self.pending.remove(&key);
+        self.queue.remove(&key);
+        let known = self.places.get(&key).filter(|place| **place == node);
+        let known = known.and_then(|place| self.nodes.get(place)?.pods.get(&key));
+        if known
+            .is_some_and(|known| known.uid == pod.uid && known.labels == pod.labels && known.is_going == pod.is_going)
+        {
+            return;
+        }
+        self.leave(&key);
+        self.repelling += usize::from(!pod.repels.is_empty());
+        self.nodes.entry(node.clone()).or_default().insert(key.clone(), pod);
+        self.touch(&node);
+        self.places.insert(key, node);
+    }
+
+    /// Takes a pod off its node; tells whether it was on one.
+    fn leave(&mut self, key: &ObjectKey) -> bool {
+        let Some(name) = self.places.remove(key) else { return false };
+        if let Some(node) = self.nodes.get_mut(&name) {
+            let gone = node.remove(key);
+            self.repelling -= usize::from(gone.is_some_and(|pod| !pod.repels.is_empty()));
+            if node.there.is_none() && node.pods.is_empty() {
+                self.nodes.remove(&name);
+            }
+        }
+        self.touch(&name);
+        true
+    }
+
+    fn touch(&mut self, name: &Arc<str>) {
+        self.clock += 1;
+        if let Some(before) = self.changed.insert(name.clone(), self.clock) {
+            self.changes.remove(&before);
+        }
+        self.changes.insert(self.clock, name.clone());
+    }
+
+    pub(super) fn put_node(&mut self, node: &v1::Node) {
+        let (name, there): (Arc<str>, _) = (node.name_any().into(), There::new(node));
+        let known = self.nodes.entry(name.clone()).or_default();
+        if known.there.as_ref() != Some(&there) {
+            known.there = Some(there);
+            self.touch(&name);
+            self.queue.something_changed();
+        }
+    }
+
+    pub(super) fn remove_node(&mut self, name: &str) {
+        let name: Arc<str> = name.into();
+        if let Some(node) = self.nodes.get_mut(&name) {
+            node.there = None;
+            if node.pods.is_empty() {
+                self.nodes.remove(&name);
+            }
+            self.touch(&name);
+            self.queue.something_changed();
+        }
+    }
+
+    pub(super) fn put_namespace(&mut self, name: String, labels: Option<Labels>) {
+        match labels {
+            Some(labels) => drop(self.namespaces.insert(name, labels)),
+            None => drop(self.namespaces.remove(&name)),
+        }
+    }
+
+    pub(super) fn put_claim(&mut self, key: ObjectKey, claim: Option<&PersistentVolumeClaim>) {
+        let Some(claim) = claim else {
+            self.claims.remove(&key);
+            return;
+        };
+        let (spec, phase) = (claim.spec.as_ref(), claim.status.as_ref().and_then(|status| status.phase.as_deref()));
+        let known = Claim {
+            // A claim that names its volume may have to wait for it still.
+            volume: spec.and_then(|spec| spec.volume_name.clone()).filter(|_| phase == Some("Bound")),
+            class: spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
+            selected: claim.annotations().get(SELECTED_NODE).cloned(),
+            is_lost: phase == Some("Lost"),
+            is_going: pods::is_deleting(claim),
+        };
+        if self.claims.get(&key) != Some(&known) {
+            self.claims.insert(key, known);
+            self.queue.something_changed();
+        }
+    }
+
+    pub(super) fn put_volume(&mut self, name: String, volume: Option<&PersistentVolume>) {
+        let Some(volume) = volume else {
+            self.volumes.remove(&name);
+            return;
+        };
+        let required = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
+        self.volumes.insert(name, required.map(|required| required.node_selector_terms.clone()));
+        self.queue.something_changed();
+    }
+
+    pub(super) fn put_class(&mut self, name: String, class: Option<&StorageClass>) {
+        match class.and_then(|class| class.volume_binding_mode.as_deref()) {
+            Some("WaitForFirstConsumer") => drop(self.late.insert(name)),
+            _ => drop(self.late.remove(&name)),
+        }
+        self.queue.something_changed();
+    }
+
+    /// Tells when a pod is due that failed, if none is ready.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due()
+    }
+
+    /// Takes the next pod and decides; `None` if none is ready.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Decision> {
+        let key = self.queue.next(now)?;
+        let Some(pending) = self.pending.get(&key).cloned() else { return Some(Decision::Nothing) };
+        // Where nobody runs pods, nobody schedules them either.
+        if !self.nodes.values().any(|node| node.there.as_ref().is_some_and(There::is_alive)) {
+            self.queue.failed(key, pending.priority(), now, false);
+            return Some(Decision::Nothing);
+        }
+        Some(self.decide(pending))
+    }
+
+    fn decide(&mut self, pending: Arc<Pending>) -> Decision {
+        let unbound = match self.unbound(&pending) {
+            Ok(unbound) => unbound,
+            Err(why) => {
+                let message = self.refusal(&pending, Some(why), &BTreeMap::new());
+                return Decision::Unfit(pending, message);
+            }
+        };
+        let found = match (&pending.class, self.repelling) {
+            (Some(class), 0) => self.by_class(class, &pending),
+            _ => self.one_by_one(&pending),
+        };
+        match found {
+            Ok(node) if unbound.is_empty() => Decision::Bind(pending, node),
+            Ok(node) => Decision::Choose(pending, node, unbound),
+            Err(message) => Decision::Unfit(pending, message),
+        }
+    }
+
+    /// Lists the claims of a pod that are to be told its node, or says why it cannot have one.
+    fn unbound(&self, pending: &Pending) -> Result<Vec<ObjectKey>, String> {
+        let mut unbound = Vec::new();
+        for key in pending.claims() {
+            let name = key.name();
+            match self.claims.get(&key) {
+                None => return Err(format!("persistentvolumeclaim {name:?} not found")),
+                Some(claim) if claim.is_lost => {
+                    let volume = claim.volume.clone().unwrap_or_default();
+                    return Err(format!(
+                        "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
+                    ));
+                }
+                Some(claim) if claim.is_going => {
+                    return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+                }
+                Some(claim) if claim.volume.is_some() => {}
+                Some(claim) if self.late.contains(&claim.class) => unbound.push(key),
+                Some(_) => return Err("pod has unbound immediate PersistentVolumeClaims".into()),
+            }
+        }
+        Ok(unbound)
+    }
+
+    /// Finds a node by what was found out for pods of the same kind.
+    fn by_class(&mut self, key: &str, pending: &Pending) -> Result<Arc<str>, String> {
+        let mut class = self.classes.remove(key).unwrap_or_default();
+        for name in self.changes.range(class.seen + 1..).map(|(_, name)| name) {
+            let there = self.nodes.get(name).filter(|node| node.there.is_some());
+            class.judge(name, there.map(|node| node.judge(name, pending)));
+        }
+        (class.seen, class.used) = (self.clock, self.clock);
+        let found = match class.fitting.first() {
+            Some((_, name)) => Ok(name.clone()),
+            None => Err(self.refusal(pending, None, &class.verdicts)),
+        };
+        if self.classes.len() >= CLASSES {
+            let oldest = self.classes.iter().min_by_key(|(_, class)| class.used).map(|(key, _)| key.clone());
+            oldest.iter().for_each(|oldest| drop(self.classes.remove(oldest)));
+        }
+        self.classes.insert(key.to_owned(), class);
+        found
+    }
+
+    /// Finds a node by looking at all of them.
+    fn one_by_one(&self, pending: &Pending) -> Result<Arc<str>, String> {
+        let neighbours = Neighbours::count(pending, &self.nodes, &self.namespaces);
+        let mut verdicts = BTreeMap::new();
+        for (name, node) in &self.nodes {
+            let Some(there) = &node.there else { continue };
+            let verdict = node.judge(name, pending).and_then(|score| {
+                self.reach(name, &there.labels, pending)?;
+                Ok(score + neighbours.judge(&there.labels)?)
+            });
+            verdicts.insert(name.clone(), verdict);
+        }
+        let fitting = verdicts.iter().filter_map(|(name, verdict)| Some((Reverse(*verdict.as_ref().ok()?), name)));
+        match fitting.min() {
+            Some((_, name)) => Ok(name.clone()),
+            None => Err(self.refusal(pending, None, &verdicts)),
+        }
+    }
+
+    /// Says why the volumes of a pod cannot be reached from a node.
+    fn reach(&self, name: &str, labels: &Labels, pending: &Pending) -> Result<(), Vec<Reason>> {
+        for claim in pending.claims().iter().filter_map(|key| self.claims.get(key)) {
+            let Some(volume) = &claim.volume else {
+                if claim
+                    .selected
+                    .as_ref()
+                    .is_some_and(|selected| selected != name && self.nodes.contains_key(selected.as_str()))
+                {
+                    return Err(Reason::lasting("node(s) didn't find available persistent volumes to bind"));
+                }
+                continue;
+            };
+            match self.volumes.get(volume) {
+                None => {
+                    return Err(Reason::lasting(
+                        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+                    ));
+                }
+                Some(Some(terms)) if !affinity::any_selects(terms, name, labels) => {
+                    return Err(Reason::lasting("node(s) didn't match PersistentVolume's node affinity"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Says why no node takes a pod, in the words of kube-scheduler.
+    fn refusal(
+        &self,
+        pending: &Pending,
+        before: Option<String>,
+        verdicts: &BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
+    ) -> String {
+        let all = self.nodes.values().filter(|node| node.there.is_some()).count();
+        let (mut counts, mut evictable): (BTreeMap<&str, usize>, usize) = (BTreeMap::new(), 0);
+        for reasons in verdicts.values().filter_map(|verdict| verdict.as_ref().err()) {
+            for reason in reasons {
+                *counts.entry(&reason.text).or_default() += 1;
+            }
+            evictable += usize::from(reasons.iter().all(|reason| reason.depends_on_pods));
+        }
+        let summed = |counts: &BTreeMap<&str, usize>| {
+            let mut texts: Vec<String> = counts.iter().map(|(text, count)| format!("{count} {text}")).collect();
+            texts.sort();
+            texts.join(", ")
+        };
+        let why = before.unwrap_or_else(|| summed(&counts));
+        let policy = pending.pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
+        let preemption = if policy == Some("Never") {
+            "not eligible due to preemptionPolicy=Never.".to_owned()
+        } else {
+            let mut counts = BTreeMap::from([
+                ("No preemption victims found for incoming pod", evictable),
+                ("Preemption is not helpful for scheduling", all - evictable),
+            ]);
+            counts.retain(|_, count| *count > 0);
+            format!("0/{all} nodes are available: {}.", summed(&counts))
+        };
+        format!("0/{all} nodes are available: {why}. no new claims to deallocate, preemption: {preemption}")
+    }
+
+    /// Takes for granted that a pod goes to a node.
+    pub(super) fn assume(&mut self, pending: &Pending, node: &Arc<str>) {
+        let key = pending.key();
+        self.assumed.insert(key.clone(), pending.facts.uid.clone());
+        self.place(key, node.clone(), Arc::new(pending.facts.clone()));
+    }
+
+    /// Takes back what was assumed of a pod that did not get there; one that failed for a reason that may pass is tried again.
+    pub(super) fn forget(&mut self, pending: &Arc<Pending>, now: Instant) {
+        let key = pending.key();
+        // The watch may have told meanwhile what became of it.
+        if self.assumed.remove(&key).is_some() {
+            self.leave(&key);
+            self.pending.insert(key.clone(), pending.clone());
+            self.queue.failed(key, pending.priority(), now, true);
+        }
+    }
+
+    /// Puts a pod aside for which there is no node now.
+    pub(super) fn unfit(&mut self, pending: &Pending, now: Instant) {
+        let key = pending.key();
+        if self.pending.get(&key).is_some_and(|known| known.facts.uid == pending.facts.uid) {
+            self.queue.failed(key, pending.priority(), now, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, cpu: &str) -> v1::Node {
+        let allocatable = json!({"cpu": cpu, "memory": "32Gi", "pods": "110"});
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}})).unwrap()
+    }
+
+    fn pod(state: &mut State, name: &str, spec: Value) {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        state.put_pod(ObjectKey::new(Some("ns"), name), pod);
+    }
+
+    /// Decides until there is nothing more to decide; gives the pods with their nodes.
+    fn decide_all(state: &mut State, now: Instant) -> Vec<(String, String)> {
+        let mut bound = Vec::new();
+        while let Some(decision) = state.next(now) {
+            match decision {
+                Decision::Bind(pending, node) => {
+                    state.assume(&pending, &node);
+                    bound.push((pending.pod.name_any(), node.to_string()));
+                }
+                Decision::Unfit(pending, _) => state.unfit(&pending, now),
+                other => panic!("{other:?}"),
+            }
+        }
+        bound
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_pods_are_spread_over_many_nodes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..1000 {
+            state.put_node(&node(&format!("n-{n}"), "8"));
+        }
+        for n in 0..5000 {
+            pod(&mut state, &format!("p-{n}"), json!({}));
+        }
+        assert_eq!(decide_all(&mut state, now).len(), 5000);
+        assert!(state.nodes.values().all(|node| node.pods.len() == 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fits_nowhere_is_tried_again_when_something_changes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("small", "150m"));
+        pod(&mut state, "a", json!({"priority": 1}));
+        pod(&mut state, "b", json!({}));
+        assert_eq!(decide_all(&mut state, now), [("a".into(), "small".into())]);
+        state.put_node(&node("large", "8"));
+        assert_eq!(decide_all(&mut state, now), []);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later), [("b".into(), "large".into())]);
+        state.remove_pod(&ObjectKey::new(Some("ns"), "a"));
+        pod(&mut state, "c", json!({"nodeSelector": {"none": "such"}}));
+        pod(&mut state, "d", json!({}));
+        assert_eq!(decide_all(&mut state, later), [("d".into(), "large".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_that_failed_is_taken_back() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("n", "150m"));
+        pod(&mut state, "a", json!({}));
+        let Some(Decision::Bind(pending, node)) = state.next(now) else { panic!("no node") };
+        state.assume(&pending, &node);
+        // The pod is seen without its node once more, which says nothing.
+        pod(&mut state, "a", json!({}));
+        assert!(state.next(now).is_none());
+        state.forget(&pending, now);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later).len(), 1);
+    }
+}

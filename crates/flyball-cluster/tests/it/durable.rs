@@ -1,0 +1,194 @@
+//! Objects outlive the process, custom resources like all others.
+
+use crate::{cluster_of, eventually, namespace};
+use flyball_cluster::{Cluster, DataDir, Options, simulated_clock};
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flyball-cluster-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(path: &Path) -> Cluster {
+    Cluster::open(Options::system().unwrap(), DataDir::open(path).unwrap()).unwrap()
+}
+
+fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap();
+    ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version: api_version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
+    }
+}
+
+fn widgets() -> CustomResourceDefinition {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"replicas": {"type": "integer", "default": 1}, "color": {"type": "string"}}},
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    serde_json::from_value(json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                               "subresources": {"status": {}}, "selectableFields": [{"jsonPath": ".spec.color"}]}]},
+    }))
+    .unwrap()
+}
+
+fn api(cluster: &Cluster, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(cluster.admin(), "default", resource)
+}
+
+fn number(object: &DynamicObject) -> u64 {
+    object.resource_version().unwrap().parse().unwrap()
+}
+
+fn code(error: &kube::Error) -> u16 {
+    match error {
+        kube::Error::Api(status) => status.code,
+        error => panic!("{error}"),
+    }
+}
+
+/// What holds for every kind: identity, versions, generations and conflicts go on across a restart.
+async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
+    let params = PostParams::default();
+    let (first, known) = {
+        let cluster = open(folder);
+        if resource.group == "example.com" {
+            let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin());
+            definitions.create(&params, &widgets()).await.unwrap();
+        }
+        let api = api(&cluster, resource);
+        let first = api.create(&params, &serde_json::from_value(made).unwrap()).await.unwrap();
+        let mut changed = first.clone();
+        changed.data["spec"]["replicas"] = 3.into();
+        let changed = api.replace("x", &params, &changed).await.unwrap();
+        assert_eq!(changed.metadata.generation, Some(2));
+        let status = Patch::Merge(json!({"status": {"observedGeneration": 2}}));
+        let known = api.patch_status("x", &PatchParams::default(), &status).await.unwrap();
+        assert_eq!((known.metadata.generation, number(&known) > number(&changed)), (Some(2), true));
+        cluster.close();
+        (first, known)
+    };
+
+    let cluster = open(folder);
+    let api = api(&cluster, resource);
+    let found = api.get("x").await.unwrap();
+    assert_eq!(found, known, "uid, resourceVersion, generation, owners of fields: all is as it was");
+    let selected = ListParams::default().labels("app=x").fields("metadata.name=x");
+    assert_eq!(api.list(&selected).await.unwrap().items.len(), 1);
+    if resource.group == "example.com" {
+        assert_eq!(api.list(&ListParams::default().fields("spec.color=blue")).await.unwrap().items.len(), 1);
+        assert_eq!(api.list(&ListParams::default().fields("spec.color=red")).await.unwrap().items.len(), 0);
+    }
+
+    // An update on what has been changed since is refused, as ever.
+    let stale = api.replace("x", &params, &first).await.unwrap_err();
+    assert_eq!(code(&stale), 409);
+    assert!(stale.to_string().contains("the object has been modified"), "{stale}");
+    // What was before the restart is forgotten.
+    let told = api.watch(&WatchParams::default(), &first.resource_version().unwrap()).await.unwrap();
+    match Box::pin(told).next().await {
+        Some(Ok(WatchEvent::Error(status))) => assert_eq!((status.code, &*status.reason), (410, "Expired")),
+        other => panic!("{other:?}"),
+    }
+    let exact = ListParams::default().at(&first.resource_version().unwrap()).matching(kube::api::VersionMatch::Exact);
+    assert_eq!(code(&api.list(&exact).await.unwrap_err()), 410);
+
+    // Who was up to date goes on watching, and writes go on counting.
+    let now = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut changed = known.clone();
+    changed.data["spec"]["replicas"] = 4.into();
+    let changed = api.replace("x", &params, &changed).await.unwrap();
+    assert_eq!(changed.metadata.generation, Some(3));
+    assert!(number(&changed) > now.parse().unwrap() && changed.uid() == known.uid());
+    match Box::pin(api.watch(&WatchParams::default(), &now).await.unwrap()).try_next().await.unwrap() {
+        Some(WatchEvent::Modified(told)) => assert_eq!(told, changed),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_custom_resource_survives_like_a_deployment() {
+    let metadata = json!({"name": "x", "labels": {"app": "x"}});
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"color": "blue"}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    for (resource, object) in [
+        (resource("apps/v1", "Deployment", "deployments"), deployment),
+        (resource("example.com/v1", "Widget", "widgets"), widget),
+    ] {
+        let folder = Folder::new(&resource.plural);
+        survives(&folder.0, &resource, object).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_in_a_fork_stays_there() {
+    let cluster = cluster_of(Options::simulated(simulated_clock(), 1));
+    let admin = cluster.admin();
+    namespace(&admin, "ns").await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    definitions.create(&PostParams::default(), &widgets()).await.unwrap();
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    }))
+    .unwrap();
+    Api::<Deployment>::namespaced(admin.clone(), "ns").create(&PostParams::default(), &deployment).await.unwrap();
+    let pods = |cluster: &Cluster| Api::<Pod>::namespaced(cluster.admin(), "ns");
+    let count = async |cluster: &Cluster| pods(cluster).list(&ListParams::default()).await.unwrap().items.len();
+    eventually("two pods", async || count(&cluster).await == 2).await;
+
+    let forks: Vec<Cluster> = (2..4).map(|seed| cluster.fork(Options::simulated(simulated_clock(), seed))).collect();
+    let version = async |cluster: &Cluster| {
+        let list = Api::<ConfigMap>::all(cluster.admin()).list(&ListParams::default()).await.unwrap();
+        list.metadata.resource_version.unwrap()
+    };
+    // The history is there too: a watch that began before goes on in the fork.
+    let before = version(&cluster).await;
+    assert_eq!(before, version(&forks[0]).await);
+    let told = pods(&forks[0]).watch(&WatchParams::default(), "101").await.unwrap();
+    assert!(matches!(Box::pin(told).try_next().await.unwrap(), Some(WatchEvent::Added(_))));
+
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    let resource = resource("example.com/v1", "Widget", "widgets");
+    api(&forks[0], &resource).create(&PostParams::default(), &serde_json::from_value(widget).unwrap()).await.unwrap();
+    pods(&forks[1]).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    assert_eq!((count(&cluster).await, count(&forks[0]).await, count(&forks[1]).await), (2, 2, 0));
+    let widgets =
+        async |cluster: &Cluster| api(cluster, &resource).list(&ListParams::default()).await.unwrap().items.len();
+    assert_eq!((widgets(&cluster).await, widgets(&forks[0]).await, widgets(&forks[1]).await), (0, 1, 0));
+    assert_eq!(version(&cluster).await, before, "nothing was written here");
+}

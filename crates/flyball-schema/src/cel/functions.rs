@@ -1,0 +1,197 @@
+//! What functions and operators make of the types that they are given.
+
+use super::typing::{BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, TYPE, Type, UINT};
+
+/// Returns what comes of an operator; `None` if it does not take such values.
+pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
+    let (a, b) = match arguments {
+        [a] => {
+            let taken: &[&str] = if name == "!_" { &["bool"] } else { &["int", "double"] };
+            return (a.is_dyn() || taken.iter().any(|ty| a.is(ty))).then(|| a.clone());
+        }
+        [a, b] => (a, b),
+        [condition, a, b] => {
+            return ((condition.is_dyn() || condition.is("bool")) && a.fits(b)).then(|| a.clone().join(b.clone()));
+        }
+        _ => return Some(Type::Dyn),
+    };
+    let unknown = a.is_dyn() || b.is_dyn();
+    let same = |names: &[&str]| names.iter().any(|ty| a.is(ty) && b.is(ty));
+    match name {
+        "_==_" | "_!=_" => a.fits(b).then_some(BOOL),
+        "_&&_" | "_||_" => [a, b].iter().all(|ty| ty.is_dyn() || ty.is("bool")).then_some(BOOL),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => {
+            let number = |ty: &Type<'_>| ["int", "uint", "double"].iter().any(|name| ty.is(name));
+            let ordered = same(&["bool", "string", "bytes", "timestamp", "duration"]) || number(a) && number(b);
+            (unknown || ordered).then_some(BOOL)
+        }
+        "@in" => match b {
+            Type::List(items) => a.fits(items).then_some(BOOL),
+            Type::Map(keys, _) => a.fits(keys).then_some(BOOL),
+            Type::Dyn | Type::Object { .. } | Type::Metadata | Type::Fields(_) => Some(BOOL),
+            Type::Plain(_) => None,
+        },
+        "_[_]" => match a {
+            Type::List(items) => (b.is_dyn() || b.is("int")).then(|| (**items).clone()),
+            Type::Map(keys, values) => b.fits(keys).then(|| (**values).clone()),
+            Type::Dyn => Some(Type::Dyn),
+            Type::Object { .. } | Type::Metadata | Type::Fields(_) | Type::Plain(_) => None,
+        },
+        _ if unknown => Some(Type::Dyn),
+        "_+_" if same(&["string", "bytes", "duration"]) => Some(a.clone()),
+        "_+_" if a.is("timestamp") && b.is("duration") || a.is("duration") && b.is("timestamp") => Some(TIMESTAMP),
+        "_+_" if matches!((a, b), (Type::List(_), Type::List(_))) => a.fits(b).then(|| a.clone().join(b.clone())),
+        "_-_" if same(&["duration", "timestamp"]) => Some(DURATION),
+        "_-_" if a.is("timestamp") && b.is("duration") => Some(TIMESTAMP),
+        "_%_" => same(&["int", "uint"]).then(|| a.clone()),
+        _ => same(&["int", "uint", "double"]).then(|| a.clone()),
+    }
+}
+
+/// What a function makes of a value that it is called on; `None` if it cannot be called on it.
+pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
+    let text = matches!(
+        name,
+        "charAt"
+            | "contains"
+            | "endsWith"
+            | "find"
+            | "findAll"
+            | "lowerAscii"
+            | "matches"
+            | "replace"
+            | "split"
+            | "startsWith"
+            | "substring"
+            | "trim"
+            | "upperAscii"
+    );
+    if text && !target.is_dyn() && !target.is("string") {
+        return None;
+    }
+    let of_text =
+        matches!(name, "contains" | "endsWith" | "find" | "findAll" | "matches" | "replace" | "split" | "startsWith");
+    if of_text && arguments.first().is_none_or(|first| !first.is_dyn() && !first.is("string"))
+        || name == "size" && !arguments.is_empty()
+    {
+        return None;
+    }
+    if name == "reverse" && !target.is_dyn() && !matches!(target, Type::List(_)) {
+        return None;
+    }
+    let counted = matches!(name, "size" | "indexOf" | "lastIndexOf");
+    if counted && ["bool", "int", "uint", "double"].iter().any(|ty| target.is(ty)) {
+        return None;
+    }
+    Some(match name {
+        "add" | "sub" => target.clone(),
+        _ => result(name),
+    })
+}
+
+/// What a function makes of its arguments; `None` if it does not take them.
+pub(super) fn function<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
+    let lengthless = |ty: &Type<'_>| ["bool", "int", "uint", "double"].iter().any(|name| ty.is(name));
+    (name != "size" || !arguments.iter().any(lengthless)).then(|| result(name))
+}
+
+/// The functions whose results are known by their names; those of others depend on what they are given.
+fn result<'s>(name: &str) -> Type<'s> {
+    match name {
+        "bool"
+        | "contains"
+        | "containsCIDR"
+        | "containsIP"
+        | "endsWith"
+        | "hasValue"
+        | "isCIDR"
+        | "isGlobalUnicast"
+        | "isGreaterThan"
+        | "isIP"
+        | "isInteger"
+        | "isLessThan"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isLoopback"
+        | "isQuantity"
+        | "isSemver"
+        | "isSorted"
+        | "isURL"
+        | "isUnspecified"
+        | "matches"
+        | "startsWith" => BOOL,
+        "asInteger" | "compareTo" | "family" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear"
+        | "getFullYear" | "getHours" | "getMilliseconds" | "getMinutes" | "getMonth" | "getSeconds" | "indexOf"
+        | "int" | "lastIndexOf" | "major" | "minor" | "patch" | "prefixLength" | "sign" | "size" => INT,
+        "charAt" | "find" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme" | "join"
+        | "lowerAscii" | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
+        "asApproximateFloat" | "double" => DOUBLE,
+        "uint" => UINT,
+        "bytes" => BYTES,
+        "timestamp" => TIMESTAMP,
+        "duration" => DURATION,
+        "type" => TYPE,
+        "quantity" => Type::Plain("kubernetes.Quantity"),
+        "url" => Type::Plain("kubernetes.URL"),
+        "semver" => Type::Plain("kubernetes.Semver"),
+        "cidr" | "masked" => Type::Plain("net.CIDR"),
+        "ip" => Type::Plain("net.IP"),
+        "findAll" | "split" => Type::List(STRING.into()),
+        _ => Type::Dyn,
+    }
+}
+
+/// Tells whether a function exists at all, whatever it takes.
+pub(super) fn is_function(name: &str) -> bool {
+    const OTHERS: [&str; 46] = [
+        "allowed",
+        "all",
+        "check",
+        "distinct",
+        "dyn",
+        "error",
+        "errored",
+        "exists",
+        "existsOne",
+        "exists_one",
+        "fieldSelector",
+        "filter",
+        "first",
+        "flatten",
+        "format",
+        "getQuery",
+        "group",
+        "has",
+        "labelSelector",
+        "last",
+        "map",
+        "max",
+        "min",
+        "name",
+        "namespace",
+        "optFlatMap",
+        "optMap",
+        "or",
+        "orValue",
+        "path",
+        "range",
+        "reason",
+        "resource",
+        "reverse",
+        "serviceAccount",
+        "slice",
+        "sort",
+        "sortBy",
+        "subresource",
+        "sum",
+        "transformList",
+        "transformMap",
+        "transformMapEntry",
+        "unwrap",
+        "validate",
+        "value",
+    ];
+    matches!(name, "add" | "sub" | "unwrapOpt" | "none" | "of" | "ofNonZeroValue" | "named")
+        || OTHERS.contains(&name)
+        || !result(name).is_dyn()
+}

@@ -1,0 +1,87 @@
+//! What the expressions of mutating policies make, as JSON.
+
+use super::rewrite::TYPE_NAME;
+use base64::Engine;
+use kube_cel::cel::objects::{Key, Value as Cel};
+use serde_json::{Map, Number, Value};
+
+/// Turns what an expression made into JSON; `Err` says what has no form in JSON, or which object stands where another
+/// should.
+pub fn to_json(value: &Cel) -> Result<Value, String> {
+    let root = type_name(value).unwrap_or_default().to_owned();
+    check_names(value, &root, &root)?;
+    convert(value)
+}
+
+fn type_name(value: &Cel) -> Option<&str> {
+    let Cel::Map(map) = value else { return None };
+    match map.map.get(&Key::String(TYPE_NAME.clone())) {
+        Some(Cel::String(name)) => Some(name),
+        _ => None,
+    }
+}
+
+fn check_names(value: &Cel, path: &str, root: &str) -> Result<(), String> {
+    match value {
+        Cel::List(items) => items.iter().try_for_each(|item| check_names(item, path, root)),
+        Cel::Map(map) => {
+            let Some(name) = type_name(value) else { return Ok(()) };
+            if name != path {
+                return Err(format!(
+                    "type mismatch: unexpected type name {name:?}, expected {path:?}, which matches field name path from root {root} type"
+                ));
+            }
+            let mut fields: Vec<(String, &Cel)> = map.map.iter().map(|(key, value)| (key.to_string(), value)).collect();
+            fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+            fields.iter().try_for_each(|(key, value)| check_names(value, &format!("{path}.{key}"), root))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn convert(value: &Cel) -> Result<Value, String> {
+    Ok(match value {
+        Cel::Null => Value::Null,
+        Cel::Bool(b) => Value::Bool(*b),
+        Cel::Int(n) => (*n).into(),
+        Cel::UInt(n) => (*n).into(),
+        Cel::Float(n) => Number::from_f64(*n).map(Value::Number).ok_or("a number that JSON does not have")?,
+        Cel::String(text) => Value::String((**text).clone()),
+        Cel::Bytes(bytes) => base64::engine::general_purpose::STANDARD.encode(&**bytes).into(),
+        Cel::Timestamp(at) => at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true).into(),
+        Cel::Duration(length) => format!("{}s", length.as_seconds_f64()).into(),
+        Cel::List(items) => Value::Array(items.iter().map(convert).collect::<Result<_, _>>()?),
+        Cel::Map(map) => {
+            let fields = map.map.iter().filter(|(key, _)| **key != Key::String(TYPE_NAME.clone()));
+            let fields = fields.map(|(key, value)| Ok((key.to_string(), convert(value)?)));
+            Value::Object(fields.collect::<Result<Map<_, _>, String>>()?)
+        }
+        Cel::Function(..) | Cel::Opaque(_) => return Err("no such overload".into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BASE, compile};
+    use super::to_json;
+    use serde_json::{Value, json};
+
+    fn made(expression: &str) -> Result<Value, String> {
+        to_json(&compile(expression)?.run(&BASE)?)
+    }
+
+    #[test]
+    fn objects_become_json() {
+        assert_eq!(
+            made("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
+            Ok(json!({"spec": {"a-b": 1, "l": [{"n": "x"}]}}))
+        );
+        assert_eq!(made("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
+    }
+
+    #[test]
+    fn an_object_stands_where_its_name_says() {
+        let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
+        assert_eq!(made("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
+    }
+}

@@ -1,0 +1,151 @@
+//! What is known of a value before an expression runs: its type.
+
+use serde_json::{Map, Value};
+use std::fmt;
+use std::sync::Arc;
+
+/// A schema as a CRD writes it.
+pub(super) type Schema = Map<String, Value>;
+
+/// The type of a value that an expression works with.
+#[derive(Clone, Debug)]
+pub enum Type<'s> {
+    /// Any, as far as is known.
+    Dyn,
+    /// A type that is told by its name alone.
+    Plain(&'static str),
+    /// A list of such values.
+    List(Arc<Type<'s>>),
+    /// A map from such keys to such values.
+    Map(Arc<Type<'s>>, Arc<Type<'s>>),
+    /// An object of a schema; a whole object has metadata besides.
+    Object {
+        /// What its fields are.
+        schema: &'s Schema,
+        /// Whether it has apiVersion, kind and metadata.
+        whole: bool,
+    },
+    /// What rules see of an object's metadata: its name.
+    Metadata,
+    /// Fields whose types are known one by one.
+    Fields(Arc<Vec<(String, Type<'s>)>>),
+}
+
+pub(super) const BOOL: Type<'_> = Type::Plain("bool");
+pub(super) const INT: Type<'_> = Type::Plain("int");
+pub(super) const UINT: Type<'_> = Type::Plain("uint");
+pub(super) const DOUBLE: Type<'_> = Type::Plain("double");
+pub(super) const STRING: Type<'_> = Type::Plain("string");
+pub(super) const BYTES: Type<'_> = Type::Plain("bytes");
+pub(super) const TIMESTAMP: Type<'_> = Type::Plain("timestamp");
+pub(super) const DURATION: Type<'_> = Type::Plain("duration");
+pub(super) const TYPE: Type<'_> = Type::Plain("type");
+pub(super) const NULL: Type<'_> = Type::Plain("null");
+
+impl<'s> Type<'s> {
+    pub(super) fn of(schema: &'s Schema, whole: bool) -> Self {
+        let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
+        let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or_default();
+        if flag("x-kubernetes-int-or-string") {
+            return Self::Dyn;
+        }
+        let inner = |name: &str| schema.get(name).and_then(Value::as_object);
+        match (text("type"), text("format")) {
+            ("array", _) => Self::List(inner("items").map_or(Self::Dyn, Self::part).into()),
+            ("object", _) => match inner("additionalProperties") {
+                Some(values) => Self::Map(STRING.into(), Self::part(values).into()),
+                None => Self::Object { schema, whole },
+            },
+            ("string", "byte") => BYTES,
+            ("string", "duration") => DURATION,
+            ("string", "date" | "date-time") => TIMESTAMP,
+            ("string", _) => STRING,
+            ("boolean", _) => BOOL,
+            ("number", _) => DOUBLE,
+            ("integer", _) => INT,
+            _ => Self::Dyn,
+        }
+    }
+
+    pub(super) fn part(schema: &'s Schema) -> Self {
+        Self::of(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
+    }
+
+    /// Tells whether this is known to be a type of this name.
+    pub fn is(&self, name: &str) -> bool {
+        matches!(self, Self::Plain(known) if *known == name)
+    }
+
+    /// Tells whether nothing is known.
+    pub fn is_dyn(&self) -> bool {
+        matches!(self, Self::Dyn)
+    }
+
+    /// Tells whether one may stand where the other is wanted.
+    pub(super) fn fits(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (null, other) | (other, null) if null.is("null") => other.takes_null(),
+            (Self::Plain(a), Self::Plain(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a.fits(b),
+            (Self::Map(a, b), Self::Map(c, d)) => a.fits(c) && b.fits(d),
+            (Self::Object { .. } | Self::Map(..), Self::Object { .. } | Self::Map(..)) => true,
+            _ => false,
+        }
+    }
+
+    /// Tells whether null may stand for a value: never for one of a plain type.
+    fn takes_null(&self) -> bool {
+        match self {
+            Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),
+            Self::List(_) | Self::Map(..) => false,
+            Self::Object { .. } | Self::Metadata | Self::Fields(_) | Self::Dyn => true,
+        }
+    }
+
+    pub(super) fn join(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Dyn, _) => other,
+            (Self::List(items), _) if items.is_dyn() => other,
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Display for Type<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dyn => f.write_str("dyn"),
+            Self::Plain(name) => f.write_str(name),
+            Self::List(items) => write!(f, "list({items})"),
+            Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
+            Self::Object { .. } | Self::Metadata | Self::Fields(_) => f.write_str("object"),
+        }
+    }
+}
+
+pub(super) fn common(types: Vec<Type<'_>>) -> Type<'_> {
+    let mut types = types.into_iter();
+    let first = types.next().unwrap_or(Type::Dyn);
+    types.fold(first, |known, next| if known.fits(&next) { known.join(next) } else { Type::Dyn })
+}
+
+/// Returns the type of a field, by its name as expressions write it.
+pub(super) fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<Type<'s>> {
+    if whole && matches!(name, "apiVersion" | "kind") {
+        return Some(STRING);
+    }
+    if whole && name == "metadata" {
+        return Some(Type::Metadata);
+    }
+    property(schema, name).map(Type::part)
+}
+
+/// Returns the schema of a field, by its name as expressions write it.
+pub(super) fn property<'s>(schema: &'s Schema, name: &str) -> Option<&'s Schema> {
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    let reserved =
+        name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).filter(|bare| super::RESERVED.contains(bare));
+    let (_, found) = properties.iter().find(|(own, _)| super::escape(own) == name || reserved == Some(own.as_str()))?;
+    found.as_object()
+}

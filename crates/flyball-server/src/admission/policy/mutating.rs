@@ -1,0 +1,183 @@
+//! Mutating admission policies: they change requests.
+
+use super::super::{Attributes, Rounds, shown};
+use super::{Binding, Invocation, Policy, explain, invocations};
+use crate::kinds::Part;
+use crate::registry::{Catalog, Resource, decode};
+use crate::server::Inner;
+use flyball_core::status::{Cause, Reason};
+use flyball_core::{Object, Status};
+use flyball_schema::apply::overlay;
+use flyball_schema::cel::{Expression, Scope, to_json};
+use flyball_schema::patch::json;
+use std::sync::Arc;
+
+/// A policy that changes.
+pub(in super::super) struct Mutating {
+    policy: Policy,
+    mutations: Vec<Mutation>,
+    /// Whether it wants to see what others changed after it.
+    reinvoked: bool,
+}
+
+impl AsRef<Policy> for Mutating {
+    fn as_ref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+/// How an expression says what is to change.
+enum Mutation {
+    /// By the fields that an object is to have.
+    Fields(Expression),
+    /// By the steps of a JSON patch.
+    Steps(Expression),
+}
+
+/// Why a mutation could not be made.
+enum Failure {
+    /// What the policy decides on.
+    Failed(String),
+    Refused(Status),
+}
+
+impl Mutating {
+    /// Reads a policy.
+    pub(in super::super) fn read(policy: &Object) -> Self {
+        let spec = policy.get("spec").cloned().unwrap_or_default();
+        let mutations = spec["mutations"].as_array().into_iter().flatten().map(|mutation| {
+            let text = |field: &str| mutation[field]["expression"].as_str().unwrap_or_default().trim();
+            if mutation["patchType"] == "JSONPatch" {
+                Mutation::Steps(Expression::new(text("jsonPatch")))
+            } else {
+                Mutation::Fields(Expression::new(text("applyConfiguration")))
+            }
+        });
+        Self {
+            mutations: mutations.collect(),
+            reinvoked: spec["reinvocationPolicy"] == "IfNeeded",
+            policy: Policy::read(policy, &spec),
+        }
+    }
+}
+
+impl Mutation {
+    /// Makes the change to an object as one version of its kind shows it.
+    fn apply(
+        &self,
+        scope: &Scope,
+        broken: &[(String, String)],
+        kind: &Resource,
+        object: &Object,
+    ) -> Result<Object, Failure> {
+        let (Self::Fields(expression) | Self::Steps(expression)) = self;
+        let made = expression.run(scope).map_err(|why| explain(why, broken)).and_then(|made| to_json(&made));
+        let made = made.map_err(Failure::Failed)?;
+        let internal = |why: String| Failure::Refused(Status::internal(why));
+        let value = match self {
+            Self::Fields(_) => {
+                let mut patch = made;
+                for field in ["apiVersion", "kind"] {
+                    patch[field] = object.get(field).cloned().unwrap_or_default();
+                }
+                overlay(kind.schema.node(), object.as_value(), &patch)
+                    .map_err(|error| Failure::Failed(format!("error applying patch: {error}")))?
+            }
+            Self::Steps(_) => {
+                let steps = made.as_array().map(Vec::as_slice).unwrap_or_default();
+                let mut value = object.as_value().clone();
+                match json::apply(&mut value, steps) {
+                    Ok(()) => value,
+                    // A test that fails means that nothing is to be done.
+                    Err(error) if error.0.ends_with("test failed") => return Ok(object.clone()),
+                    Err(error) => return Err(Failure::Failed(format!("JSON Patch: {}", error.0))),
+                }
+            }
+        };
+        let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
+        let (mut patched, unknown) = decode::read_as(kind, patched).map_err(internal)?;
+        if kind.custom().is_none() && !unknown.is_empty() {
+            let unknown: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+            return Err(internal(format!("strict decoding error: {}", unknown.join(", "))));
+        }
+        kind.default(&mut patched);
+        Ok(patched)
+    }
+}
+
+/// Lets policies change a request, one after the other: each sees what those before it did.
+pub(in super::super) async fn mutate(
+    inner: &Inner,
+    configured: (&[Mutating], &[Binding]),
+    attributes: &Attributes<'_>,
+    rounds: &mut Rounds,
+    object: &mut Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
+    let mut failures: Vec<String> = Vec::new();
+    for found in invocations(inner, configured, attributes, Some(object), old).await {
+        let invocation = match found {
+            Ok(invocation) => invocation,
+            Err(wrong) => {
+                failures.push(refusal(&wrong.policy.policy, wrong.binding, &wrong.why));
+                continue;
+            }
+        };
+        let Invocation { policy, binding, .. } = invocation;
+        let insisted = !policy.policy.ignored;
+        let mut fail = |why: &str| {
+            if insisted {
+                failures.push(refusal(&policy.policy, Some(binding), why));
+            }
+        };
+        let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
+        let id = format!("policy {}/{}/{param}", policy.policy.name, binding.name);
+        let kind: Arc<Resource> =
+            if attributes.part == Part::Scale { Catalog::action("Scale") } else { invocation.shown_as.clone() };
+        let (Some(before), old) = shown(inner, attributes, &invocation.shown_as, Some(object), old).await? else {
+            continue;
+        };
+        let see = |object: &Object| invocation.scope(inner, attributes, Some(object), old.as_ref());
+        match policy.policy.conditions.evaluate(&see(&before)) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(why) => {
+                fail(&why);
+                continue;
+            }
+        }
+        if !rounds.asks(&id) {
+            continue;
+        }
+        let mut after = before.clone();
+        for mutation in &policy.mutations {
+            let mut scope = see(&after);
+            let broken = policy.policy.define(&mut scope);
+            match mutation.apply(&scope, &broken, &kind, &after) {
+                Ok(changed) => after = changed,
+                Err(Failure::Failed(why)) => fail(&why),
+                Err(Failure::Refused(status)) => return Err(status),
+            }
+        }
+        let changed = after != before;
+        if changed {
+            super::super::take_back(inner, attributes, &invocation.shown_as, after, object).await?;
+        }
+        rounds.asked(&id, policy.reinvoked, changed);
+    }
+    let Some(first) = failures.first() else { return Ok(()) };
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, first);
+    status.message.clone_from(first);
+    status.reason = Some(Reason::Invalid);
+    let causes = failures.into_iter().map(|message| Cause { message, ..Cause::default() });
+    let causes: Vec<Cause> = causes.collect();
+    status.details.iter_mut().for_each(|details| details.causes.clone_from(&causes));
+    Err(status)
+}
+
+fn refusal(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+    match binding {
+        Some(binding) => format!("policy '{}' with binding '{}' denied request: {why}", policy.name, binding.name),
+        None => format!("policy {:?} denied request: {why}", policy.name),
+    }
+}

@@ -1,0 +1,253 @@
+//! Rules in CEL that the schema of a CRD carries: those that cannot work, or could take too long, are refused.
+//!
+//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
+
+use super::structural::{Place, Schema, flag, has, inner, text};
+use flyball_core::field::{FieldError, Path, Shown, go_json};
+use flyball_schema::cel;
+use serde_json::Value;
+
+/// The most that one expression may cost.
+const MAX_COST: u64 = 10_000_000;
+/// The most that all of a schema may cost.
+const MAX_TOTAL: u64 = 100_000_000;
+/// How many of the dearest expressions a refusal of the total names.
+const NAMED: usize = 4;
+
+/// Finds rules that cannot work, or that cost too much, one by one or together.
+pub(super) fn validate(root: &Schema, path: &Path<'_>) -> Vec<FieldError> {
+    let mut rules = Rules::default();
+    rules.visit(root, path, &At { is_root: true, barrier: None, cardinality: Some(1) });
+    let Rules { mut errors, total, dearest } = rules;
+    if total > MAX_TOTAL {
+        let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        errors.extend(dearest.into_iter().map(|(_, path)| FieldError::forbidden(path, why)));
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.push(FieldError::forbidden(path, excess(what, total, MAX_TOTAL)));
+    }
+    errors
+}
+
+/// Says by how much a cost is too high.
+fn excess(what: &str, cost: u64, limit: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}")
+    } else {
+        format!("{factor:.1}")
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor}x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
+/// Where in the whole a schema stands.
+struct At {
+    is_root: bool,
+    /// Above which place old and new values cannot be told to belong together.
+    barrier: Option<String>,
+    /// How many values there may be at most, if there is a bound.
+    cardinality: Option<u64>,
+}
+
+#[derive(Default)]
+struct Rules {
+    errors: Vec<FieldError>,
+    total: u64,
+    /// The dearest expressions, the first most.
+    dearest: Vec<(u64, String)>,
+}
+
+impl Rules {
+    fn visit(&mut self, schema: &Schema, path: &Path<'_>, at: &At) {
+        let lists_correlate = text(schema, "x-kubernetes-list-type") == "map";
+        let maps_correlate = text(schema, "x-kubernetes-map-type") != "atomic";
+        let each = most(schema);
+        inner(schema, path, &mut |schema, below, place| {
+            if place == Place::Values {
+                return;
+            }
+            let kept = if place == Place::Items { lists_correlate } else { maps_correlate };
+            let barrier = at.barrier.clone().or_else(|| (!kept).then(|| path.to_string()));
+            let cardinality = at.cardinality.zip(each).map(|(all, each)| all.saturating_mul(each));
+            self.visit(schema, below, &At { is_root: false, barrier, cardinality });
+        });
+        let list = path.field("x-kubernetes-validations");
+        // At the root, and where an object stands within another, rules see who the object is.
+        let whole = at.is_root || flag(schema, "x-kubernetes-embedded-resource");
+        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+        for (i, rule) in rules.enumerate() {
+            let Some(rule) = rule.as_object() else { continue };
+            let path = list.index(i);
+            let costs = check_rule(rule, schema, whole, &path, &mut self.errors);
+            let times = at.cardinality.unwrap_or_else(|| cel::cardinality(schema));
+            if let Some(cost) = costs.rule {
+                self.count("estimated rule cost", cost.saturating_mul(times), path.field("rule").to_string());
+            }
+            if let Some(cost) = costs.message {
+                let at = path.field("messageExpression").to_string();
+                self.count("estimated messageExpression cost", cost, at);
+            }
+            if let Some(uses_old) = costs.uses_old {
+                self.errors.extend(check_old(rule, uses_old, &path, at.barrier.as_deref()));
+            }
+        }
+    }
+
+    fn count(&mut self, what: &str, cost: u64, path: String) {
+        if cost > MAX_COST {
+            self.errors.push(FieldError::forbidden(path.as_str(), excess(what, cost, MAX_COST)));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= MAX_TOTAL / 100 {
+            self.dearest.push((cost, path));
+            self.dearest.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.dearest.truncate(NAMED);
+        }
+    }
+}
+
+/// How many values stand directly below one of a schema at most, if there is a bound.
+fn most(schema: &Schema) -> Option<u64> {
+    let bound = |field: &str| schema.get(field).and_then(Value::as_i64).map(|n| u64::try_from(n).unwrap_or_default());
+    match text(schema, "type") {
+        "object" if has(schema, "additionalProperties") => bound("maxProperties"),
+        "array" => bound("maxItems"),
+        _ => Some(1),
+    }
+}
+
+/// What is known of a rule: what its expressions cost, if they work.
+#[derive(Default)]
+struct Costs {
+    rule: Option<u64>,
+    message: Option<u64>,
+    /// Whether the rule looks at the old value.
+    uses_old: Option<bool>,
+}
+
+fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    let mut costs = Costs::default();
+    let expression = text(rule, "rule");
+    if expression.trim().is_empty() {
+        errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
+        return costs;
+    }
+    let message = text(rule, "message");
+    if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
+        errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
+    } else if message.contains('\n') {
+        errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
+    } else if expression.trim().contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
+        errors.push(FieldError::required(
+            path.field("message"),
+            "message must be specified if rule contains line breaks",
+        ));
+    }
+    let reason = text(rule, "reason");
+    if !reason.is_empty() && !REASONS.contains(&reason) {
+        errors.push(FieldError::not_supported(path.field("reason"), reason, REASONS));
+    }
+    let field_path = text(rule, "fieldPath");
+    if !field_path.is_empty() && !names_a_field(schema, field_path) {
+        errors.push(FieldError::invalid(path.field("fieldPath"), field_path, "must be a valid path"));
+    }
+    let shown = || Shown::Raw(print(rule));
+    match cel::compile(expression) {
+        Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
+        Ok(program) => {
+            costs.uses_old = Some(program.references().has_variable("oldSelf"));
+            match cel::check(expression, schema, whole, flag(rule, "optionalOldSelf")) {
+                Err(why) => {
+                    errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}")))
+                }
+                Ok(found) if found.made.is("bool") || found.made.is_dyn() => costs.rule = Some(found.cost),
+                Ok(_) => errors.push(FieldError::invalid(
+                    path.field("rule"),
+                    shown(),
+                    "cel expression must evaluate to a bool",
+                )),
+            }
+        }
+    }
+    let message_expression = text(rule, "messageExpression");
+    if message_expression.is_empty() {
+        return costs;
+    }
+    if message_expression.trim().is_empty() {
+        errors.push(FieldError::required(
+            path.field("messageExpression"),
+            "messageExpression must be non-empty if specified",
+        ));
+        return costs;
+    }
+    let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));
+    let detail = match checked {
+        Err(why) => format!("messageExpression compilation failed: {why}"),
+        Ok(found) if found.made.is("string") || found.made.is_dyn() => {
+            costs.message = Some(found.cost);
+            return costs;
+        }
+        Ok(_) => "messageExpression must evaluate to a string".to_owned(),
+    };
+    errors.push(FieldError::invalid(path.field("messageExpression"), shown(), detail));
+    costs
+}
+
+/// Finds what is wrong with how a rule looks at the old value.
+fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&str>) -> Option<FieldError> {
+    if uses_old {
+        let barrier = barrier?;
+        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {barrier}");
+        return Some(FieldError::invalid(path.field("rule"), text(rule, "rule"), detail));
+    }
+    has(rule, "optionalOldSelf").then(|| {
+        let given = flag(rule, "optionalOldSelf");
+        let detail = "may not be set if oldSelf is not used in rule";
+        FieldError::invalid(path.field("optionalOldSelf"), given, detail)
+    })
+}
+
+fn names_a_field(schema: &Schema, path: &str) -> bool {
+    let mut at = schema;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let (step, after) = if let Some(quoted) = rest.strip_prefix("['") {
+            match quoted.split_once("']") {
+                Some(found) => found,
+                None => return false,
+            }
+        } else if let Some(bare) = rest.strip_prefix('.') {
+            bare.split_at(bare.find(['.', '[']).unwrap_or(bare.len()))
+        } else {
+            return false;
+        };
+        let named = at.get("properties").and_then(|properties| properties.get(step));
+        match named.or_else(|| at.get("additionalProperties")).and_then(Value::as_object) {
+            Some(schema) => at = schema,
+            None => return false,
+        }
+        rest = after;
+    }
+    true
+}
+
+/// Prints a rule as Go prints the internal form.
+fn print(rule: &Schema) -> String {
+    let quoted = |field: &str| go_json(&Value::from(text(rule, field)));
+    let given = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);
+    format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        quoted("rule"),
+        quoted("message"),
+        quoted("messageExpression"),
+        given("reason"),
+        quoted("fieldPath"),
+        given("optionalOldSelf"),
+    )
+}

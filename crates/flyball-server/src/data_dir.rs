@@ -1,0 +1,237 @@
+//! The data directory: where a cluster's objects, keys and certificates outlive its process.
+//!
+//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its owner
+//! alone, because there are secrets in it. What it holds is described in `docs/storage.md`.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The format that this program writes.
+const FORMAT: u32 = 1;
+
+/// How much is written down besides the last snapshot before there is a new one, unless there is more in that.
+const COMPACT_AFTER: u64 = 16 << 20;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// The operating system refuses something.
+    #[error("cannot {what} {path}")]
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// The file or directory that it was done to.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process holds it.
+    #[error("data directory {path} is in use by {}", process(.pid))]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The process, as far as it has said.
+        pid: Option<u32>,
+    },
+    /// A later release has written it.
+    #[error("data directory {path} has format {found}, and this release knows formats up to {FORMAT}")]
+    Newer {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// It holds something else.
+    #[error("{path} is not empty and no data directory")]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file is not what was written.
+    #[error("{path} is damaged at byte {at}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where it ceases to make sense.
+        at: u64,
+    },
+    /// A file is gone.
+    #[error("{path} is missing")]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+fn process(pid: &Option<u32>) -> String {
+    pid.map_or_else(|| "another process".into(), |pid| format!("process {pid}"))
+}
+
+/// Says what failed, on what.
+pub(crate) trait During<T> {
+    fn during(self, what: &'static str, path: &Path) -> Result<T, DataDirError>;
+}
+
+impl<T> During<T> for io::Result<T> {
+    fn during(self, what: &'static str, path: &Path) -> Result<T, DataDirError> {
+        self.map_err(|source| DataDirError::Io { what, path: path.to_owned(), source })
+    }
+}
+
+/// A data directory that this process holds. Clones are the same; with the last one it is free again.
+#[derive(Clone, Debug)]
+pub struct DataDir(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    path: PathBuf,
+    compact_after: u64,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Takes a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// When it is in use, holds something else, comes from a later release, or cannot be written to.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
+        Self::open_with(path, COMPACT_AFTER)
+    }
+
+    /// Does the same, but tells after how many bytes of writes there is a new snapshot: 16 MiB else.
+    ///
+    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three times
+    /// what the objects take.
+    ///
+    /// # Errors
+    ///
+    /// As [`DataDir::open`].
+    pub fn open_with(path: impl Into<PathBuf>, compact_after: u64) -> Result<Self, DataDirError> {
+        let path = path.into();
+        private(DirBuilder::new().recursive(true)).create(&path).during("make", &path)?;
+        sync_parent(&path).during("make", &path)?;
+        let format = path.join("format");
+        if !format.exists() && !is_fresh(&path)? {
+            return Err(DataDirError::Foreign { path });
+        }
+        let lock = lock(&path)?;
+        match fs::read_to_string(&format) {
+            Ok(text) => match text.trim().parse::<u32>() {
+                Ok(found) if found > FORMAT => return Err(DataDirError::Newer { path, found }),
+                Ok(FORMAT) => {}
+                _ => return Err(DataDirError::Damaged { path: format, at: 0 }),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                save(&format, format!("{FORMAT}\n").as_bytes()).during("write", &format)?;
+            }
+            Err(error) => return Err(error).during("read", &format),
+        }
+        Ok(Self(Arc::new(Held { path, compact_after, _lock: lock })))
+    }
+
+    /// Returns the directory's path.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    pub(crate) fn compact_after(&self) -> u64 {
+        self.0.compact_after
+    }
+
+    /// Reads a small file, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// When it is there and cannot be read.
+    pub fn load(&self, name: &str) -> Result<Option<Vec<u8>>, DataDirError> {
+        let path = self.path().join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).during("read", &path),
+        }
+    }
+
+    /// Writes a small file, whole or not at all; only the owner may read it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn save(&self, name: &str, bytes: &[u8]) -> Result<(), DataDirError> {
+        let path = self.path().join(name);
+        save(&path, bytes).during("write", &path)
+    }
+}
+
+/// Tells whether nothing is in a directory, or only what is left of a start that came to nothing.
+fn is_fresh(path: &Path) -> Result<bool, DataDirError> {
+    for entry in fs::read_dir(path).during("read", path)? {
+        let name = entry.during("read", path)?.file_name();
+        if !["lock", "format.new", "lost+found"].iter().any(|known| name == *known) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Takes the lock, and leaves word of who has it.
+fn lock(path: &Path) -> Result<File, DataDirError> {
+    let file = path.join("lock");
+    let mut lock = owned(OpenOptions::new().read(true).write(true).create(true).truncate(false))
+        .open(&file)
+        .during("write to", path)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(DataDirError::InUse { path: path.to_owned(), pid });
+        }
+        Err(TryLockError::Error(error)) => return Err(error).during("lock", &file),
+    }
+    let told = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| writeln!(lock, "{}", std::process::id()));
+    told.during("write", &file)?;
+    Ok(lock)
+}
+
+/// Writes a file whole, by way of another that takes its name once it is on disk.
+pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let written = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(&new).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    let done = written.and_then(|()| fs::rename(&new, path)).and_then(|()| sync_parent(path));
+    if done.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    done
+}
+
+/// Puts on disk that a file has its name.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if cfg!(unix) => {
+            File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all()
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file that is made is its owner's only.
+pub(crate) fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+fn private(builder: &mut DirBuilder) -> &mut DirBuilder {
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(builder, 0o700);
+    builder
+}

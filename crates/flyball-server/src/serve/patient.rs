@@ -1,0 +1,72 @@
+//! A connection whose other end must read: one that takes nothing for too long is broken off.
+
+use crate::watch::Broken;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+pub(super) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    broken: Broken,
+    /// How much longer the other end may take nothing.
+    left: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    /// Gives word by `broken` if it comes to that.
+    pub(super) fn new(stream: S, patience: Duration, broken: Broken) -> Self {
+        Self { stream, patience, broken, left: None }
+    }
+
+    fn within<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.left = None;
+            return done;
+        }
+        let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.patience)));
+        std::task::ready!(left.as_mut().poll(cx));
+        self.broken.set();
+        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.within(cx, done)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let done = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.within(cx, done)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_flush(cx);
+        self.within(cx, done)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let done = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.within(cx, done)
+    }
+}

@@ -1,0 +1,197 @@
+//! The journal: writes on disk.
+//!
+//! Takes writes in the order of their revisions and gives word when they are on disk; one thread writes all that came
+//! while it was busy as one frame, so that many writers share the wait for the disk. A log that has grown beyond the
+//! objects themselves is replaced by a snapshot, which another thread writes while the next log goes on.
+//!
+//! It knows nothing of HTTP and kinds. What must stay true: what is not on disk is not shown to anybody, and what was
+//! acknowledged is found by [`Journal::recover`] whatever happens to the process or the machine.
+
+mod compact;
+mod frame;
+mod log;
+mod record;
+mod recover;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use recover::Recovered;
+
+use super::{Error, Image, Shared, Write};
+use crate::data_dir::{DataDir, DataDirError, During};
+use frame::FRAME;
+use log::{Failure, Log};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// How much of a buffer is kept for the next frame.
+const KEPT: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Log,
+    Snapshot,
+}
+
+fn file_name(kind: Kind, number: u64) -> String {
+    let ending = match kind {
+        Kind::Log => "log",
+        Kind::Snapshot => "snapshot",
+    };
+    format!("{number:012}.{ending}")
+}
+
+/// A journal whose thread runs until it is dropped; then it ends with what was handed to it on disk.
+#[derive(Debug)]
+pub(super) struct Journal {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Journal {
+    /// Reads what a directory holds.
+    pub(crate) fn recover(directory: &DataDir) -> Result<Recovered, DataDirError> {
+        recover::recover(directory.path())
+    }
+
+    /// Goes on where recovery ended, and puts on disk what has been written since.
+    pub(super) fn begin(
+        directory: DataDir,
+        recovered: &Recovered,
+        first: &[Write],
+        shared: Arc<Shared>,
+    ) -> Result<Self, DataDirError> {
+        let number = recovered.tail.number;
+        let path = directory.path().join(file_name(Kind::Log, number));
+        let log = match recovered.tail.log.clone() {
+            Some((header, length)) => Log::resume(&path, header, length),
+            None => Log::create(&path, number),
+        };
+        let mut writer = Writer {
+            log: log.during("write", &path)?,
+            number,
+            snapshot: recovered.snapshot,
+            buffer: Vec::new(),
+            compaction: None,
+            directory,
+        };
+        if !first.is_empty() {
+            writer
+                .write(first)
+                .map_err(|(Failure::Refused(error) | Failure::Broken(error))| error)
+                .during("write", &path)?;
+        }
+        let thread = {
+            let shared = shared.clone();
+            thread::Builder::new().name("flyball-journal".into()).spawn(move || writer.run(&shared))
+        };
+        Ok(Self { shared, thread: Some(thread.during("start a thread for", &path)?) })
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Writer {
+    directory: DataDir,
+    log: Log,
+    number: u64,
+    /// Size of the last snapshot.
+    snapshot: u64,
+    buffer: Vec<u8>,
+    compaction: Option<JoinHandle<io::Result<u64>>>,
+}
+
+impl Writer {
+    fn run(mut self, shared: &Shared) {
+        // Whatever ends this thread, nobody waits for it any longer.
+        let _ends = Ends(shared, self.directory.path().to_owned());
+        while let Some(batch) = shared.next_batch() {
+            match self.write(&batch) {
+                Ok(()) => shared.finish(batch, Ok(())),
+                Err(failure) => {
+                    let refused = refusal(self.directory.path(), &failure);
+                    tracing::error!(error = %refused, "a write is refused");
+                    if let Failure::Broken(_) = failure {
+                        shared.break_off(refused.clone());
+                    }
+                    shared.finish(batch, Err(refused));
+                }
+            }
+            self.compact(shared);
+        }
+        if let Some(compaction) = self.compaction.take() {
+            let _ = compaction.join();
+        }
+        self.log.close();
+    }
+
+    fn write(&mut self, batch: &[Write]) -> Result<(), Failure> {
+        self.buffer.clear();
+        self.buffer.resize(FRAME, 0);
+        for write in batch {
+            record::change(&mut self.buffer, &write.table, &write.change);
+        }
+        let done = self.log.append(&mut self.buffer);
+        self.buffer.truncate(KEPT);
+        self.buffer.shrink_to(KEPT);
+        done
+    }
+
+    /// Replaces the logs by a snapshot once they are worth it.
+    fn compact(&mut self, shared: &Shared) {
+        if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
+            match done.join() {
+                Ok(Ok(size)) => self.snapshot = size,
+                Ok(Err(error)) => tracing::error!(%error, "no snapshot could be made; the log goes on"),
+                Err(_) => tracing::error!("the thread that makes snapshots panicked; the log goes on"),
+            }
+        }
+        if self.compaction.is_some() || self.log.length < self.snapshot.max(self.directory.compact_after()) {
+            return;
+        }
+        let number = self.number + 1;
+        let folder = self.directory.path().to_owned();
+        match Log::create(&folder.join(file_name(Kind::Log, number)), number) {
+            Ok(log) => std::mem::replace(&mut self.log, log).close(),
+            Err(error) => return tracing::error!(%error, "no new log could be begun; the old one goes on"),
+        }
+        self.number = number;
+        let image: Image = shared.image();
+        let spawned = thread::Builder::new()
+            .name("flyball-snapshot".into())
+            .spawn(move || compact::compact(&folder, number, &image));
+        match spawned {
+            Ok(compaction) => self.compaction = Some(compaction),
+            Err(error) => tracing::error!(%error, "no snapshot could be made; the log goes on"),
+        }
+    }
+}
+
+fn refusal(path: &Path, failure: &Failure) -> Error {
+    let (error, more) = match failure {
+        Failure::Refused(error) => (error, ""),
+        Failure::Broken(error) => (error, "; it takes no more writes until the server is started anew"),
+    };
+    Error::NotKept {
+        why: format!("the write cannot be kept in data directory {}: {error}{more}", path.display()).into(),
+    }
+}
+
+struct Ends<'s>(&'s Shared, PathBuf);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let why = format!("data directory {} is no longer written to", self.1.display());
+        self.0.break_off(Error::NotKept { why: why.into() });
+    }
+}

@@ -1,0 +1,71 @@
+//! Compaction: a snapshot of all objects takes the place of the logs before it.
+
+use super::frame::{FRAME, Header};
+use super::{Kind, file_name, record};
+use crate::data_dir::{owned, sync_parent};
+use crate::storage::Image;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// How much a frame of a snapshot holds, roughly.
+const CHUNK: usize = 1 << 20;
+
+/// Writes a snapshot of what there was when the log of this number began, and removes what came before; returns its size.
+pub(super) fn compact(folder: &Path, number: u64, image: &Image) -> io::Result<u64> {
+    let path = folder.join(file_name(Kind::Snapshot, number));
+    let new = path.with_extension("snapshot.new");
+    let written = write(&new, number, image).and_then(|size| {
+        fs::rename(&new, &path)?;
+        sync_parent(&path)?;
+        Ok(size)
+    });
+    match written {
+        Ok(size) => {
+            remove_before(folder, number);
+            Ok(size)
+        }
+        Err(error) => {
+            let _ = fs::remove_file(&new);
+            Err(error)
+        }
+    }
+}
+
+fn write(path: &Path, number: u64, image: &Image) -> io::Result<u64> {
+    let header = Header::new(number)?;
+    let mut file = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(path)?;
+    let head = header.write();
+    file.write_all(&head)?;
+    let mut at = head.len() as u64;
+    let mut frame = vec![0; FRAME];
+    let mut count = 0;
+    let mut put_down = |frame: &mut Vec<u8>| -> io::Result<()> {
+        header.seal(at, frame);
+        file.write_all(frame)?;
+        at += frame.len() as u64;
+        frame.truncate(FRAME);
+        Ok(())
+    };
+    for (table, entry) in image.entries() {
+        record::put(&mut frame, table, entry);
+        count += 1;
+        if frame.len() > CHUNK {
+            put_down(&mut frame)?;
+        }
+    }
+    record::end(&mut frame, image.revision(), count);
+    put_down(&mut frame)?;
+    file.sync_all()?;
+    Ok(at)
+}
+
+/// Removes the files that a snapshot has made superfluous; those left by a failure go at the next start.
+fn remove_before(folder: &Path, number: u64) {
+    for older in (1..number).rev() {
+        let removed = [Kind::Log, Kind::Snapshot].map(|kind| fs::remove_file(folder.join(file_name(kind, older))));
+        if removed.iter().all(Result::is_err) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Frames: what a file of the journal is made of.
+//!
+//! A file begins with a header. Each frame after it holds what was put on disk at one time and is valid as a whole or not
+//! at all. Its checksum covers where it stands and a salt of the file's own, so that nothing that objects hold, and
+//! nothing left over from another file, can pass for a frame.
+//!
+//! ```text
+//! file   = "flyball\n"  format u32  number u64  salt [16]  sum [16]  frame*  zeros
+//! frame  = salt[..8]    length u32  sum [16]    payload
+//! ```
+//!
+//! Numbers are little-endian; a sum is the first half of a SHA-256.
+
+use ring::digest::{Context, SHA256};
+
+const MAGIC: &[u8; 8] = b"flyball\n";
+const FORMAT: u32 = 1;
+pub(super) const HEADER: usize = 52;
+pub(super) const FRAME: usize = 28;
+
+/// What a file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Its place among the files.
+    pub(super) number: u64,
+    pub(super) salt: [u8; 16],
+}
+
+type Sum = [u8; 16];
+
+fn sum(parts: &[&[u8]]) -> Sum {
+    let mut context = Context::new(&SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    let digest = context.finish();
+    let mut sum = [0; 16];
+    sum.copy_from_slice(&digest.as_ref()[..16]);
+    sum
+}
+
+impl Header {
+    pub(super) fn new(number: u64) -> std::io::Result<Self> {
+        let mut salt = [0; 16];
+        let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut salt);
+        filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
+        Ok(Self { number, salt })
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&FORMAT.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(&self.salt);
+        let sum = sum(&[&bytes]);
+        bytes.extend_from_slice(&sum);
+        bytes
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.get(..HEADER)?.split_at(HEADER - 16);
+        if sum(&[head]) != rest || !head.starts_with(MAGIC) || head[8..12] != FORMAT.to_le_bytes() {
+            return None;
+        }
+        Some(Self { number: u64::from_le_bytes(array(&head[12..20])?), salt: array(&head[20..36])? })
+    }
+
+    fn sum(&self, at: u64, payload: &[u8]) -> Sum {
+        sum(&[&self.salt, &at.to_le_bytes(), &(payload.len() as u64).to_le_bytes(), payload])
+    }
+
+    /// Completes a frame that is to stand at a place of the file: its payload follows an empty [`FRAME`].
+    pub(super) fn seal(&self, at: u64, frame: &mut [u8]) {
+        let sum = self.sum(at, &frame[FRAME..]);
+        let length = u32::try_from(frame.len() - FRAME).expect("batches are bounded");
+        frame[..8].copy_from_slice(&self.salt[..8]);
+        frame[8..12].copy_from_slice(&length.to_le_bytes());
+        frame[12..FRAME].copy_from_slice(&sum);
+    }
+
+    /// Reads the frame that begins at a place of the file.
+    fn frame<'b>(&self, bytes: &'b [u8], at: usize) -> Option<&'b [u8]> {
+        let head = bytes.get(at..at + FRAME)?;
+        if head[..8] != self.salt[..8] {
+            return None;
+        }
+        let length = usize::try_from(u32::from_le_bytes(array(&head[8..12])?)).ok()?;
+        let payload = bytes.get(at + FRAME..)?.get(..length)?;
+        (self.sum(at as u64, payload) == head[12..]).then_some(payload)
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
+
+/// The frames of a file, one after the other.
+pub(super) struct Frames<'b> {
+    header: Header,
+    bytes: &'b [u8],
+    /// Where the next frame begins; after the last one, where the valid part of the file ends.
+    pub(super) at: usize,
+}
+
+/// What comes next in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<'b> {
+    Frame(&'b [u8]),
+    /// Nothing but zeros.
+    End,
+    /// Something that was not written to its end, and nothing after it.
+    Torn,
+    /// No frame, though there is one further on.
+    Damaged,
+}
+
+impl<'b> Frames<'b> {
+    /// Begins to read a file; `None` if it has no valid header.
+    pub(super) fn of(bytes: &'b [u8]) -> Option<Self> {
+        Some(Self { header: Header::read(bytes)?, bytes, at: HEADER })
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(super) fn next(&mut self) -> Next<'b> {
+        if let Some(payload) = self.header.frame(self.bytes, self.at) {
+            self.at += FRAME + payload.len();
+            return Next::Frame(payload);
+        }
+        let rest = &self.bytes[self.at..];
+        if rest.iter().all(|byte| *byte == 0) {
+            return Next::End;
+        }
+        // A frame is written once the one before is on disk: what comes after a torn one was never written.
+        let starts = rest.windows(8).enumerate().filter(|(_, window)| *window == &self.header.salt[..8]);
+        let follows = starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some());
+        if follows { Next::Damaged } else { Next::Torn }
+    }
+}

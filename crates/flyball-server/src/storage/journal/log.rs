@@ -1,0 +1,93 @@
+//! The log that is being written: frames at the end of a file, each on disk before the next begins.
+
+use super::frame::{FRAME, HEADER, Header};
+use crate::data_dir::{owned, sync_parent};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// How much room is made at a time: a file that does not grow takes half as long to put on disk.
+const ROOM: u64 = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct Log {
+    file: File,
+    header: Header,
+    /// Where the valid part ends.
+    pub(super) length: u64,
+    /// How far the file reaches.
+    room: u64,
+}
+
+/// Why a frame is not on disk.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It was not written, and nothing else is harmed: the disk is full, for one.
+    Refused(io::Error),
+    /// What is on disk is not known any more.
+    Broken(io::Error),
+}
+
+impl Log {
+    /// Begins a new log.
+    pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
+        let header = Header::new(number)?;
+        let mut file = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(path)?;
+        file.write_all(&header.write())?;
+        file.sync_all()?;
+        sync_parent(path)?;
+        Ok(Self { file, header, length: HEADER as u64, room: HEADER as u64 })
+    }
+
+    /// Goes on with a log, whose valid part is this long.
+    pub(super) fn resume(path: &Path, header: Header, length: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        // What was torn must not be taken for damage once something else follows it.
+        file.set_len(length)?;
+        file.sync_all()?;
+        Ok(Self { file, header, length, room: length })
+    }
+
+    /// Puts a frame on disk, whose payload follows [`FRAME`] bytes of room for its head.
+    pub(super) fn append(&mut self, frame: &mut [u8]) -> Result<(), Failure> {
+        debug_assert!(frame.len() > FRAME);
+        self.header.seal(self.length, frame);
+        let end = self.length + frame.len() as u64;
+        if end > self.room {
+            self.room = self.make_room(end).unwrap_or(end);
+        }
+        let written = self.file.seek(SeekFrom::Start(self.length)).and_then(|_| self.file.write_all(frame));
+        if let Err(error) = written {
+            return Err(match self.file.set_len(self.length) {
+                Ok(()) => {
+                    self.room = self.length;
+                    Failure::Refused(error)
+                }
+                Err(_) => Failure::Broken(error),
+            });
+        }
+        // After a failure here the kernel may have dropped what it could not write: only reading anew would tell.
+        self.file.sync_data().map_err(Failure::Broken)?;
+        self.length = end;
+        Ok(())
+    }
+
+    /// Makes room beyond a place; where that cannot be had the file grows as it is written.
+    #[cfg(target_os = "linux")]
+    fn make_room(&self, end: u64) -> Option<u64> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let length = end.checked_sub(self.room)?.checked_add(ROOM)?;
+        fallocate(&self.file, FallocateFlags::empty(), self.room, length).ok()?;
+        Some(self.room + length)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn make_room(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    /// Gives back the room that was not used.
+    pub(super) fn close(self) {
+        let _ = self.file.set_len(self.length);
+    }
+}

@@ -1,0 +1,128 @@
+//! Records: what the payload of a frame holds.
+//!
+//! ```text
+//! put    = 1  revision u64  schema u64  group  resource  key  body
+//! remove = 2  revision u64  group  resource  key
+//! end    = 3  revision u64  count u64             (the last record of a snapshot)
+//! ```
+//!
+//! Texts and bodies follow their length, a little-endian u32. What objects are selected by is not written: it follows
+//! from the body, by rules that may differ in another release.
+
+use crate::storage::{Change, Entry, Revision};
+use flyball_core::GroupResource;
+
+/// A record as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record<'b> {
+    Put { revision: Revision, schema: u64, table: (&'b str, &'b str), key: &'b str, body: &'b [u8] },
+    Remove { revision: Revision, table: (&'b str, &'b str), key: &'b str },
+    End { revision: Revision, count: u64 },
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).expect("objects are bounded");
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Writes what an object is now.
+pub(super) fn put(out: &mut Vec<u8>, table: &GroupResource, entry: &Entry) {
+    out.push(1);
+    number(out, entry.revision);
+    number(out, entry.schema);
+    for text in [&*table.group, &*table.resource, entry.key.as_str()] {
+        bytes(out, text.as_bytes());
+    }
+    bytes(out, &entry.body);
+}
+
+/// Writes what happened to an object.
+pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) {
+    match change {
+        Change::Put(entry) => put(out, table, entry),
+        Change::Remove(last) => {
+            out.push(2);
+            number(out, last.revision);
+            for text in [&*table.group, &*table.resource, last.key.as_str()] {
+                bytes(out, text.as_bytes());
+            }
+        }
+    }
+}
+
+/// Writes that a snapshot is whole.
+pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
+    out.push(3);
+    number(out, revision);
+    number(out, count);
+}
+
+/// The records of a payload; reading stops at what is none.
+pub(super) struct Records<'b>(&'b [u8]);
+
+impl<'b> Records<'b> {
+    pub(super) fn of(payload: &'b [u8]) -> Self {
+        Self(payload)
+    }
+
+    /// Tells whether all of the payload has been read.
+    pub(super) fn is_done(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn bytes(&mut self) -> Option<&'b [u8]> {
+        let length = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
+        self.take(usize::try_from(length).ok()?)
+    }
+
+    fn text(&mut self) -> Option<&'b str> {
+        str::from_utf8(self.bytes()?).ok()
+    }
+
+    fn read(&mut self) -> Option<Record<'b>> {
+        match self.take(1)?[0] {
+            1 => Some(Record::Put {
+                revision: self.number()?,
+                schema: self.number()?,
+                table: (self.text()?, self.text()?),
+                key: self.text()?,
+                body: self.bytes()?,
+            }),
+            2 => Some(Record::Remove {
+                revision: self.number()?,
+                table: (self.text()?, self.text()?),
+                key: self.text()?,
+            }),
+            3 => Some(Record::End { revision: self.number()?, count: self.number()? }),
+            _ => None,
+        }
+    }
+}
+
+impl<'b> Iterator for Records<'b> {
+    type Item = Record<'b>;
+
+    fn next(&mut self) -> Option<Record<'b>> {
+        let before = self.0;
+        let read = self.read();
+        if read.is_none() {
+            self.0 = before;
+        }
+        read
+    }
+}

@@ -1,0 +1,182 @@
+//! Recovery: the objects that a directory holds, whatever became of the process that wrote them.
+
+use super::frame::{Frames, HEADER, Header, Next};
+use super::record::{Record, Records};
+use super::{Kind, file_name};
+use crate::data_dir::{DataDirError, During};
+use crate::storage::{Entry, Facts, Revision};
+use bytes::Bytes;
+use flyball_core::{GroupResource, ObjectKey};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
+
+/// What was kept.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    /// The revision of the last write, 0 if there was none.
+    pub(crate) revision: Revision,
+    /// The objects. What they are selected by is not known yet.
+    pub(crate) tables: BTreeMap<GroupResource, Objects>,
+    pub(super) tail: Tail,
+    /// Bytes of the snapshot.
+    pub(super) snapshot: u64,
+}
+
+/// Where writing goes on.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    /// The number of the last log.
+    pub(super) number: u64,
+    /// Its header and the length of its valid part, if it was begun.
+    pub(super) log: Option<(Header, u64)>,
+}
+
+/// Reads what a directory holds, and removes what is no longer needed.
+pub(super) fn recover(folder: &Path) -> Result<Recovered, DataDirError> {
+    let (snapshots, mut logs) = files(folder)?;
+    // One that was made, but not begun, holds nothing.
+    while let Some(number) = logs.last().copied() {
+        let path = folder.join(file_name(Kind::Log, number));
+        let bytes = fs::read(&path).during("read", &path)?;
+        if bytes.len() > HEADER && bytes[HEADER..].iter().any(|byte| *byte != 0) || Frames::of(&bytes).is_some() {
+            break;
+        }
+        fs::remove_file(&path).during("remove", &path)?;
+        logs.remove(&number);
+    }
+    let snapshot = snapshots.last().copied();
+    let mut recovered = Recovered::default();
+    if let Some(number) = snapshot {
+        recovered.read_snapshot(&folder.join(file_name(Kind::Snapshot, number)), number)?;
+    }
+    let first = snapshot.unwrap_or(1);
+    let last = logs.last().copied().unwrap_or(first).max(first);
+    recovered.tail.number = last;
+    for number in first..=last {
+        let path = folder.join(file_name(Kind::Log, number));
+        if logs.contains(&number) {
+            recovered.read_log(&path, number, number == last)?;
+        } else if !logs.is_empty() || snapshot.is_some() {
+            return Err(DataDirError::Missing { path });
+        }
+    }
+    // A crash may have come between a snapshot and the removal of what it replaces.
+    for (kind, numbers) in [(Kind::Snapshot, &snapshots), (Kind::Log, &logs)] {
+        for number in numbers.range(..first) {
+            let path = folder.join(file_name(kind, *number));
+            fs::remove_file(&path).during("remove", &path)?;
+        }
+    }
+    Ok(recovered)
+}
+
+/// Finds the numbers of the snapshots and logs, and removes what was not written to its end.
+fn files(folder: &Path) -> Result<(BTreeSet<u64>, BTreeSet<u64>), DataDirError> {
+    let (mut snapshots, mut logs) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(folder).during("read", folder)? {
+        let path = entry.during("read", folder)?.path();
+        let Some((stem, ending)) = path.file_name().and_then(|name| name.to_str()?.split_once('.')) else { continue };
+        let Ok(number) = stem.parse::<u64>() else { continue };
+        match ending {
+            "snapshot" => drop(snapshots.insert(number)),
+            "log" => drop(logs.insert(number)),
+            "snapshot.new" => fs::remove_file(&path).during("remove", &path)?,
+            _ => {}
+        }
+    }
+    Ok((snapshots, logs))
+}
+
+fn damaged(path: &Path, at: usize) -> DataDirError {
+    DataDirError::Damaged { path: path.to_owned(), at: at as u64 }
+}
+
+impl Recovered {
+    fn read_snapshot(&mut self, path: &Path, number: u64) -> Result<(), DataDirError> {
+        let bytes = fs::read(path).during("read", path)?;
+        let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
+        let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
+        self.snapshot = bytes.len() as u64;
+        let mut whole = false;
+        loop {
+            let at = frames.at;
+            match frames.next() {
+                Next::Frame(payload) if !whole => whole = self.read_frame(payload).ok_or_else(|| damaged(path, at))?,
+                Next::End if whole => return Ok(()),
+                _ => return Err(damaged(path, at)),
+            }
+        }
+    }
+
+    fn read_log(&mut self, path: &Path, number: u64, is_last: bool) -> Result<(), DataDirError> {
+        let bytes = fs::read(path).during("read", path)?;
+        let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
+        let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
+        loop {
+            let at = frames.at;
+            match frames.next() {
+                Next::Frame(payload) => match self.read_frame(payload) {
+                    Some(false) => {}
+                    _ => return Err(damaged(path, at)),
+                },
+                Next::End => break,
+                Next::Torn if is_last => {
+                    tracing::warn!(path = %path.display(), at, "a write that was never answered is dropped");
+                    break;
+                }
+                Next::Torn | Next::Damaged => return Err(damaged(path, at)),
+            }
+        }
+        if is_last {
+            self.tail.log = Some((frames.header().clone(), frames.at as u64));
+        }
+        Ok(())
+    }
+
+    /// Reads what a frame holds; tells whether it ends a snapshot. `None` if it makes no sense.
+    fn read_frame(&mut self, payload: &[u8]) -> Option<bool> {
+        let mut records = Records::of(payload);
+        let mut is_end = false;
+        for record in records.by_ref() {
+            match record {
+                Record::Put { revision, schema, table, key, body } => {
+                    let key = key_of(key);
+                    let body = Bytes::copy_from_slice(body);
+                    let entry = Entry { key: key.clone(), revision, body, facts: Facts::default(), schema };
+                    self.table(table).insert(key, Arc::new(entry));
+                    // A snapshot is in the order of names.
+                    self.revision = self.revision.max(revision);
+                }
+                Record::Remove { revision, table, key } => {
+                    self.table(table).remove(key)?;
+                    self.revision = self.revision.max(revision);
+                }
+                Record::End { revision, count } => {
+                    let held: usize = self.tables.values().map(Objects::len).sum();
+                    is_end = revision >= self.revision && held as u64 == count;
+                    if !is_end {
+                        return None;
+                    }
+                    self.revision = revision;
+                }
+            }
+        }
+        records.is_done().then_some(is_end)
+    }
+
+    fn table(&mut self, (group, resource): (&str, &str)) -> &mut Objects {
+        let name = GroupResource::new(group, resource);
+        self.tables.entry(name).or_default()
+    }
+}
+
+fn key_of(text: &str) -> ObjectKey {
+    match text.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
+        None => ObjectKey::new(None, text),
+    }
+}

@@ -1,0 +1,199 @@
+//! Too much is refused, and who does not read is cut off; the others go on.
+
+use crate::crash::ask;
+use bytes::Bytes;
+use flyball_core::Clock;
+use flyball_server::pki::{Authority, Identity};
+use flyball_server::{Body, Bounds, Options, Server, User, serve};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn get(server: &Server, user: User, path: &str) -> Response<Body> {
+    let mut request = Request::get(path).body(Full::<Bytes>::default()).unwrap();
+    request.extensions_mut().insert(user);
+    server.handle(request).await
+}
+
+async fn metrics(server: &Server) -> String {
+    let page = get(server, User::new("admin", &["system:masters"]), "/metrics").await;
+    String::from_utf8(page.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+async fn let_in(server: &Server, user: &str) {
+    let binding = json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    assert_eq!(ask(server, Method::POST, bindings, &binding).await.0, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_too_many_is_told_to_come_back() {
+    let bounds = Bounds { reads: 1, waiting: 1, patience: Duration::from_secs(2), ..Bounds::default() };
+    let server = Server::new(Options { bounds, ..Options::simulated(Clock::system(), 1) });
+    let_in(&server, "ann").await;
+    let ann = || User::new("ann", &[]);
+    // A list of what is still to come takes three seconds.
+    let future = format!("{MAPS}?resourceVersion=999999");
+    let (slow, waited, full, watch, admin) = tokio::join!(
+        get(&server, ann(), &future),
+        get(&server, ann(), MAPS),
+        get(&server, ann(), MAPS),
+        get(&server, ann(), "/api/v1/configmaps?watch=1"),
+        get(&server, User::new("admin", &["system:masters"]), MAPS),
+    );
+    assert_eq!(slow.status(), 504);
+    for refused in [waited, full] {
+        assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
+        let text = refused.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(text, "Too many requests, please try again later.\n");
+    }
+    assert_eq!((watch.status().as_u16(), admin.status().as_u16()), (200, 200));
+    assert_eq!(get(&server, ann(), MAPS).await.status(), 200);
+
+    let page = metrics(&server).await;
+    let list = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"LIST\",version=\"v1\"";
+    for line in [
+        &format!("apiserver_request_total{{code=\"429\",{list}}} 2"),
+        &format!("apiserver_request_total{{code=\"200\",{list}}} 2"),
+        "resource=\"configmaps\",scope=\"cluster\",subresource=\"\",verb=\"WATCH\",version=\"v1\"} 1",
+        "reason=\"queue-full\"} 1",
+        "reason=\"time-out\"} 1",
+        "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0",
+        "apiserver_registered_watchers{group=\"\",resource=\"configmaps\"} 1",
+    ] {
+        assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn what_clients_make_up_is_no_series() {
+    let server = Server::new(Options::simulated(Clock::system(), 1));
+    for n in 0..100 {
+        let paths = [
+            format!("/api/v1/nothings-{n}"),
+            format!("/apis/g-{n}/v1/x"),
+            format!("/path-{n}"),
+            format!("{MAPS}/x/sub-{n}"),
+        ];
+        for path in paths {
+            assert_eq!(ask(&server, Method::GET, &path, &Value::Null).await.0, 404);
+        }
+    }
+    let page = metrics(&server).await;
+    assert!(page.lines().filter(|line| line.starts_with("apiserver_request_total")).count() < 6, "{page}");
+}
+
+/// A server behind TLS, and how an administrator reaches it.
+struct Served {
+    server: Server,
+    address: std::net::SocketAddr,
+    tls: TlsConnector,
+}
+
+impl Served {
+    async fn new(bounds: Bounds) -> Self {
+        let clock = Clock::system();
+        let authority = Authority::new(&clock).unwrap();
+        let identity = authority.server(&["localhost"]).unwrap();
+        let client = authority.client("admin", Some("system:masters")).unwrap();
+        let server = Server::new(Options { bounds, ..Options::system().unwrap() });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = authority.tls(&identity).unwrap();
+        tokio::spawn(serve(server.clone(), listener, tls, std::future::pending()));
+        Self { server, address, tls: connector(&authority, &client) }
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+    }
+
+    async fn write(&self, n: usize, body: &str) {
+        let object = json!({"metadata": {"name": format!("c-{n}")}, "data": {"a": body}});
+        let (code, answer) = ask(&self.server, Method::POST, MAPS, &object).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+}
+
+fn connector(authority: &Authority, client: &Identity) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap()).unwrap();
+    let certificate = CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(client.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_client_auth_cert(vec![certificate], key).unwrap();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// Watches config maps and counts what it is told, until there are so many.
+async fn count(served: &Served, path: &str, all: usize) -> usize {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get(path).header("host", "localhost").body(Full::<Bytes>::default()).unwrap();
+    let mut body = sender.send_request(request).await.unwrap().into_body();
+    let mut seen = 0;
+    while seen < all {
+        let Some(Ok(frame)) = body.frame().await else { break };
+        seen += frame.data_ref().unwrap().iter().filter(|byte| **byte == b'\n').count();
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_read_is_cut_off_and_the_others_go_on() {
+    const WRITES: usize = 150;
+    let served = Arc::new(Served::new(Bounds { slow_watch: Duration::from_secs(1), ..Bounds::default() }).await);
+    let watch = "/api/v1/configmaps?watch=1&resourceVersion=0";
+    let mut idle = served.connect().await;
+    idle.write_all(format!("GET {watch} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();
+    let reader = {
+        let served = served.clone();
+        tokio::spawn(async move { count(&served, "/api/v1/configmaps?watch=1", WRITES).await })
+    };
+    // Nobody speaks in this watch: it is silent, not slow.
+    let quiet = {
+        let served = served.clone();
+        tokio::spawn(async move { count(&served, "/api/v1/secrets?watch=1", 1).await })
+    };
+    sleep(Duration::from_millis(200)).await;
+    let large = "x".repeat(200_000);
+    for n in 0..WRITES {
+        served.write(n, &large).await;
+    }
+    let cut_off = async {
+        while served.server.slow_watches() == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), cut_off).await.expect("it is cut off");
+    assert_eq!(timeout(Duration::from_secs(30), reader).await.unwrap().unwrap(), WRITES, "the other misses nothing");
+    let page = metrics(&served.server).await;
+    assert!(page.contains("apiserver_terminated_watchers_total{group=\"\",resource=\"configmaps\"} 1\n"), "{page}");
+    assert!(page.contains("apiserver_registered_watchers{group=\"\",resource=\"secrets\"} 1\n"), "{page}");
+    assert!(!quiet.is_finished());
+
+    // The connection is broken off, not left to itself.
+    let mut rest = Vec::new();
+    let read = timeout(Duration::from_secs(30), idle.read_to_end(&mut rest)).await.expect("the connection ends");
+    assert!(read.is_err() || rest.len() < WRITES * large.len(), "{} bytes", rest.len());
+}

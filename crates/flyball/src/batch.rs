@@ -1,0 +1,87 @@
+//! Creates in batches that grow.
+
+use futures_util::future::join_all;
+
+/// Does something many times, in batches that begin with `first` and double as long as all goes well.
+///
+/// This is for children that are made by the dozen. Where none can be made, because a quota is used up for instance, the
+/// API server gets `first` requests, not `count` of them. Those of a batch are under way at the same time.
+///
+/// `make` gets a number from 0 to below `count`. What it made is returned in the order of these numbers, with the first error
+/// of the batch that was the last one. It is how Kubernetes' own [replica
+/// sets](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/) make pods.
+///
+/// ```
+/// # use flyball::{Context, Resource, Result, slow_start_batch};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// async fn add<K: Resource>(pod: &Pod, missing: usize, cx: &Context<K>) -> Result<()> {
+///     let (_made, result) = slow_start_batch(missing, 1, |_| cx.create(pod)).await;
+///     result
+/// }
+/// ```
+pub async fn slow_start_batch<T, E, F>(
+    count: usize,
+    first: usize,
+    mut make: impl FnMut(usize) -> F,
+) -> (Vec<T>, Result<(), E>)
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let (mut made, mut done, mut size) = (Vec::new(), 0, first.max(1));
+    while done < count {
+        let end = count.min(done.saturating_add(size));
+        let mut failure = Ok(());
+        for result in join_all((done..end).map(&mut make)).await {
+            match result {
+                Ok(one) => made.push(one),
+                Err(error) => failure = failure.and(Err(error)),
+            }
+        }
+        if failure.is_err() {
+            return (made, failure);
+        }
+        (done, size) = (end, size.saturating_mul(2));
+    }
+    (made, Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::cell::{Cell, RefCell};
+
+    /// Makes `count` things of which those from `good` on fail; gives the sizes of the batches and how many were made.
+    fn check(count: usize, first: usize, good: usize, batches: &[usize], expect: usize) {
+        let (sizes, under_way) = (RefCell::new(Vec::new()), Cell::new(0));
+        let make = |number: usize| {
+            under_way.set(under_way.get() + 1);
+            let (sizes, under_way) = (&sizes, &under_way);
+            async move {
+                // All futures of a batch are made before the first one runs.
+                if under_way.get() > 0 {
+                    sizes.borrow_mut().push(under_way.take());
+                }
+                if number < good { Ok(number) } else { Err(number) }
+            }
+        };
+        let (made, result) = slow_start_batch(count, first, make).now_or_never().expect("nothing waits");
+        assert_eq!((&**sizes.borrow(), made.len()), (batches, expect), "{count} from {first}, {good} good");
+        assert_eq!(made, (0..expect).collect::<Vec<_>>());
+        assert_eq!(result, if good < count { Err(good) } else { Ok(()) });
+    }
+
+    #[test]
+    fn batches_double_until_one_fails() {
+        let always = usize::MAX;
+        check(0, 1, always, &[], 0);
+        check(1, 1, always, &[1], 1);
+        check(15, 1, always, &[1, 2, 4, 8], 15);
+        check(10, 1, always, &[1, 2, 4, 3], 10);
+        check(10, 5, always, &[5, 5], 10);
+        check(3, 0, always, &[1, 2], 3);
+        // The first one fails: it stays the only one.
+        check(500, 1, 0, &[1], 0);
+        check(500, 1, 5, &[1, 2, 4], 5);
+    }
+}

@@ -1,0 +1,71 @@
+//! An entry that is shown to one listener after the other.
+
+use super::Entry;
+use crate::kind::Resource;
+use std::any::Any;
+use std::cell::OnceCell;
+use std::fmt;
+use std::ops::Deref;
+
+/// An entry that is decoded for the first who asks: others, who mostly ask for the same type, find it decoded.
+pub(crate) struct Shown<'a> {
+    entry: &'a Entry,
+    decoded: OnceCell<Box<dyn Any>>,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(entry: &'a Entry) -> Self {
+        Self { entry, decoded: OnceCell::new() }
+    }
+
+    /// Shows the object to `look`.
+    pub(crate) fn decoded<T: Resource, R>(&self, look: impl FnOnce(&T) -> R) -> serde_json::Result<R> {
+        if self.decoded.get().is_none() {
+            // Nobody else can have set it: what decodes it does not know of it.
+            let _ = self.decoded.set(Box::new(self.entry.decode::<T>()?));
+        }
+        match self.decoded.get().and_then(|decoded| decoded.downcast_ref()) {
+            Some(object) => Ok(look(object)),
+            None => Ok(look(&self.entry.decode()?)),
+        }
+    }
+}
+
+impl Deref for Shown<'_> {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        self.entry
+    }
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entry.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::ResourceExt;
+
+    #[test]
+    fn whatever_type_comes_first_each_sees_its_own() {
+        let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":"t"}"#, "").unwrap();
+        let shown = Shown::new(&entry);
+        for _ in 0..2 {
+            assert_eq!(shown.decoded(|map: &ConfigMap| map.name_any()).unwrap(), "a");
+            assert_eq!(shown.decoded(|secret: &Secret| secret.type_.clone()).unwrap().as_deref(), Some("t"));
+        }
+    }
+
+    #[test]
+    fn what_does_not_decode_may_still_be_of_another_type() {
+        let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":7}"#, "").unwrap();
+        let shown = Shown::new(&entry);
+        assert!(shown.decoded(|_: &Secret| ()).is_err());
+        assert!(shown.decoded(|_: &ConfigMap| ()).is_ok());
+    }
+}

@@ -1,0 +1,146 @@
+//! What an operator is, as data: its controllers, kinds, webhooks and permissions.
+
+use super::Operator;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde::{Deserialize, Serialize};
+
+/// What an operator is, by its own declaration.
+///
+/// Every operator prints it as JSON when it is run as `my-operator describe`; `flyball describe operator` shows it.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// let described = Operator::new("site-operator").controller(Controller::new(Sites)).describe();
+/// assert_eq!(described.controllers[0].reconciles, "configmaps.v1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// The namespaces that it is limited to; none means all.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// The kinds that it brings.
+    #[serde(default)]
+    pub definitions: Vec<DefinitionDescription>,
+    /// Its controllers.
+    #[serde(default)]
+    pub controllers: Vec<ControllerDescription>,
+    /// Its webhooks.
+    #[serde(default)]
+    pub webhooks: Vec<WebhookDescription>,
+    /// What it may do in the cluster.
+    #[serde(default)]
+    pub rules: Vec<PolicyRule>,
+}
+
+/// A kind that an operator brings.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct DefinitionDescription {
+    /// Name of the definition, such as `sites.example.com`.
+    pub name: String,
+    /// The kind's bare name.
+    pub kind: String,
+    /// `Namespaced` or `Cluster`.
+    pub scope: String,
+    /// Its versions.
+    pub versions: Vec<VersionDescription>,
+}
+
+/// One version of a kind.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct VersionDescription {
+    /// Its name.
+    pub name: String,
+    /// Whether it is served.
+    pub served: bool,
+    /// Whether objects are stored in it.
+    pub storage: bool,
+    /// The columns that `kubectl get` shows besides name and age.
+    #[serde(default)]
+    pub columns: Vec<String>,
+}
+
+/// One controller. Kinds are written as `plural.version.group`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ControllerDescription {
+    /// Its name.
+    pub name: String,
+    /// The kind that it reconciles.
+    pub reconciles: String,
+    /// The kinds that it makes.
+    #[serde(default)]
+    pub owns: Vec<String>,
+    /// The kinds whose changes wake it.
+    #[serde(default)]
+    pub watches: Vec<String>,
+    /// The finalizer that it keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finalizer: Option<String>,
+    /// How many objects it reconciles at the same time.
+    pub concurrency: usize,
+}
+
+/// The webhooks of one kind.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct WebhookDescription {
+    /// The kind, as `plural.version.group`.
+    pub kind: String,
+    /// What is asked: `defaults`, `validates`, `converts`.
+    pub asked: Vec<String>,
+}
+
+impl Operator {
+    /// Tells what the operator is.
+    pub fn describe(&self) -> Description {
+        let definitions = self.crds.iter().map(|crd| DefinitionDescription {
+            name: crd.metadata.name.clone().unwrap_or_default(),
+            kind: crd.spec.names.kind.clone(),
+            scope: crd.spec.scope.clone(),
+            versions: crd
+                .spec
+                .versions
+                .iter()
+                .map(|version| VersionDescription {
+                    name: version.name.clone(),
+                    served: version.served,
+                    storage: version.storage,
+                    columns: version
+                        .additional_printer_columns
+                        .iter()
+                        .flatten()
+                        .map(|column| column.name.clone())
+                        .collect(),
+                })
+                .collect(),
+        });
+        let webhooks = self.webhooks.iter().map(|webhook| WebhookDescription {
+            kind: webhook.kind.qualified(),
+            asked: webhook.duties().into_iter().map(str::to_owned).collect(),
+        });
+        Description {
+            name: self.name.clone(),
+            namespaces: self.namespaces.iter().cloned().collect(),
+            definitions: definitions.collect(),
+            controllers: self.controllers.iter().map(|controller| controller.describe()).collect(),
+            webhooks: webhooks.collect(),
+            rules: self.rules(),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Asks and answers before something is stored: webhooks that validate, complete and convert objects.
+//!
+//! A [`Webhook`] says for one kind what is to be asked; the operator serves it, keeps the certificates, and tells the API server
+//! where it is and whom to trust. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
+//!
+//! ```no_run
+//! use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
+//! use flyball::{FieldError, Operator};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     let pages = Webhook::new().validates(|request: &AdmissionRequest<ConfigMap>| {
+//!         let empty = request.object().data.as_ref().is_none_or(|data| data.is_empty());
+//!         Ok(Verdict::from_errors(empty.then(|| FieldError::required("data", "a page needs a text"))))
+//!     });
+//!     Operator::new("pages").webhook(pages).main()
+//! }
+//! ```
+//!
+//! # How the API server finds it
+//!
+//! `pages manifests` prints the webhook configuration, a service, and the permissions that follow; whoever deploys the operator
+//! labels its pods `app.kubernetes.io/name: pages`. Everything else happens at start:
+//!
+//! - The operator makes an authority of its own and a serving certificate, and keeps them in a secret that all its replicas
+//!   share. Both are replaced after two thirds of their year, without a call that fails: the new authority is made known
+//!   an hour before anything is signed by it. The authority's key is thrown away once it has signed.
+//! - It writes the authority into its webhook configurations and into the conversion of its custom resources.
+//! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface in place
+//!   of the service. `--webhook-url` gives any other, which a cluster in a container on this machine needs: there
+//!   `https://host.docker.internal:9443` leads here, with `--webhook-addr :9443`.
+//!
+//! With [`Certificates::Files`] (`--webhook-cert-dir`) it serves what lies in a directory instead, and takes what
+//! changes there; whoever puts it there makes the authority known. cert-manager does both, see [`Certificates::CertManager`].
+//!
+//! Keys come from the operating system, never from the operator's [`Rng`](crate::Rng): a simulation calls
+//! [`Webhooks::handle`] instead, without TLS.
+
+mod certificate;
+mod convert;
+mod files;
+mod graft;
+mod handler;
+mod keeper;
+mod listener;
+mod manifests;
+mod request;
+mod secret;
+mod service;
+mod verdict;
+
+pub use handler::{Defaulter, Validator};
+pub(crate) use keeper::Keeper;
+pub(crate) use listener::{Serving, serve};
+pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
+pub use request::{AdmissionRequest, Operation};
+pub(crate) use service::Live;
+pub use service::Webhooks;
+pub use verdict::Verdict;
+
+use crate::kind::{Kind, Resource};
+use convert::Conversions;
+use handler::{Defaulting, Handler, Validating};
+use k8s_openapi::api::admissionregistration::v1::MatchCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Serialize;
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The port that webhooks are served at unless told otherwise, as in controller-runtime.
+pub(crate) const PORT: u16 = 9443;
+
+/// Where the certificate comes from that webhooks are served with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Certificates {
+    /// The operator makes it, keeps it in a secret, and replaces it in time.
+    #[default]
+    Own,
+    /// It lies in this directory, as `tls.crt` and `tls.key`, and is read again when it changes.
+    Files(PathBuf),
+    /// [cert-manager](https://cert-manager.io/docs/concepts/ca-injector/) makes it for a `Certificate` and tells the API server of
+    /// its authority; the secret is mounted at the directory.
+    CertManager {
+        /// Namespace and name of the `Certificate`, as `namespace/name`.
+        certificate: String,
+        /// Where its secret is mounted.
+        directory: PathBuf,
+    },
+}
+
+/// What is asked before objects of one kind are stored, or shown in another version.
+///
+/// ```
+/// # use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
+/// # use kube::CustomResource;
+/// # use serde::{Deserialize, Serialize};
+/// #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+/// #[kube(group = "example.com", version = "v1", kind = "Site", namespaced)]
+/// struct SiteSpec {
+///     titles: Vec<String>,
+/// }
+///
+/// mod v1beta1 {
+/// # use super::*;
+///     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+///     #[kube(group = "example.com", version = "v1beta1", kind = "Site", namespaced)]
+///     pub struct SiteSpec {
+///         pub title: String,
+///     }
+/// }
+///
+/// impl From<v1beta1::Site> for Site {
+///     fn from(old: v1beta1::Site) -> Self {
+///         Self { metadata: old.metadata, spec: SiteSpec { titles: vec![old.spec.title] } }
+///     }
+/// }
+///
+/// impl TryFrom<Site> for v1beta1::Site {
+///     type Error = &'static str;
+///
+///     fn try_from(new: Site) -> Result<Self, Self::Error> {
+///         let [title] = <[String; 1]>::try_from(new.spec.titles).map_err(|_| "v1beta1 holds one title")?;
+///         Ok(Self { metadata: new.metadata, spec: v1beta1::SiteSpec { title } })
+///     }
+/// }
+///
+/// # fn main() {
+/// let webhook = Webhook::new()
+///     .defaults(|site: &mut Site, _: &AdmissionRequest<Site>| {
+///         site.spec.titles.iter_mut().for_each(|title| *title = title.trim().to_owned());
+///         Ok(())
+///     })
+///     .validates(|request: &AdmissionRequest<Site>| {
+///         let long = request.object().spec.titles.len() > 1;
+///         Ok(if long { Verdict::allow().warn("clients of v1beta1 cannot read this") } else { Verdict::allow() })
+///     })
+///     .converts::<v1beta1::Site>();
+/// # }
+/// ```
+///
+/// Writes through any version of the kind are asked about, converted to that of `T`.
+pub struct Webhook<T: Resource> {
+    declared: Declared,
+    kind: PhantomData<fn(T)>,
+}
+
+/// A webhook of whatever kind.
+pub(crate) struct Declared {
+    pub(crate) kind: Kind,
+    validates: Option<Arc<dyn Handler>>,
+    defaults: Option<Arc<dyn Handler>>,
+    converts: Option<Arc<Conversions>>,
+    deletions: bool,
+    optional: bool,
+    timeout: Duration,
+    namespaces: Option<LabelSelector>,
+    objects: Option<LabelSelector>,
+    conditions: Vec<MatchCondition>,
+}
+
+impl Declared {
+    /// Names what is asked, for people.
+    pub(crate) fn duties(&self) -> Vec<&'static str> {
+        let duties = [
+            (self.defaults.is_some(), "defaults"),
+            (self.validates.is_some(), "validates"),
+            (self.converts.is_some(), "converts"),
+        ];
+        duties.into_iter().filter(|(asked, _)| *asked).map(|(_, name)| name).collect()
+    }
+}
+
+impl<T: Resource + Serialize> Webhook<T> {
+    /// Makes a webhook that is asked nothing yet.
+    pub fn new() -> Self {
+        let declared = Declared {
+            kind: Kind::of::<T>(),
+            validates: None,
+            defaults: None,
+            converts: None,
+            deletions: false,
+            optional: false,
+            timeout: Duration::from_secs(10),
+            namespaces: None,
+            objects: None,
+            conditions: Vec::new(),
+        };
+        Self { declared, kind: PhantomData }
+    }
+
+    /// Has creations and updates validated.
+    pub fn validates(mut self, validator: impl Validator<T>) -> Self {
+        self.declared.validates = Some(Arc::new(Validating(validator, PhantomData)));
+        self
+    }
+
+    /// Has objects completed when they are created and updated.
+    pub fn defaults(mut self, defaulter: impl Defaulter<T>) -> Self {
+        self.declared.defaults = Some(Arc::new(Defaulting(defaulter, PhantomData)));
+        self
+    }
+
+    /// Converts between `T` and another version of the kind, and so between any two that are named here.
+    ///
+    /// Nothing may be lost on the way there and back; what the other version has no field for is best kept in an
+    /// annotation. Of the metadata only labels and annotations can be changed by a conversion.
+    pub fn converts<Other>(mut self) -> Self
+    where
+        T: TryFrom<Other, Error: Display>,
+        Other: Resource + Serialize + TryFrom<T, Error: Display>,
+    {
+        let conversions = self.declared.converts.get_or_insert_with(|| Arc::new(Conversions::of::<T>()));
+        Arc::get_mut(conversions).expect("nobody else has it before the webhook is declared").add::<T, Other>();
+        self
+    }
+
+    /// Has deletions validated as well.
+    pub fn on_deletion(mut self) -> Self {
+        self.declared.deletions = true;
+        self
+    }
+
+    /// Lets writes pass when the operator cannot be asked. Unless told so, they are refused then.
+    pub fn optional(mut self) -> Self {
+        self.declared.optional = true;
+        self
+    }
+
+    /// Gives an answer this time, in whole seconds from 1 to 30: 10 unless told otherwise.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.declared.timeout = Duration::from_secs(timeout.as_secs().clamp(1, 30));
+        self
+    }
+
+    /// Asks only about objects in namespaces with these labels.
+    pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
+        self.declared.namespaces = Some(selector);
+        self
+    }
+
+    /// Asks only about objects with these labels.
+    pub fn object_selector(mut self, selector: LabelSelector) -> Self {
+        self.declared.objects = Some(selector);
+        self
+    }
+
+    /// Asks only if this CEL expression holds as well, such as `!has(object.metadata.deletionTimestamp)`.
+    pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.declared.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
+        self
+    }
+
+    pub(crate) fn declared(self) -> Declared {
+        self.declared
+    }
+}
+
+impl<T: Resource + Serialize> Default for Webhook<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Resource> fmt::Debug for Webhook<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Declared { kind, .. } = &self.declared;
+        f.debug_struct("Webhook").field("kind", kind).field("asked", &self.declared.duties()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! Conversion between the versions of a custom resource, by way of one of them.
+//!
+//! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
+
+use crate::kind::{Kind, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// Turns an object of one version into one of another.
+type Step = dyn Fn(&Value) -> Result<Value, String> + Send + Sync;
+
+/// The versions of one kind.
+pub(super) struct Conversions {
+    /// The version that all others are converted to and from.
+    hub: String,
+    others: BTreeMap<String, Spoke>,
+}
+
+struct Spoke {
+    to_hub: Box<Step>,
+    from_hub: Box<Step>,
+}
+
+impl Conversions {
+    pub(super) fn of<Hub: Resource>() -> Self {
+        Self { hub: api_version(&Kind::of::<Hub>()), others: BTreeMap::new() }
+    }
+
+    pub(super) fn add<Hub, Other>(&mut self)
+    where
+        Hub: Resource + Serialize + TryFrom<Other, Error: Display>,
+        Other: Resource + Serialize + TryFrom<Hub, Error: Display>,
+    {
+        let spoke = Spoke { to_hub: Box::new(step::<Other, Hub>), from_hub: Box::new(step::<Hub, Other>) };
+        self.others.insert(api_version(&Kind::of::<Other>()), spoke);
+    }
+
+    /// Converts one object.
+    fn convert(&self, object: Value, to: &str) -> Result<Value, String> {
+        let from = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+        let spoke =
+            |version: &str| self.others.get(version).ok_or_else(|| format!("there is no conversion for {version}"));
+        if from == to {
+            return Ok(object);
+        }
+        let hub = if from == self.hub { object } else { (spoke(&from)?.to_hub)(&object)? };
+        if to == self.hub { Ok(hub) } else { (spoke(to)?.from_hub)(&hub) }
+    }
+}
+
+fn api_version(kind: &Kind) -> String {
+    let gvk = kind.gvk();
+    if gvk.group.is_empty() { gvk.version.to_string() } else { format!("{}/{}", gvk.group, gvk.version) }
+}
+
+/// Converts by way of the types. Metadata stays as it was sent, but for labels and annotations: the API server admits no other
+/// change of it.
+fn step<From: Resource, To>(object: &Value) -> Result<Value, String>
+where
+    To: Resource + Serialize + TryFrom<From, Error: Display>,
+{
+    let typed = From::deserialize(object).map_err(|error| format!("the object cannot be read: {error}"))?;
+    let made = To::try_from(typed).map_err(|error| error.to_string())?;
+    let mut made = serde_json::to_value(made).map_err(|error| error.to_string())?;
+    let mut metadata = object["metadata"].clone();
+    for field in ["labels", "annotations"] {
+        let Some(metadata) = metadata.as_object_mut() else { continue };
+        match made["metadata"].get(field).filter(|value| !value.is_null()) {
+            Some(value) => drop(metadata.insert(field.into(), value.clone())),
+            None => drop(metadata.remove(field)),
+        }
+    }
+    let kind = Kind::of::<To>();
+    made["metadata"] = metadata;
+    made["apiVersion"] = api_version(&kind).into();
+    made["kind"] = kind.name().into();
+    Ok(made)
+}
+
+/// The request as it comes over the wire.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    kind: String,
+    request: Option<Request>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    uid: String,
+    #[serde(rename = "desiredAPIVersion")]
+    desired: String,
+    #[serde(default)]
+    objects: Vec<Value>,
+}
+
+/// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API server
+/// takes all objects or nothing.
+pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<Value, String> {
+    let review: Review = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
+    if (review.api_version.as_str(), review.kind.as_str()) != ("apiextensions.k8s.io/v1", "ConversionReview") {
+        return Err(format!(
+            "expected apiextensions.k8s.io/v1 ConversionReview, not {} {}",
+            review.api_version, review.kind
+        ));
+    }
+    let request = review.request.ok_or("the review holds no request")?;
+    let convert = |object: Value| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let group =
+            object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
+        let conversions = kinds
+            .get(&format!("{kind}.{group}"))
+            .ok_or_else(|| format!("there is no conversion for {kind}.{group}"))?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        conversions.convert(object, &request.desired).map_err(|why| format!("{name:?}: {why}"))
+    };
+    let converted: Result<Vec<Value>, String> = request.objects.into_iter().map(convert).collect();
+    let response = match converted {
+        Ok(objects) => json!({"uid": request.uid, "convertedObjects": objects, "result": {"status": "Success"}}),
+        Err(why) => {
+            json!({"uid": request.uid, "convertedObjects": [], "result": {"status": "Failure", "message": why}})
+        }
+    };
+    Ok(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}))
+}

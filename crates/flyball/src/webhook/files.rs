@@ -1,0 +1,14 @@
+//! A certificate that lies in files, which others replace.
+
+use std::io;
+use std::path::Path;
+
+/// Reads a certificate and its key in PEM, named as in a secret that is mounted.
+pub(super) fn read(directory: &Path) -> io::Result<(String, String)> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        std::fs::read_to_string(&path).map_err(named)
+    };
+    Ok((read("tls.crt")?, read("tls.key")?))
+}

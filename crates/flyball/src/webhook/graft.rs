@@ -1,0 +1,190 @@
+//! Brings a change of a typed object into the object as it was sent.
+//!
+//! A type knows some fields and not others: those of newer versions, those that its author left out. What a defaulter does
+//! to the typed object is taken as a difference, and only that difference is made to the JSON, so nothing that the
+//! type does not know is lost.
+
+use serde_json::{Map, Value, json};
+
+/// Makes to `raw` what was made of `before` to get `after`; `raw` is what `before` was decoded from.
+///
+/// A null is the same as no field: it is how types without `skip_serializing_if` write `None`.
+pub(super) fn graft(raw: &mut Value, before: &Value, after: &Value) {
+    if before == after {
+        return;
+    }
+    match (raw, before, after) {
+        (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
+            for key in before.keys().filter(|key| after.get(*key).is_none_or(Value::is_null)) {
+                if before.get(key) != after.get(key) {
+                    raw.remove(key);
+                }
+            }
+            for (key, after) in after.iter().filter(|(_, after)| !after.is_null()) {
+                let before = before.get(key).unwrap_or(&Value::Null);
+                match raw.get_mut(key) {
+                    Some(raw) => graft(raw, before, after),
+                    None if before != after => drop(raw.insert(key.clone(), after.clone())),
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(raw), Value::Array(before), Value::Array(after)) if raw.len() == before.len() => {
+            let mut partners = partners(before, after);
+            let item = |(at, after): (usize, &Value)| match partners[at].take() {
+                Some(from) => {
+                    let mut item = raw[from].clone();
+                    graft(&mut item, &before[from], after);
+                    item
+                }
+                None => after.clone(),
+            };
+            *raw = after.iter().enumerate().map(item).collect();
+        }
+        (raw, _, after) => *raw = after.clone(),
+    }
+}
+
+/// Finds for each item which one it was before: an equal one, one of the same name, or, if items have no names and none came
+/// or went, the one at the same place.
+fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
+    let mut free: Vec<bool> = vec![true; before.len()];
+    let mut found: Vec<Option<usize>> = vec![None; after.len()];
+    let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
+    let mut pair = |fits: &dyn Fn(usize, usize) -> bool| {
+        for at in 0..after.len() {
+            // The same place first, so that equal items keep their order.
+            let mut places = std::iter::once(at).chain(0..before.len()).filter(|from| *from < before.len());
+            if found[at].is_none()
+                && let Some(from) = places.find(|from| free[*from] && fits(*from, at))
+            {
+                (found[at], free[from]) = (Some(from), false);
+            }
+        }
+    };
+    pair(&|from, at| before[from] == after[at]);
+    pair(&|from, at| name(&before[from]).is_some_and(|before| Some(before) == name(&after[at])));
+    if before.len() == after.len() {
+        pair(&|from, at| from == at && name(&before[from]).is_none());
+    }
+    found
+}
+
+/// Writes the operations of a JSON patch (RFC 6902) that turns one object into another. Lists are replaced as a whole.
+pub(super) fn patch(from: &Value, to: &Value) -> Vec<Value> {
+    let mut operations = Vec::new();
+    compare("", from, to, &mut operations);
+    operations
+}
+
+fn compare(path: &str, from: &Value, to: &Value, operations: &mut Vec<Value>) {
+    match (from, to) {
+        (from, to) if from == to => {}
+        (Value::Object(from), Value::Object(to)) => compare_members(path, from, to, operations),
+        _ => operations.push(json!({"op": "replace", "path": path, "value": to})),
+    }
+}
+
+fn compare_members(path: &str, from: &Map<String, Value>, to: &Map<String, Value>, operations: &mut Vec<Value>) {
+    let below = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
+    for key in from.keys().filter(|key| !to.contains_key(*key)) {
+        operations.push(json!({"op": "remove", "path": below(key)}));
+    }
+    for (key, to) in to {
+        match from.get(key) {
+            Some(from) => compare(&below(key), from, to, operations),
+            None => operations.push(json!({"op": "add", "path": below(key), "value": to})),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(raw: Value, before: Value, after: Value, expected: Value) {
+        let mut grafted = raw.clone();
+        graft(&mut grafted, &before, &after);
+        assert_eq!(grafted, expected, "{raw} with {before} made {after}");
+    }
+
+    #[test]
+    fn what_the_type_does_not_know_stays() {
+        check(
+            json!({"spec": {"size": 1, "new": true}}),
+            json!({"spec": {"size": 1, "mode": null}}),
+            json!({"spec": {"size": 2, "mode": "fast"}}),
+            json!({"spec": {"size": 2, "mode": "fast", "new": true}}),
+        );
+    }
+
+    #[test]
+    fn what_the_type_adds_by_itself_is_no_change() {
+        check(json!({}), json!({"spec": {"size": 0}}), json!({"spec": {"size": 0}}), json!({}));
+        check(
+            json!({}),
+            json!({"spec": {"a": 0, "b": 0}}),
+            json!({"spec": {"a": 0, "b": 1}}),
+            json!({"spec": {"a": 0, "b": 1}}),
+        );
+    }
+
+    #[test]
+    fn what_was_removed_goes() {
+        check(json!({"a": 1, "b": 2, "c": null}), json!({"a": 1, "b": 2}), json!({"a": null}), json!({"c": null}));
+    }
+
+    #[test]
+    fn items_keep_what_is_theirs_when_others_come_and_go() {
+        check(
+            json!([{"name": "a", "x": 1}, {"name": "b", "x": 2}]),
+            json!([{"name": "a"}, {"name": "b"}]),
+            json!([{"name": "new"}, {"name": "b", "size": 3}]),
+            json!([{"name": "new"}, {"name": "b", "size": 3, "x": 2}]),
+        );
+        check(
+            json!([{"size": 1, "x": 1}, {"size": 1, "x": 2}]),
+            json!([{"size": 1}, {"size": 1}]),
+            json!([{"size": 2}, {"size": 1}]),
+            json!([{"size": 2, "x": 1}, {"size": 1, "x": 2}]),
+        );
+        check(json!([1, 2, 3]), json!([1, 2, 3]), json!([3, 1]), json!([3, 1]));
+    }
+
+    #[test]
+    fn a_patch_escapes_keys() {
+        let found = patch(&json!({"m": {"a/b": 1, "c~d": 1}}), &json!({"m": {"a/b": 2}, "n": [1]}));
+        let expected = [
+            json!({"op": "remove", "path": "/m/c~0d"}),
+            json!({"op": "replace", "path": "/m/a~1b", "value": 2}),
+            json!({"op": "add", "path": "/n", "value": [1]}),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// JSON without nulls, as types with `skip_serializing_if` write it.
+    fn value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            (0..3).prop_map(Value::from),
+            "[ab]".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("name|[abc]", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn of_what_the_type_knows_all_becomes_what_it_was_made(before in value(), after in value()) {
+            let mut grafted = before.clone();
+            graft(&mut grafted, &before, &after);
+            prop_assert_eq!(grafted, after);
+        }
+    }
+}

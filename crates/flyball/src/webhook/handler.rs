@@ -1,0 +1,222 @@
+//! From a review to an answer: what the author wrote, called with types.
+
+use super::graft::{graft, patch};
+use super::request::{AdmissionRequest, Operation, Review, Sent};
+use super::verdict::Verdict;
+use crate::cache::Caches;
+use crate::error::{Error, Result};
+use crate::kind::{Kind, Resource};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flyball_core::{Reason, Status};
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Decides whether a write of a `T` is admitted.
+///
+/// What the schema of a custom resource and its CEL rules can say belongs there: they need no process that runs. A
+/// validator is for what lies beyond, such as other objects. A function will do, and so will a closure whose argument is
+/// typed:
+///
+/// ```
+/// use flyball::webhook::{AdmissionRequest, Validator, Verdict, Webhook};
+/// use flyball::{FieldError, ObjectKey, Result};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// struct NamesASecret;
+///
+/// impl Validator<ConfigMap> for NamesASecret {
+///     async fn validate(&self, request: &AdmissionRequest<ConfigMap>) -> Result<Verdict> {
+///         let Some(name) = request.object().data.as_ref().and_then(|data| data.get("secret")) else {
+///             return Ok(Verdict::from_errors([FieldError::required("data[secret]", "")]));
+///         };
+///         let secret = request.caches().get::<Secret>(&ObjectKey::new(request.key().namespace(), name))?;
+///         let absent = secret.is_none().then(|| format!("secret {name:?} does not exist yet"));
+///         Ok(absent.into_iter().fold(Verdict::allow(), Verdict::warn))
+///     }
+/// }
+///
+/// let structured = Webhook::new().validates(NamesASecret);
+/// let short = Webhook::new().validates(|request: &AdmissionRequest<ConfigMap>| {
+///     Ok(if request.key().name() == "forbidden" { Verdict::deny("not this name") } else { Verdict::allow() })
+/// });
+/// ```
+///
+/// # Guarantees
+///
+/// - It is called after all mutating webhooks, and what it saw is what will be stored.
+/// - It is not asked when of an object that is being deleted only metadata changes, as when it loses a finalizer: no rule may
+///   keep an object from going.
+/// - An error and a panic are answers as well: the error is told to the client, with its code if it came from the API
+///   server, else as 500; a panic is a failed call, which [`Webhook::optional`](super::Webhook::optional) lets pass.
+pub trait Validator<T>: Send + Sync + 'static {
+    /// Judges a write.
+    fn validate(&self, request: &AdmissionRequest<T>) -> impl Future<Output = Result<Verdict>> + Send;
+}
+
+impl<T, F: Fn(&AdmissionRequest<T>) -> Result<Verdict> + Send + Sync + 'static> Validator<T> for F {
+    fn validate(&self, request: &AdmissionRequest<T>) -> impl Future<Output = Result<Verdict>> + Send {
+        std::future::ready(self(request))
+    }
+}
+
+/// Completes a `T` before it is validated and stored.
+///
+/// Constant defaults belong into the schema of a custom resource. A defaulter is for those that depend on something. It
+/// changes the typed object; fields that the type does not know stay as they were sent. It may be called again for the same
+/// write, and must then change nothing more.
+///
+/// ```
+/// use flyball::Result;
+/// use flyball::webhook::{AdmissionRequest, Defaulter, Webhook};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// fn signs(map: &mut ConfigMap, request: &AdmissionRequest<ConfigMap>) -> Result<()> {
+///     let user = request.user().username.clone().unwrap_or_default();
+///     map.metadata.annotations.get_or_insert_default().entry("example.com/made-by".into()).or_insert(user);
+///     Ok(())
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let mut map = ConfigMap::default();
+/// signs.set_defaults(&mut map, &AdmissionRequest::create(ConfigMap::default())).await.unwrap();
+/// assert!(map.metadata.annotations.is_some());
+/// # });
+/// let webhook = Webhook::new().defaults(signs);
+/// ```
+pub trait Defaulter<T>: Send + Sync + 'static {
+    /// Changes `object`, which is [`AdmissionRequest::object`] to begin with.
+    fn set_defaults(&self, object: &mut T, request: &AdmissionRequest<T>) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl<T, F: Fn(&mut T, &AdmissionRequest<T>) -> Result<()> + Send + Sync + 'static> Defaulter<T> for F {
+    fn set_defaults(&self, object: &mut T, request: &AdmissionRequest<T>) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(self(object, request))
+    }
+}
+
+/// Answers reviews of one sort.
+pub(super) trait Handler: Send + Sync {
+    /// Answers a review, or says why it is none.
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>>;
+}
+
+pub(super) struct Validating<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
+
+pub(super) struct Defaulting<T, D>(pub(super) D, pub(super) PhantomData<fn(T)>);
+
+impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move {
+            let sent = read(body)?;
+            if loses_finalizers(&sent) {
+                return Ok(answer(&sent.uid, None, Vec::new()));
+            }
+            let going = sent.operation == Operation::Delete;
+            let object = match decode::<T>(if going { &sent.old_object } else { &sent.object }) {
+                Ok(object) => object,
+                // Else it could never be got rid of.
+                Err(why) if going => {
+                    return Ok(answer(&sent.uid, None, vec![format!("not validated: {}", why.message)]));
+                }
+                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new())),
+            };
+            let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
+            let request = AdmissionRequest::new(&sent, object, old, caches);
+            let (refusal, warnings) = match self.0.validate(&request).await {
+                Ok(verdict) => verdict.into_parts(Kind::of::<T>().gvk(), &sent.name),
+                Err(error) => (Some(status(&error)), Vec::new()),
+            };
+            Ok(answer(&sent.uid, refusal, warnings))
+        })
+    }
+}
+
+impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move {
+            let sent = read(body)?;
+            match self.changed(&sent, caches).await {
+                Ok(changed) => {
+                    let mut answer = answer(&sent.uid, None, Vec::new());
+                    let patch = patch(&sent.object, &changed);
+                    if !patch.is_empty() {
+                        answer["response"]["patchType"] = "JSONPatch".into();
+                        answer["response"]["patch"] = STANDARD.encode(Value::from(patch).to_string()).into();
+                    }
+                    Ok(answer)
+                }
+                Err(refusal) => Ok(answer(&sent.uid, Some(refusal), Vec::new())),
+            }
+        })
+    }
+}
+
+impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
+    async fn changed(&self, sent: &Sent, caches: Arc<Caches>) -> Result<Value, Status> {
+        let write = |object: &T| serde_json::to_value(object).map_err(|error| Status::internal(error));
+        let mut object: T = decode(&sent.object)?;
+        let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
+        let before = write(&object)?;
+        let request = AdmissionRequest::new(sent, decode(&sent.object)?, old, caches);
+        self.0.set_defaults(&mut object, &request).await.map_err(|error| status(&error))?;
+        let mut changed = sent.object.clone();
+        graft(&mut changed, &before, &write(&object)?);
+        Ok(changed)
+    }
+}
+
+fn read(body: &[u8]) -> Result<Sent, String> {
+    let review: Review = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
+    match review.request {
+        Some(sent) if review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview" => Ok(sent),
+        Some(_) => {
+            Err(format!("expected admission.k8s.io/v1 AdmissionReview, not {} {}", review.api_version, review.kind))
+        }
+        None => Err("the review holds no request".into()),
+    }
+}
+
+fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, Status> {
+    T::deserialize(object).map_err(|error| Status::bad_request(format!("the object cannot be read: {error}")))
+}
+
+/// Tells whether an object that is being deleted changes in its metadata only.
+fn loses_finalizers(sent: &Sent) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        object.as_object_mut().map(|object| object.remove("metadata"));
+        object
+    };
+    sent.operation == Operation::Update
+        && sent.object["metadata"]["deletionTimestamp"].is_string()
+        && rest(&sent.object) == rest(&sent.old_object)
+}
+
+/// Says an error as the API server would: with the code of its own refusals, else as an internal one.
+fn status(error: &Error) -> Status {
+    match error.status() {
+        Some(refusal) => {
+            let reason = (!refusal.reason.is_empty()).then(|| Reason::Other(refusal.reason.as_str().into()));
+            Status::new(refusal.code, reason, error.to_string())
+        }
+        None => Status::new(500, Reason::InternalError, error.to_string()),
+    }
+}
+
+/// Writes the answer to an admission review.
+fn answer(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Value {
+    let mut response = json!({"uid": uid, "allowed": refusal.is_none()});
+    if let Some(refusal) = refusal {
+        response["status"] = json!(refusal);
+        response["status"]["status"] = "Failure".into();
+    }
+    if !warnings.is_empty() {
+        response["warnings"] = warnings.into();
+    }
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+}

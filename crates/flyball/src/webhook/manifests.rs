@@ -1,0 +1,248 @@
+//! What has to be in the cluster for webhooks to be found, and the permissions to keep it right.
+
+use super::service::CONVERT;
+use super::{Certificates, Declared};
+use flyball_core::GroupResource;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The group of webhook configurations.
+const ADMISSION: &str = "admissionregistration.k8s.io";
+/// Lets cert-manager write the authority.
+const INJECT: &str = "cert-manager.io/inject-ca-from";
+
+impl Declared {
+    /// Returns the path at which something is asked, as controller-runtime names it.
+    pub(super) fn path(&self, duty: &str) -> String {
+        let gvk = self.kind.gvk();
+        let group = gvk.group.replace('.', "-");
+        format!("/{duty}-{group}-{}-{}", gvk.version, gvk.kind.to_lowercase())
+    }
+
+    /// Returns the name of a webhook within its configuration.
+    fn name(&self, duty: &str) -> String {
+        let GroupResource { group, resource } = self.kind.resource();
+        let group = if group.is_empty() { "core.k8s.io" } else { group };
+        format!("{duty}.{resource}.{group}")
+    }
+
+    /// Returns the name of the CRD whose objects are converted.
+    fn converted(&self) -> Option<String> {
+        self.converts.is_some().then(|| self.kind.resource().to_string())
+    }
+
+    fn webhook(&self, duty: &str, client: Value) -> Value {
+        let (gvk, resource) = (self.kind.gvk(), self.kind.resource());
+        let mut operations = vec!["CREATE", "UPDATE"];
+        if self.deletions && duty == "validate" {
+            operations.push("DELETE");
+        }
+        let mut webhook = json!({
+            "name": self.name(duty),
+            "clientConfig": client,
+            "rules": [{
+                "apiGroups": [&*gvk.group],
+                "apiVersions": [&*gvk.version],
+                "operations": operations,
+                "resources": [&*resource.resource],
+                "scope": if self.kind.is_namespaced() { "Namespaced" } else { "Cluster" },
+            }],
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": if self.optional { "Ignore" } else { "Fail" },
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": self.timeout.as_secs(),
+        });
+        if duty == "mutate" {
+            // A later webhook may change what the default depends on.
+            webhook["reinvocationPolicy"] = "IfNeeded".into();
+        }
+        for (field, selector) in [("namespaceSelector", &self.namespaces), ("objectSelector", &self.objects)] {
+            if let Some(selector) = selector {
+                webhook[field] = json!(selector);
+            }
+        }
+        if !self.conditions.is_empty() {
+            webhook["matchConditions"] = json!(self.conditions);
+        }
+        webhook
+    }
+}
+
+/// Where the API server reaches the webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Through the operator's service in this namespace.
+    Service { namespace: String, name: String },
+    /// At this URL, without a path.
+    Url(String),
+}
+
+impl Reach {
+    /// Reaches webhooks at a URL, in which port 0 stands for this one.
+    pub(crate) fn url(base: &str, port: u16) -> Self {
+        let base = base.trim_end_matches('/');
+        Self::Url(base.strip_suffix(":0").map_or_else(|| base.to_owned(), |host| format!("{host}:{port}")))
+    }
+
+    /// Writes a `clientConfig`, without the authority.
+    pub(super) fn client(&self, path: &str) -> Value {
+        match self {
+            Self::Service { namespace, name } => {
+                json!({"service": {"namespace": namespace, "name": name, "path": path, "port": 443}})
+            }
+            Self::Url(base) => json!({"url": format!("{base}{path}")}),
+        }
+    }
+
+    /// Returns the names that the serving certificate must hold.
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Service { namespace, name } => {
+                vec![format!("{name}.{namespace}.svc"), format!("{name}.{namespace}.svc.cluster.local")]
+            }
+            Self::Url(base) => {
+                let host = base.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+                vec![host.unwrap_or_default().trim_matches(['[', ']']).to_owned()]
+            }
+        }
+    }
+}
+
+/// Returns the name of the service of an operator.
+pub(crate) fn service_name(operator: &str) -> String {
+    format!("{operator}-webhook")
+}
+
+/// Returns the name of the secret of an operator.
+pub(super) fn secret_name(operator: &str) -> String {
+    format!("{operator}-webhook-certificates")
+}
+
+/// An object that tells the API server where webhooks are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Its resource, and the path below which it lies.
+    pub(super) resource: &'static str,
+    pub(super) group: &'static str,
+    pub(super) name: String,
+    /// The path that each of its webhooks asks at; of a CRD the one of its conversion, without a name.
+    pub(super) paths: BTreeMap<String, String>,
+}
+
+impl Target {
+    /// Finds all that a set of webhooks needs.
+    pub(crate) fn all(operator: &str, declared: &[Declared]) -> Vec<Self> {
+        let configuration = |resource, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
+            let paths: BTreeMap<_, _> =
+                declared.iter().filter(|each| asked(each)).map(|each| (each.name(duty), each.path(duty))).collect();
+            (!paths.is_empty()).then(|| Self { resource, group: ADMISSION, name: operator.to_owned(), paths })
+        };
+        let mutating = configuration("mutatingwebhookconfigurations", "mutate", &|each| each.defaults.is_some());
+        let validating = configuration("validatingwebhookconfigurations", "validate", &|each| each.validates.is_some());
+        let crds = declared.iter().filter_map(Declared::converted).map(|name| Self {
+            resource: "customresourcedefinitions",
+            group: "apiextensions.k8s.io",
+            name,
+            paths: [(String::new(), CONVERT.to_owned())].into(),
+        });
+        mutating.into_iter().chain(validating).chain(crds).collect()
+    }
+
+    /// Returns the URL of the object.
+    pub(super) fn url(&self) -> String {
+        format!("/apis/{}/v1/{}/{}", self.group, self.resource, self.name)
+    }
+}
+
+/// Returns the rules for what lives in no namespace.
+pub(crate) fn cluster_rules(operator: &str, declared: &[Declared]) -> Vec<PolicyRule> {
+    let rule = |target: Target| rule(target.group, target.resource, &["get", "update"], Some(target.name));
+    Target::all(operator, declared).into_iter().map(rule).collect()
+}
+
+fn rule(group: &str, resource: &str, verbs: &[&str], name: Option<String>) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        resource_names: name.map(|name| vec![name]),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    }
+}
+
+/// Makes the configurations, the service, and the role that lets the operator keep its secret.
+pub(crate) fn manifests(
+    operator: &str,
+    namespace: &str,
+    port: u16,
+    certificates: &Certificates,
+    declared: &[Declared],
+) -> Vec<Value> {
+    if declared.is_empty() {
+        return Vec::new();
+    }
+    let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    let configuration = |kind: &str, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
+        let webhook = |each: &Declared| each.webhook(duty, reach.client(&each.path(duty)));
+        let webhooks: Vec<Value> = declared.iter().filter(|each| asked(each)).map(webhook).collect();
+        let mut made = json!({
+            "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": operator}, "webhooks": webhooks,
+        });
+        annotate(&mut made, certificates);
+        (!webhooks.is_empty()).then_some(made)
+    };
+    let mutating = configuration("MutatingWebhookConfiguration", "mutate", &|each| each.defaults.is_some());
+    let validating = configuration("ValidatingWebhookConfiguration", "validate", &|each| each.validates.is_some());
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": service_name(operator), "namespace": namespace},
+        "spec": {
+            "selector": {"app.kubernetes.io/name": operator},
+            "ports": [{"name": "webhook", "port": 443, "targetPort": port, "protocol": "TCP"}],
+        },
+    });
+    let role = (*certificates == Certificates::Own).then(|| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": service_name(operator), "namespace": namespace},
+            "rules": [
+                // What does not exist yet has no name that a rule could hold to.
+                rule("", "secrets", &["create"], None),
+                rule("", "secrets", &["get", "update"], Some(secret_name(operator))),
+            ],
+        })
+    });
+    mutating.into_iter().chain(validating).chain([service]).chain(role).collect()
+}
+
+/// Has a CRD converted by the operator, if a webhook does that.
+pub(crate) fn convert_crd(
+    crd: &mut Value,
+    operator: &str,
+    namespace: &str,
+    certificates: &Certificates,
+    declared: &[Declared],
+) {
+    let name = crd["metadata"]["name"].as_str().map(str::to_owned);
+    if name.is_none() || !declared.iter().any(|each| each.converted() == name) {
+        return;
+    }
+    let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    crd["spec"]["conversion"] = conversion(reach.client(CONVERT));
+    annotate(crd, certificates);
+}
+
+/// Writes the `conversion` of a CRD.
+pub(super) fn conversion(client: Value) -> Value {
+    json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}})
+}
+
+fn annotate(object: &mut Value, certificates: &Certificates) {
+    if let Certificates::CertManager { certificate, .. } = certificates {
+        object["metadata"]["annotations"][INJECT] = certificate.as_str().into();
+    }
+}

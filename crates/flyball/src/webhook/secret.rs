@@ -1,0 +1,175 @@
+//! What the replicas of an operator share about their certificates, and what follows next.
+//!
+//! Pure: time and what others know are arguments. The order that no call fails in: a new authority is made known; an hour
+//! later, which every replica and API server has used to notice, what it signed is served; the old authority stays
+//! known until it is of no use to anybody.
+
+use super::certificate::{Identity, LIFETIME, validity};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flyball_core::time::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// How long a new authority is known before it is relied on.
+const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
+/// The age at which an identity gets a successor.
+const OLD: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
+/// Which names the certificate holds, so that replicas that are reached by different ones do not take them from each other.
+const NAMES: &str = "flyball.dev/webhook-names";
+
+/// What the secret holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// What is served.
+    pub(super) current: Option<Identity>,
+    /// What will be served.
+    next: Option<Identity>,
+    /// The authority of what was served before.
+    last: Option<String>,
+    names: BTreeSet<String>,
+}
+
+impl Kept {
+    /// Reads a secret; what it does not hold, or holds in pieces, is made anew.
+    pub(super) fn read(secret: &Value) -> Self {
+        let text = |key: String| {
+            let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        let identity = |prefix: &str| {
+            let text = |key: &str| text(format!("{prefix}{key}"));
+            Some(Identity { authority: text("ca.crt")?, certificate: text("tls.crt")?, key: text("tls.key")? })
+        };
+        let names = secret["metadata"]["annotations"][NAMES].as_str().unwrap_or_default();
+        Self {
+            current: identity(""),
+            next: identity("next."),
+            last: text("last.ca.crt".into()),
+            names: names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Writes it into a secret.
+    pub(super) fn write(&self, secret: &mut Value) {
+        let mut data = json!({});
+        let mut put = |key: String, text: &str| data[key] = STANDARD.encode(text).into();
+        for (prefix, identity) in [("", &self.current), ("next.", &self.next)] {
+            if let Some(Identity { authority, certificate, key }) = identity {
+                put(format!("{prefix}ca.crt"), authority);
+                put(format!("{prefix}tls.crt"), certificate);
+                put(format!("{prefix}tls.key"), key);
+            }
+        }
+        if let Some(last) = &self.last {
+            put("last.ca.crt".into(), last);
+        }
+        secret["data"] = data;
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        secret["metadata"]["annotations"][NAMES] = names.join(",").into();
+    }
+
+    /// Returns all authorities that are to be trusted.
+    pub(super) fn bundle(&self) -> String {
+        let identities = [&self.next, &self.current].into_iter().flatten().map(|identity| identity.authority.as_str());
+        identities.chain(self.last.as_deref()).collect()
+    }
+
+    /// Does what is due, and tells whether something was. `known` says that everybody trusts the whole bundle.
+    pub(super) fn step(
+        &mut self,
+        operator: &str,
+        names: &[String],
+        now: Timestamp,
+        known: bool,
+    ) -> Result<bool, rcgen::Error> {
+        let before = self.clone();
+        let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| now.duration_since(made));
+        let covered = names.iter().all(|name| self.names.contains(name));
+        self.names.extend(names.iter().cloned());
+        let make = |names: &BTreeSet<String>| {
+            let names: Vec<String> = names.iter().cloned().collect();
+            Identity::make(operator, &names, now)
+        };
+        self.last.take_if(|last| validity(last).is_none_or(|(_, to)| to <= now));
+        self.next.take_if(|next| !covered || !next.is_good(now));
+        match &mut self.current {
+            Some(current) if covered && current.is_good(now) => {
+                let due = self.next.take_if(|next| known && age(next) >= OVERLAP);
+                if let Some(next) = due {
+                    self.last = Some(std::mem::replace(current, next).authority);
+                } else if self.next.is_none() && age(current) >= OLD {
+                    self.next = Some(make(&self.names)?);
+                }
+            }
+            // Nobody can be called as it is, so nothing is lost by doing it at once.
+            current => {
+                self.last = current.take().filter(|current| current.is_good(now)).map(|current| current.authority);
+                *current = Some(make(&self.names)?);
+            }
+        }
+        Ok(*self != before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hours: i64) -> Timestamp {
+        "2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours)
+    }
+
+    fn step(kept: &mut Kept, hours: i64, known: bool) -> bool {
+        kept.step("op", &["localhost".into()], at(hours), known).unwrap()
+    }
+
+    fn authority(kept: &Kept) -> String {
+        kept.current.clone().unwrap().authority
+    }
+
+    #[test]
+    fn an_authority_is_known_for_an_hour_before_it_counts() {
+        let mut kept = Kept::default();
+        assert!(step(&mut kept, 0, false));
+        let first = authority(&kept);
+        assert!(!step(&mut kept, 240 * 24, true), "it is good for months");
+        let old = 244 * 24;
+        assert!(step(&mut kept, old, true));
+        assert_eq!(authority(&kept), first);
+        assert!(kept.bundle().contains(&first) && kept.bundle().len() > first.len(), "the next one is told of");
+        assert!(!step(&mut kept, old, true) && !step(&mut kept, old + 2, false), "not everybody knows yet");
+        assert!(step(&mut kept, old + 2, true));
+        let second = authority(&kept);
+        assert!(second != first && kept.bundle() == format!("{second}{first}"));
+        assert!(!step(&mut kept, old + 3, true));
+        assert!(step(&mut kept, 365 * 24, true));
+        assert_eq!(kept.bundle(), second, "what nobody can use any more is forgotten");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_made_anew() {
+        let mut kept = Kept::default();
+        step(&mut kept, 0, false);
+        let first = authority(&kept);
+        assert!(kept.step("op", &["other".into()], at(1), true).unwrap(), "it lacks a name");
+        assert!(authority(&kept) != first && kept.bundle().contains(&first));
+        assert!(!step(&mut kept, 1, true), "it has both names");
+        assert!(step(&mut kept, 400 * 24, true), "it is no longer good");
+        assert_eq!(kept.bundle(), authority(&kept));
+        kept.current = Some(Identity { certificate: "torn".into(), ..kept.current.unwrap() });
+        assert!(step(&mut kept, 400 * 24, true));
+    }
+
+    #[test]
+    fn a_secret_holds_all_of_it() {
+        let mut kept = Kept::default();
+        for hours in [0, 244 * 24, 244 * 24 + 2, 244 * 48] {
+            step(&mut kept, hours, true);
+            let mut secret = json!({"metadata": {"name": "a"}});
+            kept.write(&mut secret);
+            assert_eq!(Kept::read(&secret), kept);
+        }
+        assert_eq!(Kept::read(&json!({"data": {"tls.crt": "no base64"}})), Kept::default());
+    }
+}

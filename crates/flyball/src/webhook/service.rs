@@ -1,0 +1,182 @@
+//! The webhooks of an operator as a function from request to response, whoever calls it.
+
+use super::Declared;
+use super::convert::{self, Conversions};
+use super::handler::Handler;
+use crate::cache::Caches;
+use crate::operator::metrics::WebhookMetrics;
+use crate::reconcile::panic_text;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::{BodyExt, Limited};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// Where conversions are asked for.
+pub(super) const CONVERT: &str = "/convert";
+/// The longest review of one write: what the API server takes is 3 MiB, and a review holds two objects.
+const LONGEST_ADMISSION: usize = 8 << 20;
+/// The longest review of a conversion, which may hold a whole list.
+const LONGEST_CONVERSION: usize = 256 << 20;
+/// How long an answer may take if the API server does not say.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What webhooks need of an operator that runs.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) metrics: WebhookMetrics,
+}
+
+/// The webhooks of an [`Operator`](crate::Operator), to be called within the process.
+///
+/// The operator serves them over TLS when it has a [webhook address](crate::Operator::webhook_address). Without one, whoever
+/// has this hands requests over directly, as a simulation does that must not open sockets:
+///
+/// ```
+/// # use flyball::{Operator, webhook::{AdmissionRequest, Verdict, Webhook}};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let refuses = |_: &AdmissionRequest<ConfigMap>| Ok(Verdict::deny("no"));
+/// let webhooks = Operator::new("pages").webhook(Webhook::new().validates(refuses)).webhooks();
+/// assert_eq!(webhooks.paths().collect::<Vec<_>>(), ["/validate--v1-configmap"]);
+///
+/// let request = http::Request::post("/validate--v1-configmap").body(http_body_util::Full::<bytes::Bytes>::default()).unwrap();
+/// assert_eq!(webhooks.handle(request).await.status(), 503, "the operator does not run yet");
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Webhooks(Arc<Inner>);
+
+struct Inner {
+    routes: BTreeMap<String, Arc<dyn Handler>>,
+    live: Arc<OnceLock<Live>>,
+}
+
+impl Webhooks {
+    pub(crate) fn new(declared: &[Declared], live: Arc<OnceLock<Live>>) -> Self {
+        let mut routes: BTreeMap<String, Arc<dyn Handler>> = BTreeMap::new();
+        let mut converted = BTreeMap::new();
+        for each in declared {
+            if let Some(handler) = &each.validates {
+                routes.insert(each.path("validate"), handler.clone());
+            }
+            if let Some(handler) = &each.defaults {
+                routes.insert(each.path("mutate"), handler.clone());
+            }
+            if let Some(conversions) = &each.converts {
+                let gvk = each.kind.gvk();
+                converted.insert(format!("{}.{}", gvk.kind, gvk.group), conversions.clone());
+            }
+        }
+        if !converted.is_empty() {
+            routes.insert(CONVERT.to_owned(), Arc::new(Converting(converted)));
+        }
+        Self(Arc::new(Inner { routes, live }))
+    }
+
+    /// Returns the paths at which something is asked.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.routes.keys().map(String::as_str)
+    }
+
+    /// Answers a review that came as an HTTP request.
+    ///
+    /// What is no review is refused with a code from 400 on; so is everything, with 503, before the operator runs. A panic gives
+    /// 500, an answer that takes longer than the `timeout` in the query 504.
+    pub async fn handle<B: Body<Data: Send> + Send>(&self, request: Request<B>) -> Response<Bytes>
+    where
+        B::Error: Into<tower::BoxError>,
+    {
+        let Some(live) = self.0.live.get() else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the operator does not run yet");
+        };
+        let (head, body) = request.into_parts();
+        let path = head.uri.path();
+        let Some(handler) = self.0.routes.get(path) else {
+            return refuse(StatusCode::NOT_FOUND, "there is no webhook at this path");
+        };
+        let call = live.metrics.begin(path);
+        let began = Instant::now();
+        let answer = match check(&head) {
+            Err(refusal) => refusal,
+            Ok(patience) => {
+                let longest = if path == CONVERT { LONGEST_CONVERSION } else { LONGEST_ADMISSION };
+                let answered = async {
+                    let Ok(body) = Limited::new(body, longest).collect().await else {
+                        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the review is too long or broke off");
+                    };
+                    self.ask(&**handler, &body.to_bytes(), path, live).await
+                };
+                let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook took too long");
+                timeout(patience, answered).await.unwrap_or_else(late)
+            }
+        };
+        call.end(answer.status(), began.elapsed());
+        answer
+    }
+
+    async fn ask(&self, handler: &dyn Handler, body: &[u8], path: &str, live: &Live) -> Response<Bytes> {
+        // The caller's own code runs in here.
+        let asked = AssertUnwindSafe(async { handler.handle(body, live.caches.clone()).await });
+        match asked.catch_unwind().await {
+            Ok(Ok(review)) => {
+                let mut answer = Response::new(Bytes::from(review.to_string()));
+                answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                answer
+            }
+            Ok(Err(why)) => refuse(StatusCode::BAD_REQUEST, &why),
+            Err(panic) => {
+                live.metrics.panicked();
+                let why = panic_text(&*panic);
+                tracing::error!(webhook = path, why, "webhook panicked");
+                refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the webhook panicked: {why}"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.paths()).finish()
+    }
+}
+
+/// Converts all kinds.
+struct Converting(BTreeMap<String, Arc<Conversions>>);
+
+impl Handler for Converting {
+    fn handle<'a>(&'a self, body: &'a [u8], _: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+        Box::pin(async move { convert::answer(&self.0, body) })
+    }
+}
+
+/// Finds what can be said of a request before its body is read; gives the time that it leaves.
+fn check(head: &http::request::Parts) -> Result<Duration, Response<Bytes>> {
+    if head.method != Method::POST {
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
+    }
+    let format = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if format.split(';').next().map(str::trim) != Some("application/json") {
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
+    }
+    let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
+    let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
+    Ok(seconds.map_or(LONGEST_WAIT, Duration::from_secs).min(LONGEST_WAIT))
+}
+
+fn refuse(code: StatusCode, why: &str) -> Response<Bytes> {
+    let mut answer = Response::new(Bytes::from(format!("{why}\n")));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}

@@ -1,0 +1,71 @@
+//! What a validator answers.
+
+use flyball_core::field::FieldError;
+use flyball_core::{GroupVersionKind, Reason, Status};
+
+/// What a [`Validator`](super::Validator) says of a write.
+///
+/// ```
+/// use flyball::FieldError;
+/// use flyball::webhook::Verdict;
+///
+/// # fn check(min: u32, max: u32) -> Verdict {
+/// let mut errors = Vec::new();
+/// if min > max {
+///     errors.push(FieldError::invalid("spec.min", min, "must not be greater than spec.max"));
+/// }
+/// Verdict::from_errors(errors).warn("spec.max is deprecated: use spec.limits.max")
+/// # }
+/// # assert!(check(1, 2).is_allowed() && !check(3, 2).is_allowed());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    refusal: Option<Refusal>,
+    warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Refusal {
+    Denied(String),
+    Invalid(Vec<FieldError>),
+}
+
+impl Verdict {
+    /// Admits the write.
+    pub fn allow() -> Self {
+        Self { refusal: None, warnings: Vec::new() }
+    }
+
+    /// Refuses the write for a reason that lies in no field: 403 `Forbidden`.
+    pub fn deny(why: impl Into<String>) -> Self {
+        Self { refusal: Some(Refusal::Denied(why.into())), warnings: Vec::new() }
+    }
+
+    /// Refuses the write if there is an error: 422 `Invalid`, each error a cause. So a validator collects all of them, and the user
+    /// corrects them in one go.
+    pub fn from_errors(errors: impl IntoIterator<Item = FieldError>) -> Self {
+        let errors: Vec<_> = errors.into_iter().collect();
+        Self { refusal: (!errors.is_empty()).then_some(Refusal::Invalid(errors)), warnings: Vec::new() }
+    }
+
+    /// Tells the user something, whether the write is admitted or not. The API server cuts long warnings off at 256 bytes if
+    /// there are many.
+    pub fn warn(mut self, text: impl Into<String>) -> Self {
+        self.warnings.push(text.into());
+        self
+    }
+
+    /// Tells whether the write is admitted.
+    pub fn is_allowed(&self) -> bool {
+        self.refusal.is_none()
+    }
+
+    /// Takes the verdict apart: why not, and what to tell the user.
+    pub(super) fn into_parts(self, kind: &GroupVersionKind, name: &str) -> (Option<Status>, Vec<String>) {
+        let refusal = self.refusal.map(|refusal| match refusal {
+            Refusal::Denied(why) => Status::new(403, Reason::Forbidden, why),
+            Refusal::Invalid(errors) => Status::invalid(kind, name, &errors),
+        });
+        (refusal, self.warnings)
+    }
+}
