@@ -22,6 +22,17 @@ recordings regex='':
 bless:
     FLYBALL_BLESS=1 cargo test -p flyball-cluster --test it recorded
 
+# Go on with fuzzing one target, or all: `just fuzz cel 600`
+fuzz target='' seconds='600':
+    FLYBALL_FUZZ_SECONDS={{seconds}} FLYBALL_FUZZ_SEED=$(date +%s) FLYBALL_FUZZ_KEEP=1 \
+        cargo test -p flyball-server --test fuzz -- --nocapture --test-threads 2 {{target}}
+
+# Drive the control plane with every kubectl, and with clients in Python
+clients:
+    cargo build
+    .ci/kubectl target/debug/flyball
+    .ci/clients/run target/debug/flyball
+
 # Measure, beside the cluster of a kubeconfig if one is given
 bench peer='':
     cargo build --release

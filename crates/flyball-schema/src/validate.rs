@@ -118,10 +118,17 @@ impl Validator<'_> {
         if got == want
             || int_or_string && matches!(got, "integer" | "string")
             || want == "number" && got == "integer"
+            || want == "integer" && whole(value)
             || formatted
         {
             return None;
         }
+        // What is neither a text nor a list is told by its format, if one is wanted.
+        let (want, got) = match (&demands.format, value) {
+            (Some(format), Value::Bool(_) | Value::Object(_)) => (&**format, ""),
+            (Some(format), Value::Number(n)) => (&**format, if n.is_f64() { "float64" } else { "int64" }),
+            _ => (want, got),
+        };
         let detail = format!("{name} in body must be of type {want}: {got:?}");
         Some(FieldError::type_invalid(self.field(name), got, detail))
     }
@@ -224,7 +231,10 @@ impl Validator<'_> {
         let value = || Value::Number(number.clone());
         if demands.ty.as_deref() == Some("integer") {
             let format = demands.format.as_deref().filter(|format| matches!(*format, "int32" | "int64"));
-            let fits = number.as_i64().is_some_and(|n| format != Some("int32") || i32::try_from(n).is_ok());
+            let integer = number
+                .as_i64()
+                .or_else(|| number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e18).map(|n| n as i64));
+            let fits = integer.is_some_and(|n| format != Some("int32") || i32::try_from(n).is_ok());
             if !fits {
                 let as_what =
                     format.map_or_else(|| "(default format)".into(), |format| format!("with format {format}"));
@@ -372,6 +382,11 @@ pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<Fie
     errors
 }
 
+/// Tells whether a number with a point is an integer all the same.
+fn whole(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number.fract() == 0.0)
+}
+
 fn repeated(kind: &ListKind, items: &[Value], path: &Path<'_>) -> Vec<FieldError> {
     let identity = |item: &Value| match kind {
         ListKind::Map(keys) => {
@@ -382,6 +397,12 @@ fn repeated(kind: &ListKind, items: &[Value], path: &Path<'_>) -> Vec<FieldError
     };
     if *kind == ListKind::Atomic {
         return Vec::new();
+    }
+    if let ListKind::Map(_) = kind
+        && let Some((i, item)) = items.iter().enumerate().find(|(_, item)| !item.is_object() && !item.is_null())
+    {
+        let detail = "must be an object for an array of list-type map";
+        return vec![FieldError::invalid(path.index(i), item.clone(), detail)];
     }
     let mut seen = BTreeSet::new();
     let mut told = BTreeSet::new();
@@ -414,6 +435,15 @@ mod tests {
         assert_eq!(
             errors(json!({"type": "integer"}), json!("a")),
             [r#"spec.x: Invalid value: "string": spec.x in body must be of type integer: "string""#]
+        );
+        assert_eq!(
+            errors(json!({"type": "integer", "format": "int32"}), json!(true)),
+            [r#"spec.x: Invalid value: "": spec.x in body must be of type int32: """#]
+        );
+        assert_eq!(errors(json!({"type": "integer", "format": "int32"}), json!(2.0)), [""; 0]);
+        assert_eq!(
+            errors(json!({"type": "string", "format": "date"}), json!(1)),
+            [r#"spec.x: Invalid value: "int64": spec.x in body must be of type date: "int64""#]
         );
         assert_eq!(
             errors(json!({"type": "integer", "maximum": 4}), json!(5)),

@@ -4,6 +4,7 @@
 //! all plugins may change the candidate, then all may refuse it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
+mod certificates;
 mod condition;
 mod configured;
 mod escalation;
@@ -236,6 +237,7 @@ impl Admission {
         if attributes.operation == Operation::Create {
             volumes::admit(inner, attributes, object);
             nodes::admit(attributes, object);
+            certificates::admit(attributes, object);
         }
         if attributes.reviewed {
             let policies = (self.mutating_policies.get(&inner.store), self.mutating_bindings.get(&inner.store));
@@ -258,6 +260,7 @@ impl Admission {
         old: Option<&Object>,
     ) -> Result<(), Status> {
         escalation::check(inner, attributes, object, old)?;
+        certificates::check(inner, attributes, object, old)?;
         limits::validate(inner, attributes, object)?;
         volumes::validate(inner, attributes, object, old)?;
         self.review(inner, attributes, Some(object), old).await?;

@@ -6,6 +6,7 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod acceptance;
+mod cache;
 mod columns;
 mod conversion;
 mod definition;
@@ -13,6 +14,7 @@ mod lifecycle;
 mod rules;
 mod structural;
 
+pub(crate) use cache::Definitions;
 pub(crate) use columns::{Column, cell};
 pub(crate) use definition::{default, prepare, validate};
 pub(crate) use lifecycle::{mark, table};

@@ -5,6 +5,7 @@
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 
 mod paths;
+mod protobuf;
 mod schemas;
 
 use crate::registry::{Catalog, Resource, Version};
@@ -88,13 +89,16 @@ pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Respon
     response
 }
 
-/// Answers `/openapi/v2`: one document for all.
+/// Answers `/openapi/v2`: one document for all, as JSON or as protobuf, whichever is asked for first.
 pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
-    let json =
-        |media: &str| matches!(media.split(';').next().unwrap_or_default().trim(), "application/json" | "*/*" | "");
-    if !accept.unwrap_or_default().split(',').any(json) {
-        return response::text(406, "only application/json is given\n");
-    }
+    let media = |clause: &str| match clause.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "application/*" | "*/*" | "" => Some("application/json"),
+        protobuf::ASKED | protobuf::GIVEN => Some(protobuf::GIVEN),
+        _ => None,
+    };
+    let Some(media) = accept.unwrap_or_default().split(',').find_map(media) else {
+        return response::answer(406, "text/plain; charset=utf-8", "");
+    };
     let mut definitions = Definitions::new(Dialect::V2);
     let mut all = Map::new();
     for resource in catalog.resources().filter(|resource| resource.is_served()) {
@@ -102,9 +106,9 @@ pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
         paths::add(&mut all, resource, &schema, Dialect::V2);
     }
     let info = json!({"title": "Kubernetes", "version": format!("v{}.{}.0", crate::discovery::MAJOR, crate::discovery::MINOR)});
-    response::value(
-        200,
-        Form::PLAIN,
-        &json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()}),
-    )
+    let document = json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()});
+    if media == protobuf::GIVEN {
+        return response::answer(200, media, protobuf::document(&document));
+    }
+    response::value(200, Form::PLAIN, &document)
 }

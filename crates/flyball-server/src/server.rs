@@ -1,6 +1,7 @@
 //! The server as a whole: a function from request to response, and what it works with.
 
 mod actions;
+mod containers;
 mod dispatch;
 mod objects;
 mod reply;
@@ -12,6 +13,7 @@ pub use state::Snapshot;
 use crate::admission::Admission;
 use crate::auth::{Issuer, Rbac};
 use crate::bounds::{Bounds, InFlight};
+use crate::custom::Definitions;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
 use crate::metrics::Requests;
@@ -88,6 +90,7 @@ pub(crate) struct Inner {
     services: tokio::sync::Mutex<()>,
     /// The server itself, for what outlives a call.
     pub(crate) me: Weak<Inner>,
+    pub(crate) definitions: Definitions,
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     pub(crate) bounds: Bounds,
@@ -193,6 +196,7 @@ impl Inner {
             webhooks: options.webhooks,
             services: tokio::sync::Mutex::default(),
             me: me.clone(),
+            definitions: Definitions::default(),
             definitions_moved: AtomicBool::new(false),
             in_flight: InFlight::new(&options.bounds),
             bounds: options.bounds,

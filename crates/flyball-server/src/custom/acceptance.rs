@@ -35,12 +35,11 @@ fn short_names(names: &Value) -> Vec<&str> {
 }
 
 /// Works out the status of a CRD among all others.
-pub(super) fn judge(crd: &Object, all: &[Object], clock: &Clock) -> Value {
+pub(super) fn judge<'a>(crd: &Object, all: impl Iterator<Item = &'a Object>, clock: &Clock) -> Value {
     let group = crd.at(&["spec", "group"]);
     let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
     let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
     let others: Vec<Value> = all
-        .iter()
         .filter(|other| other.name() != crd.name() && other.at(&["spec", "group"]) == group)
         .filter_map(|other| other.at(&["status", "acceptedNames"]).cloned())
         .collect();

@@ -165,6 +165,9 @@ fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
 
 /// Shows versions as Go prints the internal form.
 fn shown(spec: &Value) -> Shown {
+    if !spec["versions"].is_array() {
+        return Shown::Raw("null".into());
+    }
     let versions = spec["versions"].as_array().into_iter().flatten();
     let own = |version: &Value, field: &str| {
         if shared(spec, field).is_some() { "null".to_owned() } else { version[field].to_string() }

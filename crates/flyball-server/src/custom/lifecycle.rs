@@ -1,6 +1,7 @@
 //! What follows from a write to a CRD: its names are accepted, its resources served, its objects cleaned up.
 
 use super::acceptance;
+use super::cache::Definition;
 use crate::auth::User;
 use crate::kinds::Part;
 use crate::registry::{Change, Resource, Target, Writer};
@@ -8,7 +9,7 @@ use crate::request::options::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
 use crate::server::Inner;
 use flyball_core::{Clock, GroupResource, Object, Status};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";
@@ -42,20 +43,13 @@ pub(crate) fn mark(crd: &mut Object, live: &Object, clock: &Clock) {
 }
 
 impl Inner {
-    fn definitions(&self) -> Vec<Object> {
-        let mut all: Vec<Object> = self.store.list(&table(), None).entries.iter().map(|entry| entry.object()).collect();
-        // Who came first has the first claim to a name.
-        all.sort_by_key(|crd| crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned));
-        all
-    }
-
     /// Brings the catalog, and the CRDs' own conditions, to what the stored CRDs say.
     pub(crate) async fn sync_definitions(&self) {
         // Every pass settles what the one before has made possible; each writes less than the last.
         for _ in 0..8 {
             let mut settled = true;
-            for crd in self.definitions() {
-                settled &= !self.sync_definition(&crd).await;
+            for definition in self.definitions.get(&self.store) {
+                settled &= !self.sync_definition(&definition).await;
             }
             self.serve_definitions();
             if settled {
@@ -67,25 +61,21 @@ impl Inner {
     /// Serves what the stored CRDs say.
     pub(crate) fn serve_definitions(&self) {
         let mut catalog = crate::registry::Catalog::built_in();
-        for crd in self.definitions() {
-            if acceptance::condition(&crd, "Established") != Some("True") {
-                continue;
-            }
-            for resource in super::resources(&crd) {
-                catalog.add(Arc::new(resource));
-            }
+        for definition in self.definitions.get(&self.store) {
+            definition.resources.iter().for_each(|resource| catalog.add(resource.clone()));
         }
         catalog.sort_versions();
         self.put_catalog(catalog);
     }
 
     /// Takes the next step for one CRD; tells whether there was one to take.
-    async fn sync_definition(&self, crd: &Object) -> bool {
+    async fn sync_definition(&self, definition: &Definition) -> bool {
+        let crd = &definition.crd;
         if crd.deletion_timestamp().is_some() {
-            return self.clean_up(crd).await;
+            return self.clean_up(definition).await;
         }
-        let others = self.definitions();
-        let status = acceptance::judge(crd, &others, &self.clock);
+        let all = self.definitions.get(&self.store);
+        let status = acceptance::judge(crd, all.iter().map(|known| &known.crd), &self.clock);
         if crd.get("status") == Some(&status) {
             return false;
         }
@@ -122,7 +112,8 @@ impl Inner {
     }
 
     /// Deletes the objects of a CRD that is going, and lets it go when they are gone.
-    async fn clean_up(&self, crd: &Object) -> bool {
+    async fn clean_up(&self, definition: &Definition) -> bool {
+        let crd = &definition.crd;
         if !crd.finalizers().any(|finalizer| finalizer == CLEANUP) {
             return false;
         }
@@ -141,17 +132,14 @@ impl Inner {
             .await;
             self.serve_definitions();
         }
-        let served = super::resources(crd);
-        let stored = |resource: &Resource| {
+        let stored = |resource: &&Arc<Resource>| {
             resource.custom().is_some_and(|custom| *custom.storage_version == *resource.kind.version)
         };
-        let Some(resource) = served.into_iter().find(stored).map(Arc::new) else { return self.release(crd).await };
-        let own = acceptance::condition(crd, "Established") == Some("True");
-        if own {
-            self.delete_instances(&resource).await;
-        }
-        if own && self.store.count(&resource.table) > 0 {
-            return false; // finalizers hold some of them
+        if let Some(resource) = definition.resources.iter().find(stored) {
+            self.delete_instances(resource).await;
+            if self.store.count(&resource.table) > 0 {
+                return false; // finalizers hold some of them
+            }
         }
         self.release(crd).await
     }

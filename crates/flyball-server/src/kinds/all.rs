@@ -78,7 +78,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).checks(Checks::Whole).warn(batch::warn_of_job).prepare(batch::prepare_job).validate(batch::job).category("all").generation().subresources(&[Sub::STATUS])
         .fields(&["status.successful"], job::successful),
 
-    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).validate(certificate::signing_request).short(&["csr"]).cluster()
+    kind("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests").printed(printers::configuration::signing_request).prepare(certificate::prepare).validate(certificate::signing_request).short(&["csr"]).cluster()
         .subresources(&[Sub::APPROVAL, Sub::STATUS]).paths(&["spec.signerName"]),
 
     kind(NETWORKING, "v1", "IngressClass", "ingressclasses").printed(printers::network::ingress_class).default(defaults::ingress_class).checks(Checks::Whole).validate(network::ingress_class).cluster().generation(),

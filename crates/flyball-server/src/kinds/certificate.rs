@@ -2,11 +2,13 @@
 
 use super::Part;
 use super::field::Field;
+use super::fill::Fields;
 use super::rules::text;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flyball_core::Object;
 use flyball_core::field::FieldError;
+use flyball_core::{Clock, Object};
+use serde_json::Value;
 
 type Errors = Vec<FieldError>;
 
@@ -36,9 +38,98 @@ const USAGES: &[&str] = &[
     "timestamping",
 ];
 
-pub(super) fn signing_request(object: &Object, _: Option<&Object>, part: Part) -> Errors {
-    if part != Part::Whole {
-        return Errors::new();
+const APPROVED: &str = "Approved";
+const DENIED: &str = "Denied";
+const FAILED: &str = "Failed";
+
+fn conditions<'a>(request: &'a Object, kind: &str) -> Vec<&'a Value> {
+    let all = request.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    all.filter(|condition| condition["type"] == kind).collect()
+}
+
+/// A request stays what it was; approval changes its conditions alone, and signing leaves the verdict.
+pub(super) fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
+    let Some(old) = old else { return };
+    if part != Part::Status {
+        request.keep("spec", old);
+    }
+    match part {
+        Part::Approval => {
+            date_conditions(request, old, clock);
+            let told = request.at(&["status", "conditions"]).cloned();
+            request.keep("status", old);
+            match told {
+                Some(told) => request.inner_or_new("status").set("conditions", told),
+                None => drop(request.inner_or_new("status").remove("conditions")),
+            }
+        }
+        Part::Status => {
+            for kind in [APPROVED, DENIED] {
+                let verdicts: Vec<Value> = conditions(old, kind).into_iter().cloned().collect();
+                if conditions(request, kind).len() == verdicts.len() {
+                    let told = request.inner_or_new("status").each("conditions");
+                    told.filter(|condition| condition.text("type") == kind)
+                        .zip(verdicts)
+                        .for_each(|(told, verdict)| told.clone_from(verdict.as_object().unwrap_or(&told.clone())));
+                }
+            }
+            date_conditions(request, old, clock);
+        }
+        _ => {}
+    }
+}
+
+/// Notes when conditions were told, and since when they hold.
+fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
+    for condition in request.inner_or_new("status").each("conditions") {
+        condition.fill("lastUpdateTime", clock.now_rfc3339());
+        let same = |known: &&Value| known["status"] == condition["status"] && known["lastTransitionTime"].is_string();
+        let since = conditions(old, condition.text("type")).into_iter().find(same);
+        let since = since.map_or_else(|| clock.now_rfc3339().into(), |known| known["lastTransitionTime"].clone());
+        condition.fill("lastTransitionTime", since);
+    }
+}
+
+/// What a verdict or a signature may say.
+fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
+    let root = Field::root(request);
+    let status = root.at("status");
+    let told = status.at("conditions");
+    let mut errors = Errors::new();
+    let mut seen: Vec<String> = Vec::new();
+    for condition in told.items() {
+        let (kind, state) = (condition.at("type"), condition.at("status"));
+        errors.extend(kind.must_be_set());
+        let verdict = [APPROVED, DENIED, FAILED].contains(&kind.text());
+        errors.extend(state.must_be_one_of(if verdict { &["True"] } else { &["False", "True", "Unknown"] }));
+        let other = [(APPROVED, DENIED), (DENIED, APPROVED)].into_iter().find(|(this, _)| *this == kind.text());
+        if other.is_some_and(|(_, other)| seen.iter().any(|seen| seen == other)) {
+            errors.push(told.invalid_as(kind.text(), "Approved and Denied conditions are mutually exclusive"));
+        }
+        if seen.iter().any(|seen| seen == kind.text()) {
+            errors.push(kind.duplicate());
+        }
+        seen.push(kind.text().to_owned());
+    }
+    for kind in [APPROVED, DENIED, FAILED] {
+        let (now, before) = (conditions(request, kind), conditions(old, kind));
+        if now.len() < before.len() {
+            errors.push(told.forbidden(format!("updates may not remove a condition of type \"{kind}\"")));
+        } else if now.len() > before.len() && part == Part::Status && kind != FAILED {
+            errors.push(told.forbidden(format!("updates may not add a condition of type \"{kind}\"")));
+        }
+    }
+    let before = old.at(&["status", "certificate"]);
+    let certificate = status.at("certificate");
+    if before.is_some_and(|before| before != certificate.value()) {
+        errors.push(certificate.forbidden("updates may not modify existing certificate content"));
+    }
+    errors
+}
+
+pub(super) fn signing_request(object: &Object, old: Option<&Object>, part: Part) -> Errors {
+    if let Some(old) = old.filter(|_| part != Part::Whole) {
+        return verdict(object, old, part);
     }
     let root = Field::root(object);
     let spec = root.at("spec");

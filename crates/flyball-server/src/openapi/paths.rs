@@ -141,7 +141,8 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
             out["responses"] = json!({"200": {"description": "OK", "schema": answer}});
             out["produces"] = json!(["application/json", "application/yaml"]);
             if let Some((schema, media)) = body {
-                out["consumes"] = json!(media);
+                let media = media.iter().filter(|media| resource.custom().is_none() || !media.contains("strategic"));
+                out["consumes"] = media.copied().collect();
                 parameters.insert(0, json!({"name": "body", "in": "body", "required": true, "schema": schema}));
             }
         }

@@ -210,7 +210,8 @@ fn put_back(resource: &Resource, object: &mut Object, live: &Object, part: Part)
         };
     };
     match part {
-        Part::Binding | Part::Scale => {}
+        // These put back themselves what they do not change.
+        Part::Approval | Part::Binding | Part::Scale => {}
         Part::Status => {
             let mut kept = live.clone();
             match object.remove("status") {

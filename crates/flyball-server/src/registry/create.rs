@@ -134,6 +134,10 @@ fn clear_status(resource: &Resource, object: &mut Object) {
         Some(zero) => object.insert("status".into(), zero.clone()),
         None => object.remove("status"),
     };
+    // A schema may say what status a new object has.
+    if resource.custom().is_some() {
+        resource.default(object);
+    }
 }
 
 fn validate(resource: &Resource, object: &Object) -> Result<(), Status> {

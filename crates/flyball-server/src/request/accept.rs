@@ -153,9 +153,7 @@ pub(crate) fn negotiate_discovery(header: Option<&str>) -> Option<Discovery> {
             |name: &str| clause.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         match (parameter("as"), parameter("g"), parameter("v")) {
             (None, None, None) => Some(Discovery::Plain),
-            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2" | "v2beta1")) => {
-                Some(Discovery::Aggregated)
-            }
+            (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => Some(Discovery::Aggregated),
             _ => None,
         }
     })

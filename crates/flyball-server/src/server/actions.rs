@@ -1,6 +1,7 @@
 //! What is done with an object other than writing it: binding and evicting pods, making tokens, asking questions.
 
 use super::Inner;
+use super::containers;
 use super::dispatch::Call;
 use super::objects::{document, writer};
 use crate::auth::reviews;
@@ -35,13 +36,7 @@ pub(super) async fn answer(
         }
         "eviction" => evict(inner, call, target).await,
         "token" => token(inner, call, target),
-        _ => {
-            inner.get(&target.resource, &target.key())?;
-            let why = format!(
-                "{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it"
-            );
-            Err(Status::new(501, None, why))
-        }
+        _ => containers::answer(inner, call, target, action),
     }
 }
 
