@@ -79,8 +79,11 @@ impl Endpoint {
     /// When the port is in use, or the directory cannot be read or written to.
     pub async fn bind_kept(port: u16, clock: &Clock, directory: &DataDir) -> Result<Self, EndpointError> {
         let authority = Authority::kept(directory, clock)?;
-        let (listener, address) = listen(if port == 0 { last_port(directory)? } else { port }).await?;
-        directory.save(PORT, format!("{}\n", address.port()).as_bytes())?;
+        let last = last_port(directory)?;
+        let (listener, address) = listen(if port == 0 { last } else { port }).await?;
+        if address.port() != last {
+            directory.save(PORT, format!("{}\n", address.port()).as_bytes())?;
+        }
         Self::new(listener, address, authority)
     }
 

@@ -111,8 +111,10 @@ impl DataDir {
     /// As [`DataDir::open`].
     pub fn open_with(path: impl Into<PathBuf>, compact_after: u64) -> Result<Self, DataDirError> {
         let path = path.into();
-        private(DirBuilder::new().recursive(true)).create(&path).during("make", &path)?;
-        sync_parent(&path).during("make", &path)?;
+        if !path.is_dir() {
+            let made = private(DirBuilder::new().recursive(true)).create(&path);
+            made.and_then(|()| sync_parent(&path)).during("make", &path)?;
+        }
         let format = path.join("format");
         if !format.exists() && !is_fresh(&path)? {
             return Err(DataDirError::Foreign { path });

@@ -127,8 +127,11 @@ where
         () => Sort::Write,
     };
     // A watch lasts, and holds up nobody.
-    let slot =
-        if target.verb == "watch" { None } else { Some(inner.in_flight.enter(sort).await.ok_or(Refused::Busy)?) };
+    let slot = if reads && target.verb == "watch" {
+        None
+    } else {
+        Some(inner.in_flight.enter(sort).await.ok_or(Refused::Busy)?)
+    };
     authorize(inner, &user, &target)?;
     let sends = target.resource.is_some() && !reads;
     let body = if sends { read(body).await? } else { Bytes::new() };

@@ -60,6 +60,12 @@ fn select(inner: &Inner) {
 }
 
 fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
+    const LABELS: &[u8] = b"\"labels\"";
+    // To read an object takes long where there are many, and most kinds are selected by labels alone.
+    let has_fields = resource.is_some_and(|resource| !resource.selectable().is_empty());
+    if !has_fields && !entry.body.windows(LABELS.len()).any(|window| window == LABELS) {
+        return Facts::default();
+    }
     let object = entry.object();
     resource.map_or_else(|| Facts::of(&object, Vec::new()), |resource| resource.facts(&object))
 }
