@@ -222,6 +222,31 @@ impl Controllers {
     }
 }
 
+/// Reads names separated by commas, as kube-controller-manager's `--controllers` does: `*` stands for all, `-NAME` takes one
+/// out.
+impl FromStr for Controllers {
+    type Err = UnknownController;
+
+    fn from_str(text: &str) -> Result<Self, UnknownController> {
+        let (mut chosen, mut left_out) = (BTreeSet::new(), BTreeSet::new());
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match (name, name.strip_prefix('-')) {
+                ("*", _) => chosen.extend(Controller::ALL),
+                (_, Some(name)) => drop(left_out.insert(name.parse()?)),
+                (name, None) => drop(chosen.insert(name.parse()?)),
+            }
+        }
+        Ok(Self(chosen.difference(&left_out).copied().collect()))
+    }
+}
+
+impl fmt::Display for Controllers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|controller| controller.name()).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
 impl Default for Controllers {
     fn default() -> Self {
         Self::all()
@@ -327,4 +352,23 @@ fn run_operator(operator: Operator, client: kube::Client) -> Running {
         let ended = operator.run(client, pending()).await;
         ended.expect("the operator has a good name and listens nowhere");
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_controllers_is_read() {
+        let check = |text: &str, expected: Controllers| {
+            let read: Controllers = text.parse().unwrap();
+            assert_eq!((&read, read.to_string().parse().unwrap()), (&expected, expected.clone()), "{text}");
+        };
+        check("*", Controllers::all());
+        check("", Controllers::none());
+        check("*,-job-controller", Controllers::all().without(Controller::Job));
+        check("kubelet, kube-scheduler", [Controller::Kubelet, Controller::Scheduler].into_iter().collect());
+        check("-kubelet,kubelet", Controllers::none());
+        assert!("*,-jobs".parse::<Controllers>().unwrap_err().to_string().contains("job-controller"));
+    }
 }

@@ -14,6 +14,7 @@ mod pods;
 mod queue;
 pub(crate) mod resources;
 mod state;
+mod volumes;
 
 pub(crate) use affinity::tolerates;
 pub(crate) use nodes::NOT_READY;
@@ -36,9 +37,9 @@ use state::{Decision, State};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+use volumes::SELECTED_NODE;
 
 const MANAGER: &str = "kube-scheduler";
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// How many kinds are followed.
 const KINDS: usize = 6;
 
@@ -54,13 +55,14 @@ pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
             None => state.remove_node(key.name()),
         }),
         shared.follow::<StorageClass>(&client, &rng, |state, key, class| {
-            state.put_class(key.name().to_owned(), class.as_deref());
+            state.change_volumes(|volumes| volumes.put_class(key.name().to_owned(), class.as_deref()));
         }),
         shared.follow::<PersistentVolume>(&client, &rng, |state, key, volume| {
-            state.put_volume(key.name().to_owned(), volume.as_deref());
+            state.change_volumes(|volumes| volumes.put_volume(key.name().to_owned(), volume.as_deref()));
         }),
-        shared
-            .follow::<PersistentVolumeClaim>(&client, &rng, |state, key, claim| state.put_claim(key, claim.as_deref())),
+        shared.follow::<PersistentVolumeClaim>(&client, &rng, |state, key, claim| {
+            state.change_volumes(|volumes| volumes.put_claim(key, claim.as_deref()))
+        }),
         shared.follow::<Pod>(&client, &rng, |state, key, pod| match pod {
             Some(pod) => state.put_pod(key, pod),
             None => state.remove_pod(&key),

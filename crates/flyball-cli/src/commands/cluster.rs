@@ -4,6 +4,7 @@
 //! it lives, so that nobody mistakes another process for it.
 
 mod down;
+mod node;
 mod record;
 mod status;
 mod up;
@@ -23,6 +24,7 @@ enum Command {
     Up(up::UpArgs),
     Down(down::DownArgs),
     Status(status::StatusArgs),
+    Node(node::NodeArgs),
 }
 
 #[derive(Args, Debug)]
@@ -44,5 +46,6 @@ pub(crate) fn cmd_cluster(args: ClusterArgs, verbose: u8) -> Result<()> {
         Command::Up(args) => up::cmd_up(args, verbose),
         Command::Down(args) => down::cmd_down(&args),
         Command::Status(args) => status::cmd_status(&args),
+        Command::Node(args) => node::cmd_node(args),
     }
 }

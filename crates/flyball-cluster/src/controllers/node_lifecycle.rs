@@ -55,7 +55,7 @@ impl Reconcile for Lifecycle {
             silence(node, cx).await?;
             return Ok(Action::requeue_after(LOOK));
         }
-        mark(node, ready, cx).await?;
+        let Some(node) = &mark(node, ready, cx).await? else { return Ok(Action::done()) };
         if ready != "True" {
             for pod in pods_on(node, cx).await? {
                 mark_unready(&pod, cx).await?;
@@ -102,8 +102,8 @@ async fn silence(node: &Node, cx: &Context<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Gives a node the taints that go with its condition, and takes away those that do not.
-async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<()> {
+/// Gives a node the taints that go with its condition, and takes away those that do not; `None` if it is gone.
+async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<Option<Node>> {
     let spec = node.spec.as_ref();
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
@@ -126,16 +126,14 @@ async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<()> {
         }
     }
     if taints == before {
-        return Ok(());
+        return Ok(Some(node.clone()));
     }
     let taints = (!taints.is_empty()).then_some(taints);
     let meta = json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version});
     let patch = json!({"metadata": meta, "spec": {"taints": taints}});
     let written = Api::<Node>::all(cx.client().clone()).patch(cx.key().name(), &params(), &Patch::Merge(patch)).await;
-    if let Some(written) = tolerate(written.map_err(Into::into))? {
-        cx.wrote::<Node>(&written);
-    }
-    Ok(())
+    let written: Option<Node> = tolerate(written.map_err(Into::into))?;
+    Ok(written.inspect(|written| cx.wrote(written)))
 }
 
 async fn pods_on(node: &Node, cx: &Context<Node>) -> Result<Vec<Pod>> {

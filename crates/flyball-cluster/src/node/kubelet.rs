@@ -11,22 +11,38 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Se
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// More pods than these are not remembered; they look again from time to time.
+const WAITING: usize = 100_000;
+/// How often they look.
+const AGAIN: Duration = Duration::from_secs(30);
+
 /// The pods for which something is missing: a node, or an object of their namespace.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<BTreeMap<String, BTreeSet<ObjectKey>>>);
+struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
 
 impl Waiting {
-    fn add(&self, what: String, pod: &ObjectKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default().insert(pod.clone());
+    /// Has a pod looked at when something comes; gives what follows until then.
+    fn add(&self, what: String, pod: &ObjectKey) -> Action {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= WAITING {
+            return Action::requeue_after(AGAIN);
+        }
+        waiting.insert((what, pod.clone()));
+        Action::done()
     }
 
     fn take(&self, what: &str) -> Vec<ObjectKey> {
-        let pods = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(what);
-        pods.into_iter().flatten().collect()
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = (what.to_owned(), ObjectKey::new(None, ""));
+        let found: Vec<_> = waiting.range(from..).take_while(|(known, _)| known == what).cloned().collect();
+        for one in &found {
+            waiting.remove(one);
+        }
+        found.into_iter().map(|(_, pod)| pod).collect()
     }
 }
 
@@ -73,12 +89,10 @@ impl Reconcile for Kubelet {
         if is_over(pod) && !is_deleting(pod) {
             return Ok(Action::done());
         }
-        // Whoever waits says so before it looks, or what comes in between would be missed.
-        self.waiting.add(for_node(name), cx.key());
         let node = cx.get::<Node>(&ObjectKey::new(None, name)).await?;
-        let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else { return Ok(Action::done()) };
-        let namespace = in_namespace(cx.key().namespace().unwrap_or_default());
-        self.waiting.add(namespace, cx.key());
+        let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else {
+            return Ok(self.waiting.add(for_node(name), cx.key()));
+        };
         let mut material = Material::gather(pod, cx).await?;
         if !self.has_root_ca {
             material.forgo_root_ca();
@@ -87,7 +101,7 @@ impl Reconcile for Kubelet {
         let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");
         let Some(host_ip) = host_ip.map(|address| address.address.clone()) else {
             // It has not introduced itself yet.
-            return Ok(Action::done());
+            return Ok(self.waiting.add(for_node(name), cx.key()));
         };
         let pod_ip = match pod.status.as_ref().and_then(|status| status.pod_ip.clone()) {
             Some(known) => known,
@@ -96,6 +110,9 @@ impl Reconcile for Kubelet {
         let program = &*self.program;
         let look = Look { pod, program, material: &material, host_ip: &host_ip, pod_ip, now: cx.now() };
         let seen = look.look();
+        if seen.lacks {
+            self.waiting.add(in_namespace(cx.key().namespace().unwrap_or_default()), cx.key());
+        }
         if pod.status.as_ref() != Some(&seen.status) {
             let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
             let params = PatchParams { field_manager: Some("kubelet".into()), ..PatchParams::default() };

@@ -1,12 +1,16 @@
 //! Makes the objects of simulated nodes.
 
 use super::SIMULATED;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
-use kube::api::PostParams;
-use std::collections::BTreeMap;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// So many nodes are made at the same time.
+const AT_ONCE: usize = 16;
 
 /// Simulated nodes that are alike.
 ///
@@ -63,17 +67,14 @@ impl Nodes {
     /// When the API server refuses one of them; those before it are there.
     pub async fn add_to(&self, client: &kube::Client) -> kube::Result<Vec<String>> {
         let api = Api::<Node>::all(client.clone());
-        let (mut names, mut number) = (Vec::new(), 0);
-        while names.len() < self.count {
-            number += 1;
-            let name = format!("{}-{number}", self.prefix);
-            match api.create(&PostParams::default(), &self.node(&name)).await {
-                Ok(_) => names.push(name),
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(names)
+        let taken: BTreeSet<String> =
+            api.list_metadata(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+        let names = (1..).map(|number| format!("{}-{number}", self.prefix)).filter(|name| !taken.contains(name));
+        let made = stream::iter(names.take(self.count)).map(|name| {
+            let api = &api;
+            async move { api.create(&PostParams::default(), &self.node(&name)).await.map(|_| name) }
+        });
+        made.buffered(AT_ONCE).try_collect().await
     }
 
     fn node(&self, name: &str) -> Node {

@@ -173,7 +173,7 @@ async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
             };
             let owner_references = Some(vec![owner]);
             let metadata = ObjectMeta { name: Some(name.to_owned()), owner_references, ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(spec), ..Lease::default() };
+            let lease = Lease { metadata, spec: Some(spec) };
             let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             api.create(&params, &lease).await?;
         }

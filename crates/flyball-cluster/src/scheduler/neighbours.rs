@@ -113,18 +113,18 @@ impl Neighbours {
         }
         let pods_of =
             |(term, counts): &(Term, Counts)| labels.get(&term.topology).and_then(|value| counts.get(value)).copied();
-        if self.repelled.iter().any(|(key, value)| labels.get(key) == Some(value)) {
-            return Err(Reason::passing("node(s) didn't satisfy existing pods anti-affinity rules"));
-        }
-        if self.avoided.iter().any(|counted| pods_of(counted).is_some_and(|count| count > 0)) {
-            return Err(Reason::passing("node(s) didn't match pod anti-affinity rules"));
-        }
         let suits = |counted: &(Term, Counts)| match self.is_first {
             true => labels.contains_key(&counted.0.topology),
             false => pods_of(counted).is_some_and(|count| count > 0),
         };
         if !self.sought.iter().all(suits) {
             return Err(Reason::lasting("node(s) didn't match pod affinity rules"));
+        }
+        if self.avoided.iter().any(|counted| pods_of(counted).is_some_and(|count| count > 0)) {
+            return Err(Reason::passing("node(s) didn't match pod anti-affinity rules"));
+        }
+        if self.repelled.iter().any(|(key, value)| labels.get(key) == Some(value)) {
+            return Err(Reason::passing("node(s) didn't satisfy existing pods anti-affinity rules"));
         }
         for (weight, term, counts) in &self.preferred {
             let there = labels.get(&term.topology).and_then(|value| counts.get(value)).copied().unwrap_or(0);

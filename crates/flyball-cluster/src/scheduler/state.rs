@@ -3,15 +3,15 @@
 //! Most pods are one of many that want the same. For these a [`Class`] keeps what was found out of every node, and only
 //! looks anew at nodes that changed since: a pod then costs as much as few nodes do, not as many.
 
-use super::affinity::{self, Labels};
+use super::affinity::Labels;
 use super::neighbours::Neighbours;
 use super::nodes::{Node, Reason, There};
 use super::pods::{Facts, Pending};
 use super::queue::Queue;
+use super::volumes::Volumes;
 use crate::controllers::pods;
 use flyball_core::ObjectKey;
-use k8s_openapi::api::core::v1::{self, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod};
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::core::v1::{self, Pod};
 use kube::ResourceExt;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,6 @@ use tokio::time::Instant;
 const CLASSES: usize = 64;
 /// The scheduler that pods get who ask for no other one.
 pub(super) const NAME: &str = "default-scheduler";
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -41,19 +40,7 @@ pub(super) struct State {
     /// How many pods want others to stay away.
     repelling: usize,
     namespaces: BTreeMap<String, Labels>,
-    claims: BTreeMap<ObjectKey, Claim>,
-    volumes: BTreeMap<String, Option<Vec<NodeSelectorTerm>>>,
-    /// The storage classes whose volumes wait until a pod that uses them has a node.
-    late: BTreeSet<String>,
-}
-
-#[derive(Debug, PartialEq)]
-struct Claim {
-    volume: Option<String>,
-    class: String,
-    selected: Option<String>,
-    is_lost: bool,
-    is_going: bool,
+    volumes: Volumes,
 }
 
 /// What was found out of the nodes for pods that want the same.
@@ -201,41 +188,9 @@ impl State {
         }
     }
 
-    pub(super) fn put_claim(&mut self, key: ObjectKey, claim: Option<&PersistentVolumeClaim>) {
-        let Some(claim) = claim else {
-            self.claims.remove(&key);
-            return;
-        };
-        let (spec, phase) = (claim.spec.as_ref(), claim.status.as_ref().and_then(|status| status.phase.as_deref()));
-        let known = Claim {
-            // A claim that names its volume may have to wait for it still.
-            volume: spec.and_then(|spec| spec.volume_name.clone()).filter(|_| phase == Some("Bound")),
-            class: spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
-            selected: claim.annotations().get(SELECTED_NODE).cloned(),
-            is_lost: phase == Some("Lost"),
-            is_going: pods::is_deleting(claim),
-        };
-        if self.claims.get(&key) != Some(&known) {
-            self.claims.insert(key, known);
-            self.queue.something_changed();
-        }
-    }
-
-    pub(super) fn put_volume(&mut self, name: String, volume: Option<&PersistentVolume>) {
-        let Some(volume) = volume else {
-            self.volumes.remove(&name);
-            return;
-        };
-        let required = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
-        self.volumes.insert(name, required.map(|required| required.node_selector_terms.clone()));
-        self.queue.something_changed();
-    }
-
-    pub(super) fn put_class(&mut self, name: String, class: Option<&StorageClass>) {
-        match class.and_then(|class| class.volume_binding_mode.as_deref()) {
-            Some("WaitForFirstConsumer") => drop(self.late.insert(name)),
-            _ => drop(self.late.remove(&name)),
-        }
+    /// Changes what is known of volumes; pods that wait may have a place then.
+    pub(super) fn change_volumes(&mut self, change: impl FnOnce(&mut Volumes)) {
+        change(&mut self.volumes);
         self.queue.something_changed();
     }
 
@@ -257,7 +212,7 @@ impl State {
     }
 
     fn decide(&mut self, pending: Arc<Pending>) -> Decision {
-        let unbound = match self.unbound(&pending) {
+        let unbound = match self.volumes.unbound(&pending) {
             Ok(unbound) => unbound,
             Err(why) => {
                 let message = self.refusal(&pending, Some(why), &BTreeMap::new());
@@ -273,30 +228,6 @@ impl State {
             Ok(node) => Decision::Choose(pending, node, unbound),
             Err(message) => Decision::Unfit(pending, message),
         }
-    }
-
-    /// Lists the claims of a pod that are to be told its node, or says why it cannot have one.
-    fn unbound(&self, pending: &Pending) -> Result<Vec<ObjectKey>, String> {
-        let mut unbound = Vec::new();
-        for key in pending.claims() {
-            let name = key.name();
-            match self.claims.get(&key) {
-                None => return Err(format!("persistentvolumeclaim {name:?} not found")),
-                Some(claim) if claim.is_lost => {
-                    let volume = claim.volume.clone().unwrap_or_default();
-                    return Err(format!(
-                        "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
-                    ));
-                }
-                Some(claim) if claim.is_going => {
-                    return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
-                }
-                Some(claim) if claim.volume.is_some() => {}
-                Some(claim) if self.late.contains(&claim.class) => unbound.push(key),
-                Some(_) => return Err("pod has unbound immediate PersistentVolumeClaims".into()),
-            }
-        }
-        Ok(unbound)
     }
 
     /// Finds a node by what was found out for pods of the same kind.
@@ -326,7 +257,7 @@ impl State {
         for (name, node) in &self.nodes {
             let Some(there) = &node.there else { continue };
             let verdict = node.judge(name, pending).and_then(|score| {
-                self.reach(name, &there.labels, pending)?;
+                self.volumes.reach(name, &there.labels, pending, |name| self.nodes.contains_key(name))?;
                 Ok(score + neighbours.judge(&there.labels)?)
             });
             verdicts.insert(name.clone(), verdict);
@@ -336,34 +267,6 @@ impl State {
             Some((_, name)) => Ok(name.clone()),
             None => Err(self.refusal(pending, None, &verdicts)),
         }
-    }
-
-    /// Says why the volumes of a pod cannot be reached from a node.
-    fn reach(&self, name: &str, labels: &Labels, pending: &Pending) -> Result<(), Vec<Reason>> {
-        for claim in pending.claims().iter().filter_map(|key| self.claims.get(key)) {
-            let Some(volume) = &claim.volume else {
-                if claim
-                    .selected
-                    .as_ref()
-                    .is_some_and(|selected| selected != name && self.nodes.contains_key(selected.as_str()))
-                {
-                    return Err(Reason::lasting("node(s) didn't find available persistent volumes to bind"));
-                }
-                continue;
-            };
-            match self.volumes.get(volume) {
-                None => {
-                    return Err(Reason::lasting(
-                        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-                    ));
-                }
-                Some(Some(terms)) if !affinity::any_selects(terms, name, labels) => {
-                    return Err(Reason::lasting("node(s) didn't match PersistentVolume's node affinity"));
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(())
     }
 
     /// Says why no node takes a pod, in the words of kube-scheduler.
@@ -425,5 +328,85 @@ impl State {
         if self.pending.get(&key).is_some_and(|known| known.facts.uid == pending.facts.uid) {
             self.queue.failed(key, pending.priority(), now, false);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, cpu: &str) -> v1::Node {
+        let allocatable = json!({"cpu": cpu, "memory": "32Gi", "pods": "110"});
+        serde_json::from_value(json!({"metadata": {"name": name}, "status": {"allocatable": allocatable}})).unwrap()
+    }
+
+    fn pod(state: &mut State, name: &str, spec: Value) {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]);
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+        state.put_pod(ObjectKey::new(Some("ns"), name), pod);
+    }
+
+    /// Decides until there is nothing more to decide; gives the pods with their nodes.
+    fn decide_all(state: &mut State, now: Instant) -> Vec<(String, String)> {
+        let mut bound = Vec::new();
+        while let Some(decision) = state.next(now) {
+            match decision {
+                Decision::Bind(pending, node) => {
+                    state.assume(&pending, &node);
+                    bound.push((pending.pod.name_any(), node.to_string()));
+                }
+                Decision::Unfit(pending, _) => state.unfit(&pending, now),
+                other => panic!("{other:?}"),
+            }
+        }
+        bound
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_pods_are_spread_over_many_nodes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        for n in 0..1000 {
+            state.put_node(&node(&format!("n-{n}"), "8"));
+        }
+        for n in 0..5000 {
+            pod(&mut state, &format!("p-{n}"), json!({}));
+        }
+        assert_eq!(decide_all(&mut state, now).len(), 5000);
+        assert!(state.nodes.values().all(|node| node.pods.len() == 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fits_nowhere_is_tried_again_when_something_changes() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("small", "150m"));
+        pod(&mut state, "a", json!({"priority": 1}));
+        pod(&mut state, "b", json!({}));
+        assert_eq!(decide_all(&mut state, now), [("a".into(), "small".into())]);
+        state.put_node(&node("large", "8"));
+        assert_eq!(decide_all(&mut state, now), []);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later), [("b".into(), "large".into())]);
+        state.remove_pod(&ObjectKey::new(Some("ns"), "a"));
+        pod(&mut state, "c", json!({"nodeSelector": {"none": "such"}}));
+        pod(&mut state, "d", json!({}));
+        assert_eq!(decide_all(&mut state, later), [("d".into(), "large".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_that_failed_is_taken_back() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("n", "150m"));
+        pod(&mut state, "a", json!({}));
+        let Some(Decision::Bind(pending, node)) = state.next(now) else { panic!("no node") };
+        state.assume(&pending, &node);
+        // The pod is seen without its node once more, which says nothing.
+        pod(&mut state, "a", json!({}));
+        assert!(state.next(now).is_none());
+        state.forget(&pending, now);
+        let later = state.next_due().unwrap();
+        assert_eq!(decide_all(&mut state, later).len(), 1);
     }
 }

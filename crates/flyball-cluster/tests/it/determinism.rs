@@ -1,7 +1,7 @@
 //! A cluster with an operator in it repeats from a seed.
 
 use flyball::{Operator, Rng};
-use flyball_cluster::{Cluster, Controllers, Faults, Options, Trace, User, simulated_clock};
+use flyball_cluster::{Cluster, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
@@ -114,5 +114,62 @@ fn a_cluster_with_an_operator_repeats_from_a_seed() {
         assert_same(seed, &trace, &again.join().unwrap());
         assert_ne!(trace, before, "another seed is another story");
         before = trace;
+    }
+}
+
+/// Has a deployment and a job run on simulated nodes, one of which goes; gives all that there is at the end.
+async fn nodes(seed: u64) -> String {
+    let cluster = Cluster::new(Options::simulated(simulated_clock(), seed));
+    let client = cluster.admin();
+    let get = async |path: &str| client.request_text(http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
+    let post = async |path: &str, object: serde_json::Value| {
+        let request = http::Request::post(path).header("content-type", "application/json");
+        client.request_text(request.body(object.to_string().into_bytes()).unwrap()).await.unwrap()
+    };
+    let story = async {
+        Nodes::new("n", 4).add_to(&client).await.unwrap();
+        let template = |annotations: serde_json::Value, policy: &str| {
+            let containers = json!([{"name": "c", "image": "i"}]);
+            let metadata = json!({"labels": {"app": "web"}, "annotations": annotations});
+            json!({"metadata": metadata, "spec": {"restartPolicy": policy, "containers": containers}})
+        };
+        let slow = json!({"flyball.dev/ready-after": "1s..20s", "flyball.dev/crash-loop": "1"});
+        let spec =
+            json!({"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template(slow, "Always")});
+        post("/apis/apps/v1/namespaces/default/deployments", json!({"metadata": {"name": "web"}, "spec": spec})).await;
+        let spec =
+            json!({"completions": 5, "template": template(json!({"flyball.dev/complete-after": "1s..9s"}), "Never")});
+        post("/apis/batch/v1/namespaces/default/jobs", json!({"metadata": {"name": "job"}, "spec": spec})).await;
+        sleep(Duration::from_secs(90)).await;
+        Api::<k8s_openapi::api::core::v1::Node>::all(client.clone())
+            .delete("n-2", &DeleteParams::default())
+            .await
+            .unwrap();
+        sleep(Duration::from_secs(120)).await;
+        let mut all = String::new();
+        for kind in ["pods", "nodes", "events"] {
+            all += &get(&format!("/api/v1/{kind}")).await.replace("},{", "},\n{");
+        }
+        all
+    };
+    let controllers = Controllers::all();
+    tokio::select! {
+        biased;
+        all = story => all,
+        () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
+    }
+}
+
+#[test]
+fn simulated_nodes_repeat_from_a_seed() {
+    let run = |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(nodes(seed))
+    };
+    for seed in 0..3 {
+        let again = std::thread::spawn(move || run(seed));
+        let all = run(seed);
+        assert_same(seed, &all, &again.join().unwrap());
+        assert_eq!(all.matches("\"phase\":\"Running\"").count(), 10, "ten pods run");
     }
 }

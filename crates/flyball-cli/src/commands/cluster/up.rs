@@ -6,7 +6,9 @@ use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
-use flyball_cluster::{Cluster, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Options};
+use flyball_cluster::{
+    Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, Options,
+};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -21,6 +23,11 @@ const PATIENCE: u32 = 1000;
 
 /// Start a control plane, and return once it is ready
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster up
+  flyball cluster up --nodes 3
+  flyball cluster up --without kube-scheduler --without deployment-controller
+  flyball cluster up --controllers '*,-job-controller'")]
 pub(crate) struct UpArgs {
     #[command(flatten)]
     named: Named,
@@ -39,9 +46,24 @@ pub(crate) struct UpArgs {
     /// Port to listen on at 127.0.0.1; the last one of the data directory, else any free one, unless given
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
+    /// Begin with so many simulated nodes, on which pods become ready; none unless given, and pods stay pending
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    nodes: u32,
+    /// The controllers to run, separated by commas: '*' for all, NAME for one, -NAME for all but one
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    controllers: Controllers,
+    /// A controller not to run; may be repeated
+    #[arg(long, value_name = "NAME")]
+    without: Vec<Controller>,
     /// Only say what goes wrong
     #[arg(short, long)]
     quiet: bool,
+}
+
+impl UpArgs {
+    fn controllers(&self) -> Controllers {
+        self.without.iter().fold(self.controllers.clone(), |all, one| all.without(*one))
+    }
 }
 
 pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
@@ -56,8 +78,16 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     let record = spawn(&args, &files, verbose)?;
     if !args.quiet {
         tell(&record);
+        hint_at_nodes(&args);
     }
     Ok(())
+}
+
+fn hint_at_nodes(args: &UpArgs) {
+    if args.nodes == 0 {
+        let name = if args.named.name == "flyball" { String::new() } else { format!(" --name {}", args.named.name) };
+        say(&format!("  {:<8} none, so pods stay pending; flyball cluster node add{name}", "nodes"));
+    }
 }
 
 fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
@@ -112,6 +142,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     if args.no_kubeconfig {
         command.arg("--no-kubeconfig");
     }
+    command.args(["--nodes", &args.nodes.to_string(), "--controllers", &args.controllers().to_string()]);
     command.args((0..verbose).map(|_| "-v"));
     // A group of its own: Ctrl-C at this terminal is not meant for it. Its folder must not be in the way of others.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
@@ -157,9 +188,14 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         let cluster = cluster.with_certificate(endpoint.certificate());
         let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
 
+        if args.nodes > 0 {
+            let nodes = Nodes::new("node", usize::try_from(args.nodes).unwrap_or(usize::MAX));
+            nodes.add_to(&cluster.admin()).await.when("cannot add nodes")?;
+        }
         let record = write_down(args, files, &endpoint, started)?;
         if !args.quiet {
             tell(&record);
+            hint_at_nodes(args);
         }
         let stop = async {
             tokio::select! {
@@ -168,7 +204,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        let controllers = Controllers::all();
+        let controllers = args.controllers();
         let served = tokio::select! {
             biased;
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),

@@ -1,0 +1,53 @@
+//! `flyball cluster node`: simulated nodes of a running control plane.
+//!
+//! All of it goes through the API: whoever can make a node object gets a node.
+
+mod add;
+mod list;
+mod remove;
+
+use super::Named;
+use super::record::Files;
+use crate::error::{Error, Result, ResultExt};
+use clap::{Args, Subcommand};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// Add, list and remove simulated nodes, which run pods without running anything
+#[derive(Args, Debug)]
+pub(crate) struct NodeArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Add(add::AddArgs),
+    List(list::ListArgs),
+    Remove(remove::RemoveArgs),
+}
+
+pub(crate) fn cmd_node(args: NodeArgs) -> Result<()> {
+    match args.command {
+        Command::Add(args) => add::cmd_add(args),
+        Command::List(args) => list::cmd_list(&args),
+        Command::Remove(args) => remove::cmd_remove(&args),
+    }
+}
+
+/// Does something with the API server of a cluster that runs on this machine.
+fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
+    let files = Files::of(&named.name)?;
+    let (running, record) = files.find()?;
+    let Some(record) = record.filter(|_| running) else {
+        let up = if named.name == "flyball" { String::new() } else { format!(" --name {}", named.name) };
+        return Err(Error::new(format!("cluster {} is not up", named.name)).hint(format!("flyball cluster up{up}")));
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
+    runtime.block_on(async {
+        let config = Kubeconfig::read_from(&record.own_kubeconfig).when("cannot read its kubeconfig")?;
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+        let client = kube::Client::try_from(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
+        work(client).await
+    })
+}

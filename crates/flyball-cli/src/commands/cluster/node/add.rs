@@ -1,0 +1,171 @@
+//! `flyball cluster node add`.
+
+use super::{Named, ask};
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::{Style, paint, say};
+use clap::{Args, ValueEnum};
+use flyball_cluster::Nodes;
+use flyball_core::{Quantity, names};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How long nodes may take until they are ready.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Add simulated nodes, and return once they are ready
+///
+/// Pods that are scheduled to them become ready without running anything; annotations of the pods say how long that takes
+/// and what fails, see docs/nodes.md.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster node add
+  flyball cluster node add --count 1000 --cpu 4 --memory 16Gi
+  flyball cluster node add --name-prefix gpu --resource example.com/gpu=2 --label disk=ssd --taint gpu=yes:NoSchedule")]
+pub(super) struct AddArgs {
+    #[command(flatten)]
+    named: Named,
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// CPUs of each
+    #[arg(long, value_name = "QUANTITY", default_value = "8", value_parser = parse_quantity)]
+    cpu: String,
+    /// Memory of each
+    #[arg(long, value_name = "QUANTITY", default_value = "32Gi", value_parser = parse_quantity)]
+    memory: String,
+    /// How many pods each can run
+    #[arg(long, value_name = "N", default_value_t = 110)]
+    pods: u32,
+    /// Another resource that each has; may be repeated
+    #[arg(long = "resource", value_name = "NAME=QUANTITY", value_parser = parse_resource)]
+    resources: Vec<(String, String)>,
+    /// A label of each; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+    /// A taint of each; may be repeated
+    #[arg(long = "taint", value_name = "KEY[=VALUE]:EFFECT", value_parser = parse_taint)]
+    taints: Vec<Taint>,
+    /// What their names begin with, before a number that is free
+    #[arg(long, value_name = "PREFIX", default_value = "node", value_parser = parse_prefix)]
+    name_prefix: String,
+    /// Return at once
+    #[arg(long)]
+    no_wait: bool,
+    /// Print the names for programs
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+    /// Only say what goes wrong
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+}
+
+fn parse_quantity(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<Quantity>().map_err(|error| error.to_string())?;
+    if parsed.is_negative() { Err("it is below zero".into()) } else { Ok(text.to_owned()) }
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    match names::qualified_name(key).first() {
+        None => Ok((key.to_owned(), value.to_owned())),
+        Some(why) => Err(why.clone()),
+    }
+}
+
+fn parse_resource(text: &str) -> Result<(String, String), String> {
+    let (name, amount) = parse_pair(text)?;
+    Ok((name, parse_quantity(&amount)?))
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = parse_pair(text)?;
+    match names::label_value(&value).first() {
+        None => Ok((key, value)),
+        Some(why) => Err(why.clone()),
+    }
+}
+
+fn parse_taint(text: &str) -> Result<Taint, String> {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let (what, effect) = text.rsplit_once(':').ok_or("write KEY=VALUE:EFFECT or KEY:EFFECT")?;
+    if !EFFECTS.contains(&effect) {
+        return Err(format!("the effect is one of {}", EFFECTS.join(", ")));
+    }
+    let (key, value) = if what.contains('=') { parse_label(what)? } else { parse_label(&format!("{what}="))? };
+    let value = Some(value).filter(|value| !value.is_empty());
+    Ok(Taint { key, value, effect: effect.to_owned(), ..Taint::default() })
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    match names::dns_subdomain(&format!("{text}-1")).first() {
+        None => Ok(text.to_owned()),
+        Some(why) => Err(why.clone()),
+    }
+}
+
+pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
+    let mut nodes = Nodes::new(&args.name_prefix, usize::try_from(args.count).unwrap_or(usize::MAX))
+        .capacity("cpu", &args.cpu)
+        .capacity("memory", &args.memory)
+        .capacity("pods", args.pods.to_string());
+    for (name, amount) in &args.resources {
+        nodes = nodes.capacity(name, amount);
+    }
+    for (key, value) in &args.labels {
+        nodes = nodes.label(key, value);
+    }
+    for taint in &args.taints {
+        nodes = nodes.taint(taint.clone());
+    }
+    let added = ask(&args.named, async |client| {
+        let added = nodes.add_to(&client).await.when("cannot add the nodes")?;
+        if !args.no_wait {
+            let ready = timeout(PATIENCE, ready(&client, &added)).await;
+            let late = || Error::new(format!("not all nodes are ready after {} s", PATIENCE.as_secs()));
+            let hint = "the controllers kubelet and node-lifecycle-controller make them ready: do they run?";
+            ready.map_err(|_| late().hint(hint))??;
+        }
+        Ok(added)
+    })?;
+    match args.output {
+        Some(Output::Json) => {
+            say(&serde_json::to_string_pretty(&json!({"nodes": added})).when("cannot write JSON")?);
+        }
+        None if args.quiet => {}
+        None => {
+            let word = if args.no_wait { paint(Style::Busy, "added") } else { paint(Style::Good, "ready") };
+            match &added[..] {
+                [one] => say(&format!("{word} {one}")),
+                all => say(&format!("{word} {} to {}, {} nodes", all[0], all[all.len() - 1], all.len())),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until nodes are ready and take pods.
+async fn ready(client: &kube::Client, names: &[String]) -> Result<()> {
+    let mut waiting: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let api = Api::<Node>::all(client.clone());
+    loop {
+        for node in api.list(&ListParams::default()).await.when("cannot list the nodes")? {
+            if super::list::is_ready(&node) && !super::list::is_new(&node) {
+                waiting.remove(node.metadata.name.as_deref().unwrap_or_default());
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}

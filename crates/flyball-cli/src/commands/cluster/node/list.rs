@@ -1,0 +1,102 @@
+//! `flyball cluster node list`.
+
+use super::{Named, ask};
+use crate::error::{Result, ResultExt};
+use crate::terminal::{Style, paint, say};
+use clap::{Args, ValueEnum};
+use flyball_cluster::SIMULATED;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// List nodes with what they have and how many pods they run
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster node list
+  flyball cluster node list -o json")]
+pub(super) struct ListArgs {
+    #[command(flatten)]
+    named: Named,
+    /// How to print them
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Json,
+}
+
+/// Tells whether a node says that it is ready.
+pub(super) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Tells whether a node still keeps the taint with which nodes come into being.
+pub(super) fn is_new(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == "node.kubernetes.io/not-ready")
+}
+
+pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
+    let (nodes, pods) = ask(&args.named, async |client| {
+        let nodes =
+            Api::<Node>::all(client.clone()).list(&ListParams::default()).await.when("cannot list the nodes")?;
+        let pods = Api::<Pod>::all(client).list(&ListParams::default()).await.when("cannot list the pods")?;
+        Ok((nodes.items, pods.items))
+    })?;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for name in pods.into_iter().filter_map(|pod| pod.spec?.node_name) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let rows: Vec<Value> = nodes.iter().map(|node| row(node, counts.get(&node.name_any()).copied())).collect();
+    if args.output == Some(Output::Json) {
+        say(&serde_json::to_string_pretty(&rows).when("cannot write JSON")?);
+    } else if rows.is_empty() {
+        say("there are no nodes");
+    } else {
+        print(&rows);
+    }
+    Ok(())
+}
+
+fn row(node: &Node, pods: Option<usize>) -> Value {
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.clone()).unwrap_or_default();
+    let amount = |name: &str| allocatable.get(name).map(|amount| amount.0.clone());
+    json!({
+        "name": node.name_any(),
+        "ready": is_ready(node),
+        "simulated": node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1),
+        "cpu": amount("cpu"),
+        "memory": amount("memory"),
+        "pods": pods.unwrap_or(0),
+        "maxPods": amount("pods").and_then(|pods| pods.parse::<u64>().ok()),
+        "taints": node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+    })
+}
+
+fn print(rows: &[Value]) {
+    let text = |value: &Value| value.as_str().map_or_else(|| "-".to_owned(), str::to_owned);
+    let cells = |row: &Value| {
+        let most = row["maxPods"].as_u64().map_or_else(|| "-".to_owned(), |most| most.to_string());
+        let status = if row["ready"] == true { "ready" } else { "not ready" };
+        [
+            text(&row["name"]),
+            status.to_owned(),
+            text(&row["cpu"]),
+            text(&row["memory"]),
+            format!("{}/{most}", row["pods"]),
+        ]
+    };
+    let heading = ["NAME", "STATUS", "CPU", "MEMORY", "PODS"].map(str::to_owned);
+    let all: Vec<[String; 5]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
+    let widths: [usize; 5] = std::array::from_fn(|at| all.iter().map(|cells| cells[at].len()).max().unwrap_or(0));
+    for (line, cells) in all.iter().enumerate() {
+        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let joined = padded.join("  ");
+        say(&if line == 0 { paint(Style::Faint, joined.trim_end()) } else { joined.trim_end().to_owned() });
+    }
+}

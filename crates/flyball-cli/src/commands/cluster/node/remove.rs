@@ -1,0 +1,61 @@
+//! `flyball cluster node remove`.
+
+use super::{Named, ask};
+use crate::error::{Error, Result, ResultExt};
+use crate::terminal::say;
+use clap::Args;
+use flyball_cluster::SIMULATED;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt};
+
+/// Remove nodes; their pods are deleted 40 seconds later, and made anew elsewhere by whoever controls them
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball cluster node remove node-1 node-2
+  flyball cluster node remove --all")]
+pub(super) struct RemoveArgs {
+    #[command(flatten)]
+    named: Named,
+    /// The nodes
+    #[arg(value_name = "NODE", required_unless_present = "all", conflicts_with = "all")]
+    nodes: Vec<String>,
+    /// All simulated nodes
+    #[arg(long)]
+    all: bool,
+    /// Only say what goes wrong
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
+    let removed = ask(&args.named, async |client| {
+        let api = Api::<Node>::all(client);
+        let mut names = args.nodes.clone();
+        if args.all {
+            let all = api.list(&ListParams::default()).await.when("cannot list the nodes")?;
+            let is_simulated =
+                |node: &&Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
+            names = all.iter().filter(is_simulated).map(ResourceExt::name_any).collect();
+        }
+        for name in &names {
+            match api.delete(name, &DeleteParams::default()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    let error = Error::new(format!("there is no node {name}"));
+                    return Err(error.hint("flyball cluster node list"));
+                }
+                Err(error) => return Err(error).when(format!("cannot remove {name}")),
+            }
+        }
+        Ok(names)
+    })?;
+    if !args.quiet {
+        match &removed[..] {
+            [] => say("there are no nodes to remove"),
+            [one] => say(&format!("removed {one}")),
+            all => say(&format!("removed {} nodes", all.len())),
+        }
+    }
+    Ok(())
+}
