@@ -22,7 +22,7 @@ const BURST: u32 = 25;
 /// … and one more for each of these intervals.
 const INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// Of so many objects is remembered what was published about them.
-const OBJECTS: usize = 1024;
+const OBJECTS: usize = 256;
 
 /// Publishes the events of one controller.
 #[derive(Debug)]
