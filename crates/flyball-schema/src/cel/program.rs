@@ -15,8 +15,44 @@ pub struct Program {
     ready: IdedExpr,
 }
 
+/// How deep an expression may nest. The real server takes 250, but the parser here needs much stack for each level, and
+/// whoever writes an expression must not be able to end the process.
+const DEPTH: usize = 24;
+/// How many operators may follow one another on a level, each of which nests in the one before.
+const CHAIN: usize = 200;
+
+/// Tells whether an expression nests too deep, before anything is asked to parse it.
+fn too_deep(expression: &str) -> bool {
+    let (mut levels, mut prefixes, mut quote) = (vec![0_usize], 0_usize, None);
+    let mut chars = expression.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => (quote, prefixes) = (Some(c), 0),
+            (None, '(' | '[' | '{') => levels.push(0),
+            (None, ')' | ']' | '}') => drop((levels.len() > 1).then(|| levels.pop())),
+            (None, ',') => levels.last_mut().into_iter().for_each(|chain| *chain = 0),
+            (None, '!' | '-' | '+' | '*' | '/' | '%' | '<' | '>' | '=' | '&' | '|' | '?' | ':' | '.') => {
+                prefixes += usize::from(matches!(c, '!' | '-'));
+                levels.last_mut().into_iter().for_each(|chain| *chain += 1);
+            }
+            (None, c) if c.is_whitespace() => {}
+            (None, _) => prefixes = 0,
+        }
+        if levels.len() + prefixes > DEPTH || levels.iter().sum::<usize>() > CHAIN {
+            return true;
+        }
+    }
+    false
+}
+
 /// Compiles an expression; `Err` says what is wrong with it.
 pub fn compile(expression: &str) -> Result<Program, String> {
+    if too_deep(expression) {
+        return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH}"));
+    }
     // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
     let parse = AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(expression));
     match catch_unwind(parse) {
@@ -66,5 +102,28 @@ fn explain(error: ExecutionError) -> String {
             _ => message,
         },
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nests_too_deep_is_not_parsed() {
+        for (opening, n) in [("(", 60), ("[", 60), ("!", 2000), ("- ", 2000), ("1+", 3000), ("a?b:", 900), ("f(-", 60)]
+        {
+            assert!(
+                compile(&(opening.repeat(n) + "true")).is_err_and(|why| why.contains("recursion limit")),
+                "{opening}"
+            );
+        }
+        for fine in [
+            "'((((((((((((((((((((((((((((((((((' == \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"",
+            "((((((((((1))))))))))==1",
+            "a.b.c.all(x, !x.d)",
+        ] {
+            assert!(compile(fine).is_ok(), "{fine}");
+        }
     }
 }

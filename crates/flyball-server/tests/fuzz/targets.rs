@@ -40,6 +40,7 @@ impl Caller for Told {
 
 const JSON: &str = "application/json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -114,6 +115,10 @@ fn pod() -> Value {
     }], "volumes": [{"name": "v", "emptyDir": {}}], "tolerations": [{"key": "a", "operator": "Exists"}]}})
 }
 
+fn account() -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+}
+
 fn deployment() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
         "replicas": 2, "selector": {"matchLabels": {"a": "b"}},
@@ -168,7 +173,7 @@ pub(crate) fn requests() -> Target {
                 "GET /api/v1/namespaces/default/pods/a/log?container=c\n\n\n",
             ])
         },
-        setup: || vec![(MAPS, map()), (PODS, pod())],
+        setup: || vec![(MAPS, map()), (ACCOUNTS, account()), (PODS, pod())],
         play: |world, input| {
             Box::pin(async move {
                 let text = String::from_utf8_lossy(input);
@@ -265,7 +270,7 @@ pub(crate) fn managed_fields() -> Target {
                 "[{}]".into(),
             ]
         },
-        setup: || vec![(PODS, pod())],
+        setup: || vec![(ACCOUNTS, account()), (PODS, pod())],
         play: |world, input| {
             Box::pin(async move {
                 let mut changed = pod();
@@ -302,7 +307,7 @@ pub(crate) fn selectors() -> Target {
                 "status.phase==Running",
             ])
         },
-        setup: || vec![(PODS, pod())],
+        setup: || vec![(ACCOUNTS, account()), (PODS, pod())],
         play: |world, input| {
             Box::pin(async move {
                 let text = encode(input);
