@@ -20,6 +20,11 @@ pub struct Program {
 const DEPTH: usize = 24;
 /// How many operators may follow one another on a level, each of which nests in the one before.
 const CHAIN: usize = 200;
+/// How much stack the parser gets for itself: several times what an expression at these limits takes of it without
+/// optimizations, which is more than most threads have in all. Only what it touches is ever taken.
+const PARSING: usize = 64 << 20;
+/// How much stack has to be left for an expression to run on the thread's own.
+const RUNNING: usize = 1 << 20;
 
 /// Tells whether an expression nests too deep, before anything is asked to parse it.
 fn too_deep(expression: &str) -> bool {
@@ -54,8 +59,8 @@ pub fn compile(expression: &str) -> Result<Program, String> {
         return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH}"));
     }
     // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
-    let parse = AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(expression));
-    match catch_unwind(parse) {
+    let parse = || Parser::new().enable_optional_syntax(true).parse(expression);
+    match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
         Ok(Ok(written)) => {
             let ready = rewrite(written.clone());
             Ok(Program { written, ready })
@@ -78,7 +83,8 @@ impl Program {
 
     /// Runs the program; an error says why in the words of the real server.
     pub(super) fn run(&self, context: &Context<'_>) -> Result<Cel, String> {
-        match catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.ready, context))) {
+        let resolve = || Cel::resolve(&self.ready, context);
+        match stacker::maybe_grow(RUNNING, PARSING, || catch_unwind(AssertUnwindSafe(resolve))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(explain(error)),
             Err(_) => Err("the expression could not be evaluated".into()),
@@ -108,6 +114,21 @@ fn explain(error: ExecutionError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nests_as_deep_as_may_be_takes_no_stack_of_the_thread() {
+        for (opening, closing) in
+            [("ip(nsIP(", "))"), ("[f(", ")]"), ("(!(", "))"), ("{1: f(", ")}"), ("a.map(x, ", ")")]
+        {
+            let n = (DEPTH - 2) / (opening.matches(['(', '[', '{']).count());
+            for end in [closing.repeat(n), String::new()] {
+                let expression = format!("{}true{end}", opening.repeat(n));
+                let small = std::thread::Builder::new().stack_size(512 << 10);
+                let parsed = small.spawn(move || compile(&expression).is_ok()).unwrap().join().unwrap();
+                assert_eq!(parsed, !end.is_empty(), "{opening}");
+            }
+        }
+    }
 
     #[test]
     fn what_nests_too_deep_is_not_parsed() {
