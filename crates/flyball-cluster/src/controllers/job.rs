@@ -202,7 +202,7 @@ async fn count_and_manage(
     let mut wait = None;
     let managed = match pods::is_deleting(job) {
         true => Ok(()),
-        false => manage(job, spec, counts, pods, decided, &mut wait, events, cx).await,
+        false => manage(job, spec, counts, pods, &mut wait, events, cx).await,
     };
     if counts.has_uncounted() {
         counts.list(job.status.get_or_insert_default());
@@ -280,13 +280,12 @@ async fn manage(
     spec: &JobSpec,
     counts: &Counts,
     pods: &mut Vec<Pod>,
-    decided: bool,
     wait: &mut Option<Duration>,
     events: &Events,
     cx: &Context<Job>,
 ) -> Result<()> {
     let (active, _, terminating) = counts::running(pods);
-    let wanted = if decided { 0 } else { counts::wanted(spec, counts, active) };
+    let wanted = if is_decided(job.status.as_ref()) { 0 } else { counts::wanted(spec, counts, active) };
     if active > wanted {
         let mut victims: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
         pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
