@@ -1,7 +1,7 @@
 //! A cluster with an operator in it repeats from a seed.
 
 use flyball::{Operator, Rng};
-use flyball_cluster::{Cluster, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
+use flyball_cluster::{Cluster, Controller, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::json;
@@ -60,7 +60,11 @@ async fn story(seed: u64) -> String {
             sleep(Duration::from_secs(1)).await;
         }
     };
-    let controllers = Controllers::all();
+    // All of them take five times as long to tell the same.
+    let controllers = match seed % 20 {
+        0 => Controllers::all(),
+        _ => [Controller::GarbageCollector, Controller::Namespace, Controller::ServiceAccount].into_iter().collect(),
+    };
     tokio::select! {
         biased;
         ended = timeout(Duration::from_secs(24 * 3600), story) => ended.expect("the story comes to its end within a day"),
@@ -152,7 +156,11 @@ async fn nodes(seed: u64) -> String {
         }
         all
     };
-    let controllers = Controllers::all();
+    // All of them take five times as long to tell the same.
+    let controllers = match seed % 20 {
+        0 => Controllers::all(),
+        _ => [Controller::GarbageCollector, Controller::Namespace, Controller::ServiceAccount].into_iter().collect(),
+    };
     tokio::select! {
         biased;
         all = story => all,
