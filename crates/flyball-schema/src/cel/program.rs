@@ -120,7 +120,7 @@ mod tests {
         for (opening, closing) in
             [("ip(nsIP(", "))"), ("[f(", ")]"), ("(!(", "))"), ("{1: f(", ")}"), ("a.map(x, ", ")")]
         {
-            let n = (DEPTH - 2) / (opening.matches(['(', '[', '{']).count());
+            let n = (DEPTH - 2) / opening.matches(['(', '[', '{', '!']).count();
             for end in [closing.repeat(n), String::new()] {
                 let expression = format!("{}true{end}", opening.repeat(n));
                 let small = std::thread::Builder::new().stack_size(512 << 10);

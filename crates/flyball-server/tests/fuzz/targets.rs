@@ -13,11 +13,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// What becomes of an input, in a word.
+type Played<'w> = Pin<Box<dyn Future<Output = String> + 'w>>;
+
 /// One way in: what to begin with, what has to be there, and how an input is played.
 pub(crate) struct Target {
     pub(crate) seeds: fn() -> Vec<String>,
     setup: fn() -> Vec<(&'static str, Value)>,
-    pub(crate) play: for<'w> fn(&'w mut World, &'w [u8]) -> Pin<Box<dyn Future<Output = String> + 'w>>,
+    pub(crate) play: for<'w> fn(&'w mut World, &'w [u8]) -> Played<'w>,
 }
 
 /// A server, and what its webhooks answer.

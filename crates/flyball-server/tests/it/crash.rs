@@ -66,7 +66,11 @@ fn open(path: &Path) -> Server {
 
 /// Every other writer writes custom resources.
 fn collection(writer: u64) -> &'static str {
-    if writer % 2 == 0 { "/api/v1/namespaces/default/configmaps" } else { "/apis/x.io/v1/namespaces/default/gadgets" }
+    if writer.is_multiple_of(2) {
+        "/api/v1/namespaces/default/configmaps"
+    } else {
+        "/apis/x.io/v1/namespaces/default/gadgets"
+    }
 }
 
 fn object(writer: u64, name: &str, n: u64) -> Value {

@@ -52,13 +52,12 @@ fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut found: Vec<Option<usize>> = vec![None; after.len()];
     let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
     let mut pair = |fits: &dyn Fn(usize, usize) -> bool| {
-        for at in 0..after.len() {
+        for (at, partner) in found.iter_mut().enumerate().filter(|(_, partner)| partner.is_none()) {
             // The same place first, so that equal items keep their order.
             let mut places = std::iter::once(at).chain(0..before.len()).filter(|from| *from < before.len());
-            if found[at].is_none()
-                && let Some(from) = places.find(|from| free[*from] && fits(*from, at))
-            {
-                (found[at], free[from]) = (Some(from), false);
+            *partner = places.find(|from| free[*from] && fits(*from, at));
+            if let Some(from) = *partner {
+                free[from] = false;
             }
         }
     };

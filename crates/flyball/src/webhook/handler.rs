@@ -158,7 +158,7 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
 
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     async fn changed(&self, sent: &Sent, caches: Arc<Caches>) -> Result<Value, Status> {
-        let write = |object: &T| serde_json::to_value(object).map_err(|error| Status::internal(error));
+        let write = |object: &T| serde_json::to_value(object).map_err(Status::internal);
         let mut object: T = decode(&sent.object)?;
         let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
         let before = write(&object)?;

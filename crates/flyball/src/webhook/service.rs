@@ -108,7 +108,7 @@ impl Webhooks {
         let call = live.metrics.begin(path);
         let began = Instant::now();
         let answer = match check(&head) {
-            Err(refusal) => refusal,
+            Err((code, why)) => refuse(code, why),
             Ok(patience) => {
                 let longest = if path == CONVERT { LONGEST_CONVERSION } else { LONGEST_ADMISSION };
                 let answered = async {
@@ -161,13 +161,13 @@ impl Handler for Converting {
 }
 
 /// Finds what can be said of a request before its body is read; gives the time that it leaves.
-fn check(head: &http::request::Parts) -> Result<Duration, Response<Bytes>> {
+fn check(head: &http::request::Parts) -> Result<Duration, (StatusCode, &'static str)> {
     if head.method != Method::POST {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
     }
     let format = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if format.split(';').next().map(str::trim) != Some("application/json") {
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
     }
     let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
     let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
