@@ -156,11 +156,7 @@ async fn nodes(seed: u64) -> String {
         }
         all
     };
-    // All of them take five times as long to tell the same.
-    let controllers = match seed % 20 {
-        0 => Controllers::all(),
-        _ => [Controller::GarbageCollector, Controller::Namespace, Controller::ServiceAccount].into_iter().collect(),
-    };
+    let controllers = Controllers::all();
     tokio::select! {
         biased;
         all = story => all,
