@@ -102,7 +102,10 @@ impl Inner {
                 self.written(resource, &entry);
                 if ends {
                     let marked = self.object(resource, &entry);
-                    return Ok(self.take_out(resource, key, &entry, marked).await);
+                    let removed = self.take_out(resource, key, &entry, marked.clone()).await;
+                    // Whoever watches may have removed what was marked before this request could.
+                    let gone = removed.is_err() && self.store.get(&resource.table, key).is_none();
+                    return Ok(if gone { Ok(Deleted::Gone(Box::new(marked))) } else { removed });
                 }
                 Ok(Ok(Deleted::Marked(Written::Stored(self.shown_one(resource, entry).await?))))
             }
