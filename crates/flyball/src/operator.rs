@@ -357,6 +357,7 @@ impl Operator {
         let (caches, mut writers) = Caches::new(types, &self.namespaces);
         let caches = Arc::new(caches);
         let name: Arc<str> = self.name.as_str().into();
+        let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
         let instance = self.instance.unwrap_or(self.name);
         let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
         let controllers = self.controllers.iter();
@@ -366,7 +367,7 @@ impl Operator {
         let metrics = Arc::new(metrics);
         let env = Arc::new(Environment {
             name: name.clone(),
-            manager: self.field_manager.map_or_else(|| name.clone(), Into::into),
+            manager: manager.clone(),
             client: client.clone(),
             caches: caches.clone(),
             clock: self.clock,
@@ -388,7 +389,7 @@ impl Operator {
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
-            others.spawn(Watcher::new(client.clone(), writer, name.clone(), &self.rng, watch).run());
+            others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
         }
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
         // It is empty: an operator runs but once.

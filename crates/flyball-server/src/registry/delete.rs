@@ -103,9 +103,14 @@ impl Inner {
                 if ends {
                     let marked = self.object(resource, &entry);
                     let removed = self.take_out(resource, key, &entry, marked.clone()).await;
-                    // Whoever watches may have removed what was marked before this request could.
-                    let gone = removed.is_err() && self.store.get(&resource.table, key).is_none();
-                    return Ok(if gone { Ok(Deleted::Gone(Box::new(marked))) } else { removed });
+                    // Whoever watches may have removed what was marked before this request could, and made another since,
+                    // which is not to be deleted in its place.
+                    let is_marked = |now: Arc<Entry>| now.object().uid() == marked.uid();
+                    let gone = || !self.store.get(&resource.table, key).is_some_and(is_marked);
+                    return Ok(match removed {
+                        Err(storage::Error::Changed) if gone() => Ok(Deleted::Gone(Box::new(marked))),
+                        removed => removed,
+                    });
                 }
                 Ok(Ok(Deleted::Marked(Written::Stored(self.shown_one(resource, entry).await?))))
             }

@@ -50,7 +50,7 @@ impl Environment {
         namespace: Option<&str>,
     ) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
         let body = client::exchange(&self.client, request(kind.path(namespace))?).await?;
-        watcher::items(&body, &self.name)
+        watcher::items(&body, &self.manager)
     }
 
     /// Returns what became of values that the API server stores in other words.
@@ -60,7 +60,7 @@ impl Environment {
 
     /// Reads an object that the API server answered with.
     pub(crate) fn parse(&self, object: &[u8]) -> kube::Result<Arc<Entry>> {
-        let (_, entry) = Entry::parse(object, &self.name).map_err(|error| kube::Error::Service(error.into()))?;
+        let (_, entry) = Entry::parse(object, &self.manager).map_err(|error| kube::Error::Service(error.into()))?;
         Ok(Arc::new(entry))
     }
 }
