@@ -2,7 +2,7 @@
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
-use flyball::{Action, Condition, Event, Rng, retry_on_conflict};
+use flyball::{Action, Condition, Controller, Event, Rng, retry_on_conflict};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
@@ -22,6 +22,23 @@ async fn a_child_belongs_to_its_owner() {
     });
     assert_eq!(child["metadata"]["ownerReferences"], json!([owner]));
     assert_eq!(child["metadata"]["managedFields"][0]["manager"], "widget-operator");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_name_applied_is_known_by_that_name() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let operator =
+        operator().field_manager("somebody").controller(Controller::new(widgets.clone()).owns::<ConfigMap>());
+    let _stage = Stage::operator(&api, &widgets, operator);
+    settle().await;
+    let child = api.get("configmaps", "ns", "a").unwrap();
+    assert_eq!(child["metadata"]["managedFields"][0]["manager"], "somebody");
+    drop((widgets.calls(), api.writes()));
+    api.edit("configmaps", "ns", "a", |child| child["metadata"]["labels"] = json!({"theirs": "yes"}));
+    settle().await;
+    assert_eq!(widgets.calls(), ["a"]);
+    assert_eq!(api.writes(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
