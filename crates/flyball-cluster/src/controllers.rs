@@ -308,10 +308,7 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             }
             Controller::Kubelet => {
                 let kubelet = node::Kubelet::new(cluster.program(&rng), cluster.certificate().is_some());
-                let operator = Operator::new("kubelet").clock(clock.clone()).rng(rng);
-                let operator = operator.controller(node::registration()).controller(kubelet.controller());
-                apart.push(run_operator(operator, me.client));
-                shared
+                shared.controller(me.part("nodes", node::registration())).controller(me.whole(kubelet.controller()))
             }
             Controller::Namespace => shared.controller(me.whole(namespace::controller())),
             Controller::NodeLifecycle => shared.controller(me.whole(node_lifecycle::controller())),

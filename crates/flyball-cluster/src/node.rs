@@ -27,6 +27,8 @@ use kube::ResourceExt;
 
 /// The annotation of simulated nodes, with its value.
 pub const SIMULATED: (&str, &str) = ("flyball.dev/node", "simulated");
+/// Who sets the fields that kubelets set, and publishes their events.
+const MANAGER: &str = "kubelet";
 /// The annotation by which a simulated node falls silent.
 const DOWN: (&str, &str) = ("flyball.dev/down", "true");
 

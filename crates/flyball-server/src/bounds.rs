@@ -25,7 +25,7 @@ pub struct Bounds {
     pub exempt: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
-    /// The most bytes of objects that are remembered so, for each resource: 64 MiB.
+    /// The most bytes of past states that are kept alive so, for each resource: 64 MiB.
     pub window_bytes: usize,
     /// How long a client may leave what a watch tells it unread: 30 seconds.
     pub slow_watch: Duration,

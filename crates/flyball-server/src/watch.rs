@@ -39,6 +39,9 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// The shortest time after which a watch ends if the client does not say; the longest is twice that.
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// How an object begins of which only the metadata is shown.
+const METADATA_HEAD: &[u8] = br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
+
 /// Answers a watch.
 pub(crate) async fn answer(
     show: Presenter,
@@ -252,14 +255,20 @@ impl Watch {
     }
 
     fn frame(&mut self, out: &mut BytesMut, ty: &str, entry: &Entry, revision: Revision) {
-        let resource = &self.show.resource;
-        if self.show.form.view == View::Whole && entry.revision == revision && entry.schema == resource.schema_number {
-            out.reserve(entry.body.len() + resource.head.len() + 32);
+        let (resource, form) = (&self.show.resource, self.show.form);
+        // What is told as it was written down is not decoded.
+        let as_written = entry.revision == revision && entry.schema == resource.schema_number && !form.beta;
+        let pieces = match form.view {
+            View::Whole if as_written => Some([&*resource.head, &entry.body[1..], b""]),
+            View::Metadata | View::MetadataList if as_written => Some([METADATA_HEAD, entry.metadata(), b"}"]),
+            _ => None,
+        };
+        if let Some(pieces) = pieces {
+            out.reserve(pieces.iter().map(|piece| piece.len()).sum::<usize>() + 32);
             out.put_slice(b"{\"type\":\"");
             out.put_slice(ty.as_bytes());
             out.put_slice(b"\",\"object\":");
-            out.put_slice(&resource.head);
-            out.put_slice(&entry.body[1..]);
+            pieces.iter().for_each(|piece| out.put_slice(piece));
             out.put_slice(b"}\n");
             return;
         }

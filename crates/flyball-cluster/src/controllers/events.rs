@@ -24,10 +24,12 @@ const INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 /// Of so many objects is remembered what was published about them.
 const OBJECTS: usize = 256;
 
-/// Publishes the events of one controller.
+/// Publishes the events of one component.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     component: &'static str,
+    /// Who sets the fields of the events.
+    manager: &'static str,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -40,7 +42,8 @@ struct Known {
     last: Timestamp,
 }
 
-type Said = (&'static str, String, String);
+/// Type, reason and message.
+pub(crate) type Said = (&'static str, String, String);
 
 #[derive(Debug)]
 struct Published {
@@ -56,9 +59,14 @@ enum Post {
 }
 
 impl Events {
-    /// Makes the events of a component.
+    /// Makes the events of a controller.
     pub(super) fn new(component: &'static str) -> Self {
-        Self { component, known: Mutex::default() }
+        Self { component, manager: super::MANAGER, known: Mutex::default() }
+    }
+
+    /// Makes the events of a program of its own.
+    pub(crate) fn of_program(name: &'static str) -> Self {
+        Self { component: name, manager: name, known: Mutex::default() }
     }
 
     /// Tells that something went as it should. That it cannot be told is no reason for anything else to fail.
@@ -69,7 +77,7 @@ impl Events {
         reason: &str,
         message: impl Into<String>,
     ) {
-        self.publish(cx, about, ("Normal", reason.into(), message.into())).await;
+        self.publish(cx, None, about, ("Normal", reason.into(), message.into())).await;
     }
 
     /// Tells that something needs attention.
@@ -80,17 +88,24 @@ impl Events {
         reason: &str,
         message: impl Into<String>,
     ) {
-        self.publish(cx, about, ("Warning", reason.into(), message.into())).await;
+        self.publish(cx, None, about, ("Warning", reason.into(), message.into())).await;
     }
 
-    async fn publish<K: Resource, T: Resource>(&self, cx: &Context<K>, about: &T, said: Said) {
+    /// Tells something: of which type, for what reason, in which words; and on which host, where there is one.
+    pub(crate) async fn publish<K: Resource, T: Resource>(
+        &self,
+        cx: &Context<K>,
+        host: Option<&str>,
+        about: &T,
+        said: Said,
+    ) {
         let meta = about.meta();
         let name = || format!("{}.{:016x}", about.name_any(), cx.rng().next());
         let Some(post) = self.take(meta.uid.clone().unwrap_or_default(), &said, cx.now(), name) else { return };
         let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());
         let events = Api::<Event>::namespaced(cx.client().clone(), &namespace);
         let now = super::pods::time(cx.now());
-        let (manager, (kind, reason, message)) = (Some(super::MANAGER.into()), said);
+        let (manager, (kind, reason, message)) = (Some(self.manager.into()), said);
         let sent = match post {
             Post::Create(name) => {
                 let event = Event {
@@ -107,8 +122,9 @@ impl Events {
                     reason: Some(reason.clone()),
                     message: Some(message),
                     type_: Some(kind.into()),
-                    source: Some(EventSource { component: Some(self.component.into()), host: None }),
+                    source: Some(EventSource { component: Some(self.component.into()), host: host.map(str::to_owned) }),
                     reporting_component: Some(self.component.into()),
+                    reporting_instance: host.map(str::to_owned),
                     first_timestamp: Some(now.clone()),
                     last_timestamp: Some(now),
                     count: Some(1),

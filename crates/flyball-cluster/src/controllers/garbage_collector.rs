@@ -114,6 +114,29 @@ impl Collector {
 
     /// Follows every kind that the server has, and no other, until all of them are known.
     async fn follow_all(&mut self) {
+        loop {
+            self.follow_served().await;
+            let known = async {
+                while !self.shared.graph().is_complete() {
+                    self.shared.bell.notified().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                // What is waited for may have gone already.
+                () = self.shared.kinds.notified() => {}
+                known = timeout(PATIENCE, known) => {
+                    if known.is_err() {
+                        tracing::warn!("some kinds cannot be listed; what they own or are owned by is collected late");
+                    }
+                    break;
+                }
+            }
+        }
+        self.shared.bell.notify_one();
+    }
+
+    async fn follow_served(&mut self) {
         let mut wait = FIRST_WAIT;
         let served = loop {
             match discovery::served(&self.client).await {
@@ -139,15 +162,6 @@ impl Collector {
             }
         }
         self.shared.graph().serves(served);
-        let known = async {
-            while !self.shared.graph().is_complete() {
-                self.shared.bell.notified().await;
-            }
-        };
-        if timeout(PATIENCE, known).await.is_err() {
-            tracing::warn!("some kinds cannot be listed; what they own or are owned by is collected late");
-        }
-        self.shared.bell.notify_one();
     }
 
     fn watch(&self, kind: Served) -> impl Future<Output = ()> + Send + 'static {
@@ -158,7 +172,7 @@ impl Collector {
             let tell = move |seen| {
                 match seen {
                     Seen::Present(key, meta) => shared.graph().put(&served, key, &meta),
-                    Seen::Gone(_, meta) => shared.graph().remove(meta.uid.as_deref().unwrap_or_default()),
+                    Seen::Gone(_, uid) => shared.graph().remove(&uid),
                     Seen::Synced => shared.graph().listed(&served.resource),
                     _ => {}
                 }

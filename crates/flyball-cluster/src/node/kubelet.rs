@@ -4,9 +4,10 @@ use super::environment::Material;
 use super::look::Look;
 use super::program::Program;
 use super::{addresses::Addresses, is_down, is_simulated};
+use crate::controllers::events::Events;
 use crate::controllers::owners::tolerate;
 use crate::controllers::pods::{self, is_deleting, is_over};
-use flyball::{Action, Context, Controller, Event, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
@@ -60,13 +61,15 @@ pub(crate) struct Kubelet {
     has_root_ca: bool,
     waiting: Arc<Waiting>,
     addresses: Addresses,
+    events: Events,
 }
 
 impl Kubelet {
     /// Makes one whose containers run in `program`. Without a certificate of the server there is no `kube-root-ca.crt`,
     /// which pods must not wait for then.
     pub(crate) fn new(program: Arc<dyn Program>, has_root_ca: bool) -> Self {
-        Self { program, has_root_ca, waiting: Arc::default(), addresses: Addresses::of_pods() }
+        let events = Events::of_program(super::MANAGER);
+        Self { program, has_root_ca, waiting: Arc::default(), addresses: Addresses::of_pods(), events }
     }
 
     pub(crate) fn controller(self) -> Controller<impl Reconcile> {
@@ -115,7 +118,7 @@ impl Reconcile for Kubelet {
         }
         if pod.status.as_ref() != Some(&seen.status) {
             let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
-            let params = PatchParams { field_manager: Some("kubelet".into()), ..PatchParams::default() };
+            let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
             let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": seen.status});
             let written = api.patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
             match tolerate(written.map_err(Into::into))? {
@@ -124,11 +127,8 @@ impl Reconcile for Kubelet {
             }
         }
         for note in seen.notes {
-            let event = match note.is_warning {
-                true => Event::warning(note.reason, note.text),
-                false => Event::normal(note.reason, note.text),
-            };
-            cx.event(event.action(note.reason));
+            let kind = if note.is_warning { "Warning" } else { "Normal" };
+            self.events.publish(cx, Some(name), pod, (kind, note.reason.into(), note.text)).await;
         }
         if seen.has_stopped {
             remove(pod, cx).await?;

@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const NAMESPACE: &str = "kube-node-lease";
-const MANAGER: &str = "kubelet";
 /// How often a node says that it is still there. Real ones do so every ten seconds; a thousand of these cost nothing.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 /// How long a node is taken to be there that does not say so.
@@ -45,7 +44,7 @@ impl Reconcile for Registration {
             return Ok(Action::done());
         }
         let (api, name) = (Api::<Node>::all(cx.client().clone()), cx.key().name());
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
         let labels: BTreeMap<&str, &str> =
             labels(name).into_iter().filter(|(key, _)| !node.labels().contains_key(*key)).collect();
         if !labels.is_empty() {
@@ -174,7 +173,7 @@ async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
             let owner_references = Some(vec![owner]);
             let metadata = ObjectMeta { name: Some(name.to_owned()), owner_references, ..ObjectMeta::default() };
             let lease = Lease { metadata, spec: Some(spec) };
-            let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+            let params = PostParams { field_manager: Some(super::MANAGER.into()), ..PostParams::default() };
             api.create(&params, &lease).await?;
         }
         Some(lease) => {
@@ -183,7 +182,7 @@ async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
             if let Some(left) = left.filter(|left| !left.is_zero()) {
                 return Ok(left);
             }
-            let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+            let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
             api.patch(name, &params, &Patch::Merge(json!({"spec": spec}))).await?;
         }
     }

@@ -2,11 +2,12 @@
 
 use crate::{cluster, config_map, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 fn maps(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), "default")
@@ -123,4 +124,31 @@ async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
     let request = http::Request::post(path).header("content-type", "application/json");
     client.request_text(request.body(definition.to_string().into_bytes()).unwrap()).await.unwrap();
     gone(&client, "child").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_that_come_and_go_hold_nothing_up() {
+    let client = cluster().admin();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": {"name": "brief.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "brief", "kind": "Brief"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    }))
+    .unwrap();
+    stays(&client, "kube-root-ca.crt").await;
+    for wait in 0..40 {
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        // The collector is in the middle of something else each time.
+        for _ in 0..wait {
+            tokio::task::yield_now().await;
+        }
+        definitions.delete("brief.example.com", &DeleteParams::default()).await.unwrap();
+        config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
+        let begun = Instant::now();
+        gone(&client, "child").await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", begun.elapsed());
+    }
 }

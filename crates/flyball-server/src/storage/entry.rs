@@ -3,6 +3,7 @@
 use super::Revision;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey};
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// One state of one object; never changed once made.
@@ -49,7 +50,8 @@ impl Entry {
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
         let body = serde_json::to_vec(object.as_value()).expect("JSON values can be written");
-        Self { key, revision, body: body.into(), facts, schema }
+        // Without the room to grow that a vector keeps: entries are what memory is full of.
+        Self { key, revision, body: body.into_boxed_slice().into(), facts, schema }
     }
 
     /// Returns the same state at another revision, as a removal shows it.
@@ -67,6 +69,17 @@ impl Entry {
     pub(crate) fn object(&self) -> Object {
         let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
         Object::try_from(value).expect("storage holds objects only")
+    }
+
+    /// Returns the metadata of the object as JSON, as it was written down.
+    pub(crate) fn metadata(&self) -> &[u8] {
+        #[derive(serde::Deserialize)]
+        struct Shell<'e> {
+            #[serde(borrow)]
+            metadata: &'e RawValue,
+        }
+        let shell: Shell<'_> = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
+        shell.metadata.get().as_bytes()
     }
 
     /// Returns how many bytes the entry keeps alive.

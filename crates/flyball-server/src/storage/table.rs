@@ -52,6 +52,14 @@ pub(crate) struct Event {
     pub(crate) removed: bool,
 }
 
+impl Event {
+    /// Returns how many bytes of objects are kept alive by the event alone: of the states that are not current.
+    fn size(&self) -> usize {
+        let removed = if self.removed { self.after.size() } else { 0 };
+        self.before.as_ref().map_or(0, Entry::size) + removed
+    }
+}
+
 /// Both maps are shared with the images that were taken of them, until the next write copies them.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -59,7 +67,7 @@ pub(super) struct Table {
     window: Arc<VecDeque<Arc<Event>>>,
     /// The window holds every event after this revision.
     start: Revision,
-    /// Bytes of the objects in the window.
+    /// Bytes of the objects that only the window keeps.
     bytes: usize,
     bell: Arc<Notify>,
 }
@@ -120,13 +128,14 @@ impl Table {
             Change::Put(entry) => (objects.insert(key.clone(), entry.clone()), entry, false),
             Change::Remove(last) => (objects.remove(key), last, true),
         };
-        self.bytes += after.size();
+        let event = Event { revision: after.revision, before, after: after.clone(), removed };
+        self.bytes += event.size();
         let window = Arc::make_mut(&mut self.window);
-        window.push_back(Arc::new(Event { revision: after.revision, before, after: after.clone(), removed }));
+        window.push_back(Arc::new(event));
         while window.len() > limits.events || self.bytes > limits.bytes && window.len() > 1 {
             if let Some(event) = window.pop_front() {
                 self.start = event.revision;
-                self.bytes -= event.after.size();
+                self.bytes -= event.size();
             }
         }
         self.bell.notify_waiters();

@@ -76,6 +76,27 @@ async fn the_bell_rings_after_a_write() {
     rung.await;
 }
 
+#[test]
+fn the_window_is_bounded_by_what_it_alone_keeps() {
+    let size = |key: &ObjectKey| Arc::new(entry(key, 0)(FIRST)).size();
+    let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
+    let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x) });
+    let events = || store.events_after(&table(), FIRST, usize::MAX).map(|(events, _)| events.len());
+    for i in 0..100 {
+        let key = ObjectKey::new(None, &format!("other-{i}"));
+        done(store.put(&table(), &key, None, entry(&key, 0))).unwrap();
+    }
+    assert_eq!(events().unwrap(), 100, "what is there costs nothing more");
+    let mut current = done(store.put(&table(), &y, None, entry(&y, 0))).unwrap();
+    for n in 0..100 {
+        current = done(store.put(&table(), &y, Some(&current), entry(&y, n))).unwrap();
+    }
+    assert!(events().is_err());
+    let kept = store.events_after(&table(), current.revision - 9, usize::MAX).unwrap().0.len();
+    assert_eq!(kept, 9);
+    assert!(store.events_after(&table(), current.revision - 12, usize::MAX).is_err());
+}
+
 proptest! {
     #[test]
     fn every_past_state_in_reach_can_be_restored(steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60)) {

@@ -101,6 +101,21 @@ impl Entry {
         Ok((key, entry))
     }
 
+    /// Returns what tells this state of this object from others, and nothing else of it.
+    pub(crate) fn identity(&self) -> Self {
+        let json: Box<[u8]> = self.piece(self.uid).into();
+        Self {
+            uid: Span::new(0..json.len()),
+            json,
+            labels: Span::default(),
+            annotations: Span::default(),
+            owner_references: Span::default(),
+            finalizers: Span::default(),
+            managed_fields: Span::default(),
+            ..*self
+        }
+    }
+
     /// Decodes the object.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_slice(&self.json)

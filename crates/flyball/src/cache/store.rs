@@ -5,8 +5,9 @@ use crate::kind::Kind;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What a watcher learned from the API server.
@@ -34,7 +35,9 @@ pub(crate) struct Store {
     kind: Kind,
     namespace: Option<Arc<str>>,
     objects: RwLock<Objects>,
-    synced: watch::Sender<bool>,
+    synced: AtomicBool,
+    /// Rings when the first list is complete. It wakes in the order of waiting, which a `watch` channel does not.
+    bell: Notify,
     trouble: Mutex<Option<Trouble>>,
 }
 
@@ -82,10 +85,11 @@ impl Store {
             kind,
             namespace,
             objects: RwLock::default(),
-            synced: watch::Sender::new(false),
+            synced: AtomicBool::new(false),
+            bell: Notify::new(),
             trouble: Mutex::default(),
         });
-        let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new() };
+        let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new(), identities: false };
         (store, writer)
     }
 
@@ -125,13 +129,15 @@ impl Store {
 
     /// Tells whether a first list is complete; before that, what is absent may exist.
     pub(crate) fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.load(Ordering::Acquire)
     }
 
     /// Waits until a first list is complete.
     pub(crate) async fn synced(&self) {
-        let wait = self.synced.subscribe().wait_for(|synced| *synced).await.map(drop);
-        wait.expect("the store itself holds the sender");
+        let rung = self.bell.notified();
+        if !self.is_synced() {
+            rung.await;
+        }
     }
 
     /// Returns an object.
@@ -180,9 +186,17 @@ pub(crate) struct Writer {
     /// A list under way: it becomes visible as a whole, so that nobody sees two revisions mixed.
     staged: Option<BTreeMap<ObjectKey, Arc<Entry>>>,
     listeners: Vec<Arc<dyn Listener>>,
+    /// Whether the listeners keep the objects themselves.
+    identities: bool,
 }
 
 impl Writer {
+    /// Makes the store one that knows which objects there are, while only the listeners see what is in them.
+    pub(crate) fn of_identities(mut self) -> Self {
+        self.identities = true;
+        self
+    }
+
     /// Returns the store.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
@@ -217,7 +231,8 @@ impl Writer {
         let (version, entry) = (entry.resource_version(), Arc::new(entry));
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            self.write(|objects| objects.insert(key, &entry));
+            let kept = self.kept(&entry);
+            self.write(|objects| objects.insert(key, &kept));
             self.tell(key, old.as_ref(), Some(&entry), Origin::Watch);
         }
         self.seen(version);
@@ -247,9 +262,14 @@ impl Writer {
                 changes.push((key, Some(old), None));
             }
         }
+        let staged = match self.identities {
+            true => staged.into_iter().map(|(key, entry)| (key, self.kept(&entry))).collect(),
+            false => staged,
+        };
+        let identities = self.identities;
         self.write(|objects| {
             for (key, old, new) in &changes {
-                objects.index(key, old.as_deref(), new.as_deref());
+                objects.index(key, old.as_deref(), new.as_deref().filter(|_| !identities));
             }
             objects.by_key = staged;
         });
@@ -260,7 +280,13 @@ impl Writer {
         for listener in &self.listeners {
             listener.listed(&self.store, revision);
         }
-        self.store.synced.send_replace(true);
+        self.store.synced.store(true, Ordering::Release);
+        self.store.bell.notify_waiters();
+    }
+
+    /// Returns what the store keeps of an entry.
+    fn kept(&self, entry: &Arc<Entry>) -> Arc<Entry> {
+        if self.identities { Arc::new(entry.identity()) } else { entry.clone() }
     }
 
     fn write(&self, change: impl FnOnce(&mut Objects)) {
@@ -383,6 +409,26 @@ mod tests {
         let half = vec![Delta::Restart, put("a", "u-a", 8), Delta::Bookmark(9), Delta::Restart, put("b", "u-b", 2)];
         let store = check(half, &[]);
         assert_eq!(store.get(&ObjectKey::new(None, "a")).unwrap().resource_version(), 5);
+    }
+
+    #[test]
+    fn a_store_of_identities_tells_objects_apart_and_keeps_nothing_else() {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
+        let (store, writer) = Store::new(0, kind, None);
+        let (mut writer, heard) = (writer.of_identities(), Arc::new(Heard::default()));
+        writer.subscribe(heard.clone());
+        let lists = [Delta::Restart, put("a", "u-a", 5), Delta::Complete(5), Delta::Restart, put("a", "u-a", 5)];
+        let changes = [Delta::Complete(6), put("b", "u-b", 7), put("b", "u-b", 7), Delta::Restart, Delta::Complete(8)];
+        for delta in lists.into_iter().chain(changes) {
+            for (_, entry) in store.list(None) {
+                assert_eq!((entry.owner_references(), entry.labels()), (Vec::new(), &b""[..]));
+                assert!(entry.uid().starts_with("u-"));
+            }
+            assert!(store.owned_by("owner-of-u-a").is_empty());
+            writer.apply(delta);
+        }
+        let heard = std::mem::take(&mut *heard.0.lock().unwrap());
+        assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Seen<T = ObjectMeta> {
     /// An object came or changed.
     Present(ObjectKey, Box<T>),
-    /// An object went; this was its last known state.
-    Gone(ObjectKey, Box<T>),
+    /// The object with this UID went.
+    Gone(ObjectKey, String),
     /// Everything that there is has been told once. Said again after each list that made up for a break.
     Synced,
 }
@@ -53,7 +53,8 @@ pub async fn follow(
     on: impl FnMut(Seen) + Send + 'static,
 ) {
     let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
-    let (store, mut writer) = Store::new(0, Kind::new(kind, resource, false), None);
+    let (store, writer) = Store::new(0, Kind::new(kind, resource, false), None);
+    let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);
     Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).metadata_only().run().await;
@@ -64,7 +65,8 @@ pub async fn follow(
 /// It is for controllers that need a picture of the whole at any time, such as a scheduler, and not one object after the
 /// other. An object that does not decode is passed over and logged.
 pub async fn follow_objects<T: Resource>(client: kube::Client, rng: &Rng, on: impl FnMut(Seen<T>) + Send + 'static) {
-    let (store, mut writer) = Store::new(0, Kind::of::<T>(), None);
+    let (store, writer) = Store::new(0, Kind::of::<T>(), None);
+    let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode: |entry| entry.decode::<T>(), on: Mutex::new(Box::new(on)) }));
     drop(store);
     Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).run().await;
@@ -92,8 +94,8 @@ impl<T> Teller<T> {
 impl<T: Send> Listener for Teller<T> {
     fn changed(&self, change: &Change<'_>) {
         let replaced = |old: &&Shown<'_>| change.new.is_none_or(|new| new.uid() != old.uid());
-        if let Some(old) = change.old.filter(replaced).and_then(|old| self.read(change.key, old)) {
-            self.tell(Seen::Gone(change.key.clone(), old));
+        if let Some(old) = change.old.filter(replaced) {
+            self.tell(Seen::Gone(change.key.clone(), old.uid().into_owned()));
         }
         if let Some(new) = change.new.and_then(|new| self.read(change.key, new)) {
             self.tell(Seen::Present(change.key.clone(), new));

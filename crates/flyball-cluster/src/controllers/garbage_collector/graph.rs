@@ -41,6 +41,33 @@ impl Node {
     }
 }
 
+/// References, so many of them.
+#[derive(Debug, Default)]
+struct Absent {
+    known: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Absent {
+    const MOST: usize = 500;
+
+    fn name(reference: &OwnerReference, namespace: Option<&str>) -> String {
+        let OwnerReference { api_version, kind, name, uid, .. } = reference;
+        format!("{api_version} {kind} {} {name} {uid}", namespace.unwrap_or_default())
+    }
+
+    fn insert(&mut self, name: String) {
+        if self.known.insert(name.clone()) {
+            self.order.push_back(name);
+        }
+        if self.order.len() > Self::MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
 /// All objects by UID.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
@@ -54,6 +81,8 @@ pub(super) struct Graph {
     awaited: BTreeSet<GroupResource>,
     /// Objects whose owners are of kinds that nobody serves.
     unresolved: BTreeSet<String>,
+    /// References to what is not there, and never will be again: the latest of them.
+    absent: Absent,
 }
 
 impl Graph {
@@ -122,6 +151,24 @@ impl Graph {
     pub(super) fn dependents(&self, uid: &str) -> Vec<(String, Node)> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|uid| Some((uid.clone(), self.nodes.get(uid)?.clone()))).collect()
+    }
+
+    /// Tells whether an object that waits for what it owns has to go on waiting.
+    pub(super) fn is_blocked(&self, uid: &str) -> bool {
+        let blocks = |owner: &OwnerReference| owner.uid == uid && owner.block_owner_deletion == Some(true);
+        let nodes = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
+        nodes.flat_map(|node| &node.owners).any(blocks)
+    }
+
+    /// Tells whether a reference, from an object in `namespace`, is known to stand for nothing. A UID that is gone does
+    /// not come back.
+    pub(super) fn is_absent(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
+        self.absent.known.contains(&Absent::name(reference, namespace))
+    }
+
+    /// Takes in that a reference stands for nothing.
+    pub(super) fn found_absent(&mut self, reference: &OwnerReference, namespace: Option<&str>) {
+        self.absent.insert(Absent::name(reference, namespace));
     }
 
     /// Wants an object looked at.

@@ -44,9 +44,7 @@ impl Sweep<'_> {
             return self.set_free(uid, &node).await;
         }
         if node.waits() {
-            let dependents = self.read(|graph| graph.dependents(uid));
-            let blocks = |node: &Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
-            if dependents.iter().any(|(_, node)| blocks(node)) {
+            if self.read(|graph| graph.is_blocked(uid)) {
                 return Ok(()); // their going wakes this one again
             }
             return self.remove_finalizer(uid, &node, FOREGROUND).await;
@@ -132,6 +130,9 @@ impl Sweep<'_> {
         if let Some(waits) = known {
             return Ok(Some(if waits { Owner::Waiting } else { Owner::Solid }));
         }
+        if self.read(|graph| graph.is_absent(reference, namespace)) {
+            return Ok(Some(Owner::Absent));
+        }
         let Some(kind) = self.read(|graph| graph.kind(reference)) else {
             self.read(|graph| graph.shelve(uid));
             return Ok(None);
@@ -147,7 +148,10 @@ impl Sweep<'_> {
         let key = ObjectKey::new(namespace.filter(|_| kind.namespaced), &reference.name);
         let live = self.get(&kind, &key).await?.filter(|live| live.uid().as_deref() == Some(&reference.uid));
         Ok(Some(match live {
-            None => Owner::Absent,
+            None => {
+                self.read(|graph| graph.found_absent(reference, namespace));
+                Owner::Absent
+            }
             Some(live) => {
                 let waits =
                     live.metadata.deletion_timestamp.is_some() && live.finalizers().iter().any(|f| f == FOREGROUND);
