@@ -2,7 +2,7 @@
 
 use flyball::Operator;
 use kube::CustomResourceExt;
-use myapp::operator::{NAME, controller};
+use myapp::operator::{NAME, controller, policy};
 use myapp::resource::MyApp;
 use std::process::ExitCode;
 
@@ -18,6 +18,6 @@ struct Flags {
 fn main() -> ExitCode {
     Operator::main_with(|flags: Flags| {
         eprintln!("{}", flags.greeting);
-        Operator::new(NAME).crd(MyApp::crd()).controller(controller())
+        Operator::new(NAME).crd(MyApp::crd()).controller(controller()).policy(policy())
     })
 }

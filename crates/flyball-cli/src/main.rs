@@ -8,6 +8,7 @@ mod commands;
 mod connection;
 mod error;
 mod kubeconfig;
+mod output;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};

@@ -7,7 +7,7 @@
 //! What is not here: preemption, extenders, profiles, dynamic resources. Where no node is ready, nothing is said of pods at
 //! all: a cluster without nodes is like one without a scheduler.
 
-mod affinity;
+pub(crate) mod affinity;
 mod neighbours;
 mod nodes;
 mod pods;
@@ -16,7 +16,6 @@ pub(crate) mod resources;
 mod state;
 mod volumes;
 
-pub(crate) use affinity::tolerates;
 pub(crate) use nodes::NOT_READY;
 
 use crate::controllers::events::{Allowance, Note};

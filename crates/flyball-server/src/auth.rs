@@ -13,7 +13,9 @@ pub(crate) use authenticate::{impersonated, of_request};
 pub(crate) use rbac::{Rbac, Rule};
 pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};
 
+use crate::server::Inner;
 use flyball_core::{GroupResource, Status};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// A client that is known.
@@ -54,6 +56,17 @@ impl User {
         Self { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
     }
 
+    /// Writes the user as reviews show one: what is empty is left out.
+    pub(crate) fn info(&self) -> Map<String, Value> {
+        let told = [
+            ("username", json!(self.name), self.name.is_empty()),
+            ("uid", json!(self.uid), self.uid.is_empty()),
+            ("groups", json!(self.groups), self.groups.is_empty()),
+            ("extra", json!(self.extra), self.extra.is_empty()),
+        ];
+        told.into_iter().filter(|(.., empty)| !empty).map(|(field, value, _)| (field.to_owned(), value)).collect()
+    }
+
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|known| known == group)
     }
@@ -86,6 +99,16 @@ pub(crate) enum Decision {
     Allowed(String),
     /// Nothing allows it.
     NoOpinion,
+}
+
+impl Inner {
+    /// Refuses what nothing allows.
+    pub(crate) fn authorize(&self, action: &Action<'_>) -> Result<(), Status> {
+        match self.rbac.decide(&self.store, action) {
+            Decision::Allowed(_) => Ok(()),
+            Decision::NoOpinion => Err(action.forbidden()),
+        }
+    }
 }
 
 impl Action<'_> {

@@ -17,6 +17,7 @@
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
+//! | the same in CEL, kept by the API server itself | [`Policy`] |
 //! | requests of any other sort | [`Client`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
@@ -104,6 +105,8 @@ mod apply;
 
 pub mod webhook;
 
+pub mod policy;
+
 mod operator;
 
 pub use apply::{Condition, Event};
@@ -114,9 +117,10 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{
-    ControllerDescription, DefinitionDescription, Description, Operator, RunError, VersionDescription,
-    WebhookDescription,
+    ControllerDescription, DefinitionDescription, Description, Operator, PolicyDescription, RunError,
+    VersionDescription, WebhookDescription,
 };
+pub use policy::Policy;
 pub use queue::Backoff;
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
 pub use watcher::{Seen, follow, follow_objects};

@@ -4,6 +4,7 @@
 //! stops everything; tells how it is. It knows no object: those pass from watchers to caches to queues without it.
 
 mod args;
+pub(crate) mod connections;
 mod describe;
 mod environment;
 mod health;
@@ -11,13 +12,17 @@ mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
 
-pub use describe::{ControllerDescription, DefinitionDescription, Description, VersionDescription, WebhookDescription};
+pub use describe::{
+    ControllerDescription, DefinitionDescription, Description, PolicyDescription, VersionDescription,
+    WebhookDescription,
+};
 pub(crate) use environment::Environment;
 
 use crate::apply::Recorder;
 use crate::cache::Caches;
 use crate::client;
 use crate::kind::{Kind, Resource};
+use crate::policy::{self, Policy};
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::watcher::Watcher;
 use crate::webhook::{self, Certificates, Keeper, Live, Reach, Serving, Target, Webhook, Webhooks};
@@ -65,6 +70,7 @@ pub struct Operator {
     controllers: Vec<Box<dyn Declaration>>,
     crds: Vec<CustomResourceDefinition>,
     webhooks: Vec<webhook::Declared>,
+    policies: Vec<policy::Declared>,
     webhook_live: Arc<OnceLock<Live>>,
     webhook_address: Option<SocketAddr>,
     webhook_url: Option<String>,
@@ -129,6 +135,12 @@ pub enum RunError {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
+    /// Two policies are of one kind.
+    #[error("two policies are of {kind}: declare one that says both")]
+    SamePolicy {
+        /// The kind, such as `widgets.example.com`.
+        kind: String,
+    },
     /// A controller is declared wrongly, or its [deferred](Controller::deferred) reconciler could not be made.
     #[error("controller {controller} cannot be set up")]
     SetUp {
@@ -157,7 +169,7 @@ impl RunError {
     pub(crate) fn is_mistake(&self) -> bool {
         match self {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
-            Self::SameWebhook { .. } | Self::SetUp { .. } => true,
+            Self::SameWebhook { .. } | Self::SamePolicy { .. } | Self::SetUp { .. } => true,
             Self::Listen { .. } | Self::Stopped(_) => false,
         }
     }
@@ -174,6 +186,7 @@ impl Operator {
             controllers: Vec::new(),
             crds: Vec::new(),
             webhooks: Vec::new(),
+            policies: Vec::new(),
             webhook_live: Arc::default(),
             webhook_address: None,
             webhook_url: None,
@@ -214,6 +227,12 @@ impl Operator {
     /// Adds what is to be asked before objects of a kind are stored, or shown in another version.
     pub fn webhook<T: Resource + Serialize>(mut self, webhook: Webhook<T>) -> Self {
         self.webhooks.push(webhook.declared());
+        self
+    }
+
+    /// Adds rules that the API server itself keeps, to the [manifests](Self::manifests). The operator does not install them.
+    pub fn policy<T: Resource>(mut self, policy: Policy<T>) -> Self {
+        self.policies.push(policy.declared());
         self
     }
 
@@ -313,8 +332,9 @@ impl Operator {
     }
 
     /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), the roles that grant its
-    /// [rules](Self::rules), and what leads the API server to its [webhooks](Self::webhook). The roles are one `ClusterRole`, or, for
-    /// an operator that is limited to namespaces, a `Role` in each of them, and a `ClusterRole` for what lives in none.
+    /// [rules](Self::rules), what leads the API server to its [webhooks](Self::webhook), and its [policies](Self::policy). The roles
+    /// are one `ClusterRole`, or, for an operator that is limited to namespaces, a `Role` in each of them, and a `ClusterRole`
+    /// for what lives in none.
     pub fn manifests(&self) -> Vec<Value> {
         let (home, certificates) = (self.home.as_deref().unwrap_or("default"), &self.webhook_certificates);
         let crd = |crd: &CustomResourceDefinition| {
@@ -328,7 +348,8 @@ impl Operator {
             rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.webhook_rules(), &self.namespaces);
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
         let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
-        self.crds.iter().map(crd).chain(roles).chain(webhooks).collect()
+        let policies = self.policies.iter().flat_map(|policy| policy.manifests(&self.name));
+        self.crds.iter().map(crd).chain(roles).chain(webhooks).chain(policies).collect()
     }
 
     fn grants(&self) -> Vec<Grant> {
@@ -466,8 +487,12 @@ impl Operator {
             }
         }
         let mut kinds = BTreeSet::new();
-        if let Some(twice) = self.webhooks.iter().find(|webhook| !kinds.insert(webhook.kind.resource())) {
-            return Err(RunError::SameWebhook { kind: twice.kind.to_string() });
+        if let Some(twice) = self.webhooks.iter().find(|webhook| !kinds.insert(webhook.scope.kind.resource())) {
+            return Err(RunError::SameWebhook { kind: twice.scope.kind.to_string() });
+        }
+        let mut kinds = BTreeSet::new();
+        if let Some(twice) = self.policies.iter().find(|policy| !kinds.insert(policy.kind().resource())) {
+            return Err(RunError::SamePolicy { kind: twice.kind().to_string() });
         }
         for controller in &mut self.controllers {
             let made = controller.set_up();

@@ -46,6 +46,7 @@ mod keeper;
 mod listener;
 mod manifests;
 mod request;
+mod scope;
 mod secret;
 mod service;
 mod verdict;
@@ -55,11 +56,12 @@ pub(crate) use keeper::Keeper;
 pub(crate) use listener::{Serving, serve};
 pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
 pub use request::{AdmissionRequest, Operation};
+pub(crate) use scope::{ADMISSION, Scope};
 pub(crate) use service::Live;
 pub use service::Webhooks;
 pub use verdict::Verdict;
 
-use crate::kind::{Kind, Resource};
+use crate::kind::Resource;
 use convert::Conversions;
 use handler::{Defaulting, Handler, Validating};
 use k8s_openapi::api::admissionregistration::v1::MatchCondition;
@@ -150,16 +152,12 @@ pub struct Webhook<T: Resource> {
 
 /// A webhook of whatever kind.
 pub(crate) struct Declared {
-    pub(crate) kind: Kind,
+    pub(crate) scope: Scope,
     validates: Option<Arc<dyn Handler>>,
     defaults: Option<Arc<dyn Handler>>,
     converts: Option<Arc<Conversions>>,
     deletions: bool,
-    optional: bool,
     timeout: Duration,
-    namespaces: Option<LabelSelector>,
-    objects: Option<LabelSelector>,
-    conditions: Vec<MatchCondition>,
 }
 
 impl Declared {
@@ -178,16 +176,12 @@ impl<T: Resource + Serialize> Webhook<T> {
     /// Makes a webhook that is asked nothing yet.
     pub fn new() -> Self {
         let declared = Declared {
-            kind: Kind::of::<T>(),
+            scope: Scope::of::<T>(),
             validates: None,
             defaults: None,
             converts: None,
             deletions: false,
-            optional: false,
             timeout: Duration::from_secs(10),
-            namespaces: None,
-            objects: None,
-            conditions: Vec::new(),
         };
         Self { declared, kind: PhantomData }
     }
@@ -226,7 +220,7 @@ impl<T: Resource + Serialize> Webhook<T> {
 
     /// Lets writes pass when the operator cannot be asked. Unless told so, they are refused then.
     pub fn optional(mut self) -> Self {
-        self.declared.optional = true;
+        self.declared.scope.optional = true;
         self
     }
 
@@ -238,19 +232,19 @@ impl<T: Resource + Serialize> Webhook<T> {
 
     /// Asks only about objects in namespaces with these labels.
     pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.namespaces = Some(selector);
+        self.declared.scope.namespaces = Some(selector);
         self
     }
 
     /// Asks only about objects with these labels.
     pub fn object_selector(mut self, selector: LabelSelector) -> Self {
-        self.declared.objects = Some(selector);
+        self.declared.scope.objects = Some(selector);
         self
     }
 
     /// Asks only if this CEL expression holds as well, such as `!has(object.metadata.deletionTimestamp)`.
     pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
-        self.declared.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
+        self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
         self
     }
 
@@ -267,7 +261,10 @@ impl<T: Resource + Serialize> Default for Webhook<T> {
 
 impl<T: Resource> fmt::Debug for Webhook<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Declared { kind, .. } = &self.declared;
-        f.debug_struct("Webhook").field("kind", kind).field("asked", &self.declared.duties()).finish_non_exhaustive()
+        let Declared { scope, .. } = &self.declared;
+        f.debug_struct("Webhook")
+            .field("kind", &scope.kind)
+            .field("asked", &self.declared.duties())
+            .finish_non_exhaustive()
     }
 }

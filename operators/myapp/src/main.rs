@@ -2,10 +2,10 @@
 
 use flyball::Operator;
 use kube::CustomResourceExt;
-use myapp::operator::{NAME, controller};
+use myapp::operator::{NAME, controller, policy};
 use myapp::resource::MyApp;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Operator::new(NAME).crd(MyApp::crd()).controller(controller()).main()
+    Operator::new(NAME).crd(MyApp::crd()).controller(controller()).policy(policy()).main()
 }

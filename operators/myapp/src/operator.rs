@@ -1,6 +1,7 @@
 //! The reconciler: what an application consists of, and how much of it is ready.
 
 use crate::resource::{MyApp, MyAppStatus};
+use flyball::policy::{Policy, Reason, Rule};
 use flyball::{Action, Condition, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount};
@@ -27,6 +28,13 @@ pub fn controller() -> Controller<MyApps> {
         .owns::<PersistentVolumeClaim>()
         .owns::<Service>()
         .owns::<ServiceAccount>()
+}
+
+/// Makes the policy of `MyApp`s, which refuses at once what could never be reconciled.
+pub fn policy() -> Policy<MyApp> {
+    let shrinks = "quantity(object.spec.storage).isLessThan(quantity(oldObject.spec.storage))";
+    let rule = Rule::new(format!("oldObject == null || !{shrinks}"), "the database's volume cannot become smaller");
+    Policy::new().validates(rule.reason(Reason::Forbidden))
 }
 
 impl Reconcile for MyApps {

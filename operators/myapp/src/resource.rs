@@ -36,7 +36,7 @@ pub struct MyAppSpec {
     pub port: i32,
     /// Capacity for the database's data, such as `1Gi`. Whether it can be changed later depends on the storage class.
     #[serde(default = "one_gibibyte")]
-    #[schemars(regex(pattern = "^[1-9][0-9]*([KMGTPE]i?)?$"))]
+    #[schemars(regex(pattern = "^[1-9][0-9]*(k|[MGTPE]|[KMGTPE]i)?$"))]
     pub storage: String,
 }
 

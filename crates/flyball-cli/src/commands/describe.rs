@@ -1,8 +1,9 @@
 //! `flyball describe`: what an operator is.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
 use crate::terminal::{Style, columns, paint, say};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use flyball::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::process::{Command as Process, Stdio};
@@ -19,7 +20,7 @@ enum Command {
     Operator(OperatorArgs),
 }
 
-/// Show the kinds, controllers, webhooks and permissions of an operator, without running it
+/// Show the kinds, controllers, webhooks, policies and permissions of an operator, without running it
 #[derive(Args, Debug)]
 struct OperatorArgs {
     /// The operator's program: a path, or a name that is looked for in PATH
@@ -32,18 +33,11 @@ struct OperatorArgs {
     output: Option<Output>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
-}
-
 pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     let Command::Operator(args) = args.command;
     let described = ask(&args)?;
     match args.output {
-        Some(Output::Json) => say(&serde_json::to_string_pretty(&described).when("cannot write JSON")?),
-        Some(Output::Yaml) => say(serde_saphyr::to_string(&described).when("cannot write YAML")?.trim_end()),
+        Some(output) => output.say(&described)?,
         None => lines(&described).iter().for_each(|line| say(line)),
     }
     Ok(())
@@ -75,6 +69,10 @@ fn lines(described: &Description) -> Vec<String> {
     table(&mut lines, &["CONTROLLER", "RECONCILES", "OWNS", "WATCHES", "FINALIZER", "WORKERS"], controllers);
     let webhooks = described.webhooks.iter().map(|webhook| vec![webhook.kind.clone(), webhook.asked.join(", ")]);
     table(&mut lines, &["WEBHOOK", "ASKED"], webhooks.collect());
+    let policy = |policy: &flyball::PolicyDescription| {
+        policy.rules.iter().map(|rule| vec![policy.kind.clone(), rule.clone()]).collect::<Vec<_>>()
+    };
+    table(&mut lines, &["POLICY", "RULE"], described.policies.iter().flat_map(policy).collect());
     table(&mut lines, &["RESOURCE", "VERBS", "NAMES"], described.rules.iter().map(rule).collect());
     lines
 }

@@ -1,7 +1,7 @@
 //! `flyball run`: an operator as a process on this machine, against the current context.
 //!
-//! What the operator needs of the cluster comes from itself: its `manifests`, of which the definitions and the webhook
-//! configurations are applied. Its rights are those of the kubeconfig's user.
+//! What the operator needs of the cluster comes from itself: its `manifests`, of which the definitions, the webhook
+//! configurations and the policies are applied. Its rights are those of the kubeconfig's user.
 
 use crate::apply;
 use crate::connection::{Connection, ConnectionArgs, block_on};
@@ -94,6 +94,12 @@ async fn run(args: RunArgs) -> Result<()> {
                 webhooks.push(object);
                 told
             }
+            Some(
+                "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding",
+            ) => connection.apply(&object).await?,
             _ => continue,
         };
         say(&paint(Style::Faint, &format!("applied {told}")));

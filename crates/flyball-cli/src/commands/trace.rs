@@ -8,8 +8,9 @@ mod story;
 
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::terminal::{Board, Style, paint, say};
-use clap::{Args, ValueEnum};
+use crate::output::Output;
+use crate::terminal::{Board, Style, paint};
+use clap::Args;
 use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;
 use http::header::ACCEPT;
@@ -44,12 +45,6 @@ pub(crate) struct TraceArgs {
     output: Option<Output>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
-}
-
 pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
     block_on(async {
         let wrong =
@@ -68,8 +63,9 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
         loop {
             let tree = look(&client, &kinds, kind, &namespace, name).await?;
             match args.output {
-                Some(output) if told.as_ref() != Some(&tree) => say(&written(output, &tree, args.watch)?),
-                Some(_) => {}
+                Some(_) if told.as_ref() == Some(&tree) => {}
+                Some(output) if args.watch => output.say_next(&tree)?,
+                Some(output) => output.say(&tree)?,
                 None => board.show(lines(&tree)),
             }
             told = Some(tree);
@@ -79,17 +75,6 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             sleep(LOOK).await;
         }
     })
-}
-
-fn written(output: Output, tree: &Node, one_of_many: bool) -> Result<String> {
-    match output {
-        Output::Json if one_of_many => serde_json::to_string(tree).when("cannot write JSON"),
-        Output::Json => serde_json::to_string_pretty(tree).when("cannot write JSON"),
-        Output::Yaml => {
-            let text = serde_saphyr::to_string(tree).when("cannot write YAML")?;
-            Ok(if one_of_many { format!("---\n{}", text.trim_end()) } else { text.trim_end().to_owned() })
-        }
-    }
 }
 
 /// Reads everything there is to say of an object now.

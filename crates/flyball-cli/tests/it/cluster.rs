@@ -73,32 +73,6 @@ fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
 }
 
 #[test]
-fn nodes_come_and_go() {
-    let home = Home::new("nodes");
-    home.run(&["cluster", "node", "list"]).fails_with(&["not up", "flyball cluster up"]);
-    let up = home.run(&["cluster", "up", "--nodes", "1"]).ok();
-    assert!(!up.out.contains("node add"), "{up:?}");
-    let add =
-        ["cluster", "node", "add", "--count", "2", "--cpu", "4", "--taint", "gpu=yes:NoSchedule", "--label", "a=b"];
-    assert_eq!(home.run(&add).ok().out, "ready node-2 to node-3, 2 nodes\n");
-    let one = home.run(&["cluster", "node", "add", "--name-prefix", "big", "-o", "json"]).ok();
-    assert_eq!(one.out.split_whitespace().collect::<String>(), r#"{"nodes":["big-1"]}"#);
-    let list: serde_json::Value =
-        serde_json::from_str(&home.run(&["cluster", "node", "list", "-o", "json"]).ok().out).unwrap();
-    assert_eq!(list.as_array().unwrap().len(), 4);
-    assert_eq!((&list[2]["name"], &list[2]["cpu"], &list[2]["ready"]), (&"node-2".into(), &"4".into(), &true.into()));
-    let table = home.run(&["cluster", "node", "list"]).ok().out;
-    assert!(table.contains("node-1  ready   8    32Gi    0/110"), "{table}");
-    assert_eq!(home.run(&["cluster", "node", "remove", "node-1"]).ok().out, "removed node-1\n");
-    home.run(&["cluster", "node", "remove", "node-1"]).fails_with(&["there is no node node-1", "node list"]);
-    assert_eq!(home.run(&["cluster", "node", "remove", "--all"]).ok().out, "removed 3 nodes\n");
-    assert_eq!(home.run(&["cluster", "node", "list"]).ok().out, "there are no nodes\n");
-    for bad in [["--cpu", "many"], ["--taint", "a:Odd"], ["--label", "a"], ["--count", "0"], ["--name-prefix", "No"]] {
-        assert_eq!(home.run(&[&["cluster", "node", "add"][..], &bad].concat()).code, Some(2), "{bad:?}");
-    }
-}
-
-#[test]
 fn controllers_can_be_left_out() {
     let home = Home::new("controllers");
     let bad = home.run(&["cluster", "up", "--controllers", "*,-nobody"]);

@@ -7,6 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, CustomResourceExt};
+use myapp::operator::policy;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use vmgroup::resource::VmGroup;
 #[test]
 fn an_operator_is_described_by_its_program() {
     let home = Home::new("describe");
-    let described = Operator::new("vm-operator").crd(VmGroup::crd()).describe();
+    let described = Operator::new("vm-operator").crd(VmGroup::crd()).policy(policy()).describe();
     fs::write(home.0.join("described.json"), serde_json::to_vec(&described).unwrap()).unwrap();
     let program = home.0.join("operator");
     let script =
@@ -29,6 +30,8 @@ fn an_operator_is_described_by_its_program() {
         "KIND      DEFINITION",
         "vmgroups.vm.codeconnect.vmworld.com",
         "v1alpha1 (stored)",
+        "POLICY",
+        "myapps.v1alpha1.apps.flyball.dev   oldObject == null || ",
         "events.events.k8s.io",
     ] {
         assert!(said.contains(words), "no {words:?} in\n{said}");
@@ -43,7 +46,7 @@ fn an_operator_is_described_by_its_program() {
 }
 
 /// Works on the cluster of a home.
-fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) -> T {
+pub(crate) fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let config = Kubeconfig::read_from(home.0.join(".kube/config")).unwrap();

@@ -45,7 +45,13 @@ fn an_operator_runs_with_its_samples() {
     let run = |more: &[&str]| for_a_while(home.spawn(&[&["run", "--program", &program], more, &flags].concat())).ok();
 
     let said = run(&["--samples"]);
-    for line in ["CustomResourceDefinition myapps.apps.flyball.dev", "MyApp default/shop", "Secret default/greeting"] {
+    for line in [
+        "CustomResourceDefinition myapps.apps.flyball.dev",
+        "ValidatingAdmissionPolicy myapp-operator-myapps.apps.flyball.dev",
+        "ValidatingAdmissionPolicyBinding myapp-operator-myapps.apps.flyball.dev",
+        "MyApp default/shop",
+        "Secret default/greeting",
+    ] {
         assert!(said.out.contains(&format!("applied {line}\n")), "{said:?}");
     }
     assert!(said.err.contains("reconciled outcome=Success writes="), "{said:?}");

@@ -7,7 +7,8 @@
 
 use super::owners::tolerate;
 use super::pods::{self, is_deleting, is_over, time};
-use crate::scheduler::{NOT_READY, tolerates};
+use crate::scheduler::NOT_READY;
+use crate::scheduler::affinity::tolerates;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;

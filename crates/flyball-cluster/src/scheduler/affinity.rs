@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) type Labels = BTreeMap<String, String>;
 
+/// The one field of nodes that terms can match.
+pub(crate) const NAME: &str = "metadata.name";
+
 fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
     let is_among = value.is_some_and(|value| values.iter().any(|known| known == value));
@@ -32,7 +35,7 @@ fn selects(term: &NodeSelectorTerm, node: &str, labels: &Labels) -> bool {
     let fields = term.match_fields.as_deref().unwrap_or_default();
     (!expressions.is_empty() || !fields.is_empty())
         && expressions.iter().all(|one| meets(one, labels.get(&one.key).map(String::as_str)))
-        && fields.iter().all(|one| meets(one, (one.key == "metadata.name").then_some(node)))
+        && fields.iter().all(|one| meets(one, (one.key == NAME).then_some(node)))
 }
 
 /// Tells whether one of the terms selects a node.
@@ -54,7 +57,7 @@ pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     for term in required(spec)? {
         let fields = term.match_fields.iter().flatten();
-        let mut named = fields.filter(|field| field.key == "metadata.name" && field.operator == "In").peekable();
+        let mut named = fields.filter(|field| field.key == NAME && field.operator == "In").peekable();
         named.peek()?;
         names.extend(named.flat_map(|field| field.values.iter().flatten()).map(String::as_str));
     }
@@ -62,7 +65,7 @@ pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
 }
 
 /// Tells whether a pod may be on a node, as far as its selector and its required affinity go.
-pub(super) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
+pub(crate) fn may_be_on(spec: &PodSpec, node: &str, labels: &Labels) -> bool {
     spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
         && required(spec).is_none_or(|terms| any_selects(terms, node, labels))
 }
@@ -82,6 +85,7 @@ pub(super) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i
     (earned, all)
 }
 
+/// Tells whether a toleration covers a taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     given(&toleration.effect).is_none_or(|effect| effect == taint.effect)
@@ -100,7 +104,7 @@ pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 /// Tells whether any of the tolerations covers a taint.
-pub(super) fn is_tolerated(tolerations: Option<&Vec<Toleration>>, taint: &Taint) -> bool {
+pub(crate) fn is_tolerated(tolerations: Option<&Vec<Toleration>>, taint: &Taint) -> bool {
     tolerations.into_iter().flatten().any(|toleration| tolerates(toleration, taint))
 }
 
@@ -131,9 +135,11 @@ mod tests {
         check(one("disk", "Exists", json!([])), false);
         check(one("cpus", "Gt", json!(["8"])), true);
         check(one("cpus", "Lt", json!(["8"])), false);
+        check(one("zone", "Lt", json!(["8"])), false);
         check(terms(json!([{}])), false);
-        check(terms(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}])), true);
-        check(terms(json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}])), false);
+        check(terms(json!([{"matchFields": [{"key": "spec.x", "operator": "In", "values": ["n"]}]}])), false);
+        check(terms(json!([{"matchFields": [{"key": NAME, "operator": "In", "values": ["n"]}]}])), true);
+        check(terms(json!([{"matchFields": [{"key": NAME, "operator": "In", "values": ["m"]}]}])), false);
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! The scheduler and simulated nodes: pods find their nodes, run there, fail there and go.
 
+use crate::workloads::{api, create};
 use crate::{cluster, eventually};
 use flyball_cluster::{Cluster, Nodes, Options, Rule, simulated_clock};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition, Secret, Service, ServiceAccount};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -19,25 +18,6 @@ async fn client_of(cluster: Cluster) -> Client {
     let client = cluster.admin();
     eventually("a service account", || async { api::<ServiceAccount>(&client).get("default").await.is_ok() }).await;
     client
-}
-
-fn api<T>(client: &Client) -> Api<T>
-where
-    T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
-{
-    Api::namespaced(client.clone(), "default")
-}
-
-async fn create<T>(client: &Client, object: Value)
-where
-    T: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + serde::Serialize,
-{
-    let object: T = serde_json::from_value(object).unwrap();
-    api::<T>(client).create(&PostParams::default(), &object).await.unwrap();
 }
 
 async fn pods(client: &Client) -> Vec<Pod> {

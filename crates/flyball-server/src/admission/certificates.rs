@@ -3,12 +3,12 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
 use super::{Attributes, Operation};
-use crate::auth::{Action, Decision, On};
+use crate::auth::{Action, On};
 use crate::kinds::Part;
 use crate::server::Inner;
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const GROUP: &str = "certificates.k8s.io";
 
@@ -17,20 +17,11 @@ pub(super) fn admit(attributes: &Attributes<'_>, request: &mut Object) {
     if attributes.operation != Operation::Create || !attributes.is(GROUP, "certificatesigningrequests") {
         return;
     }
-    let user = attributes.user;
     let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let told = [
-        ("username", json!(user.name), user.name.is_empty()),
-        ("uid", json!(user.uid), user.uid.is_empty()),
-        ("groups", json!(user.groups), user.groups.is_empty()),
-        ("extra", json!(user.extra), user.extra.is_empty()),
-    ];
-    for (field, value, empty) in told {
+    for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
-        if !empty {
-            spec.insert(field.into(), value);
-        }
     }
+    spec.extend(attributes.user.info());
 }
 
 /// Refuses approvals and certificates by those who may not give them for the signer.
@@ -50,7 +41,7 @@ pub(super) fn check(
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     let may = |name: &str| {
         let on = On::Resource { group: GROUP, resource: "signers", subresource: "", namespace: "", name };
-        inner.rbac.decide(&inner.store, &Action { user: attributes.user, verb, on }) != Decision::NoOpinion
+        inner.authorize(&Action { user: attributes.user, verb, on }).is_ok()
     };
     if may(signer) || may(&domain) {
         return Ok(());

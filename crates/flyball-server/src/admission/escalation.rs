@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
 use super::Attributes;
-use crate::auth::{Action, Decision, On, Rule};
+use crate::auth::{Action, On, Rule};
 use crate::server::Inner;
 use flyball_core::{Object, Status};
 use serde_json::Value;
@@ -88,13 +88,13 @@ fn allowed(inner: &Inner, attributes: &Attributes<'_>, verb: &str, resource: &st
         namespace: attributes.namespace.unwrap_or_default(),
         name,
     };
-    inner.rbac.decide(&inner.store, &Action { user: attributes.user, verb, on }) != Decision::NoOpinion
+    inner.authorize(&Action { user: attributes.user, verb, on }).is_ok()
 }
 
 /// Whoever holds everything need not be asked what a role that is not there would allow.
 fn is_admin(inner: &Inner, attributes: &Attributes<'_>) -> bool {
     let on = On::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
-    inner.rbac.decide(&inner.store, &Action { user: attributes.user, verb: "*", on }) != Decision::NoOpinion
+    inner.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()
 }
 
 /// Joins rules that differ in their verbs alone.

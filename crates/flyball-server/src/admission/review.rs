@@ -33,28 +33,10 @@ pub(super) fn describe(attributes: &Attributes<'_>, shown_as: &Resource) -> Map<
     put("name", attributes.name.into());
     put("namespace", attributes.namespace_name().into());
     put("operation", attributes.operation.name().into());
-    put("userInfo", user(attributes));
+    put("userInfo", attributes.user.info().into());
     put("dryRun", attributes.dry_run.into());
     put("options", attributes.options.clone());
     request
-}
-
-fn user(attributes: &Attributes<'_>) -> Value {
-    let user = attributes.user;
-    let mut info = Map::new();
-    if !user.name.is_empty() {
-        info.insert("username".into(), user.name.as_str().into());
-    }
-    if !user.uid.is_empty() {
-        info.insert("uid".into(), user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".into(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".into(), json!(user.extra));
-    }
-    info.into()
 }
 
 /// The kind of what a request writes: a scale has its own.

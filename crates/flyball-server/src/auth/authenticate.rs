@@ -1,7 +1,7 @@
 //! Who a request comes from.
 
 use super::tokens::{Bound, Claims, ISSUER};
-use super::{ANONYMOUS, AUTHENTICATED, Action, Decision, On, Refusal, UNAUTHENTICATED, User};
+use super::{ANONYMOUS, AUTHENTICATED, Action, On, Refusal, UNAUTHENTICATED, User};
 use crate::server::Inner;
 use flyball_core::field::go_quote;
 use flyball_core::{GroupResource, ObjectKey, Status};
@@ -104,10 +104,7 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
     }
     for (group, resource, subresource, namespace, name) in &asked {
         let on = On::Resource { group, resource, subresource, namespace, name };
-        let action = Action { user: &user, verb: "impersonate", on };
-        if inner.rbac.decide(&inner.store, &action) == Decision::NoOpinion {
-            return Err(action.forbidden());
-        }
+        inner.authorize(&Action { user: &user, verb: "impersonate", on })?;
     }
     let mut all = groups;
     if let (Some((namespace, _)), true) = (account, all.is_empty()) {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Answers a review: the question comes back with its status.
 pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
     let status = match &*target.resource.kind.kind {
-        "SelfSubjectReview" => json!({"userInfo": describe(user)}),
+        "SelfSubjectReview" => json!({"userInfo": user.info()}),
         "TokenReview" => token_review(inner, &review)?,
         "SelfSubjectRulesReview" => rules_review(inner, user, &mut review)?,
         "SelfSubjectAccessReview" => access_review(inner, target, user, &review)?,
@@ -41,22 +41,6 @@ fn texts(value: Option<&Value>) -> Vec<String> {
 
 fn invalid(group: &str, kind: &str, error: FieldError) -> Status {
     Status::invalid(&GroupVersionKind::new(group, "", kind), "", &[error])
-}
-
-/// Writes a user as reviews show one.
-fn describe(user: &User) -> Value {
-    let mut info = serde_json::Map::new();
-    info.insert("username".into(), user.name.as_str().into());
-    if !user.uid.is_empty() {
-        info.insert("uid".into(), user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.insert("groups".into(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".into(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 /// The user that a review asks about.
@@ -183,7 +167,7 @@ fn token_review(inner: &Inner, review: &Object) -> Result<Value, Status> {
         audiences = vec![super::tokens::ISSUER.to_owned()];
     }
     Ok(match inner.bearer(token, &audiences) {
-        Ok((user, audiences)) => json!({"authenticated": true, "user": describe(&user), "audiences": audiences}),
+        Ok((user, audiences)) => json!({"authenticated": true, "user": user.info(), "audiences": audiences}),
         Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
     })
 }

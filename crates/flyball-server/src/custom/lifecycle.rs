@@ -5,7 +5,7 @@ use super::cache::Definition;
 use crate::auth::User;
 use crate::kinds::Part;
 use crate::registry::{Change, Resource, Target, Writer};
-use crate::request::options::{DeleteOptions, WriteOptions};
+use crate::request::options::DeleteOptions;
 use crate::response::Warnings;
 use crate::server::Inner;
 use flyball_core::{Clock, GroupResource, Object, Status};
@@ -93,14 +93,8 @@ impl Inner {
     ) -> bool {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(name.to_owned()), part: Part::Status };
-        let user = User::admin();
-        let writer = Writer {
-            user: &user,
-            manager: "kube-apiserver".into(),
-            options: WriteOptions::default(),
-            warnings: &Warnings::default(),
-            reviewed: false,
-        };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
         // `change` would call back here; the write alone is wanted.
         match Box::pin(self.change(&target, &Change::With(Box::new(with)), &writer)).await {
             Ok(_) => true,
@@ -149,14 +143,8 @@ impl Inner {
         let entries: Vec<_> =
             entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
         let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
-        let user = User::admin();
-        let writer = Writer {
-            user: &user,
-            manager: "kube-apiserver".into(),
-            options: WriteOptions::default(),
-            warnings: &Warnings::default(),
-            reviewed: false,
-        };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
         if let Err(status) = Box::pin(self.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await {
             tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
         }
@@ -165,14 +153,8 @@ impl Inner {
     async fn release(&self, crd: &Object) -> bool {
         let Some(resource) = self.catalog().get(GROUP, "v1", PLURAL) else { return false };
         let target = Target { resource, namespace: None, name: Some(crd.name().to_owned()), part: Part::Whole };
-        let user = User::admin();
-        let writer = Writer {
-            user: &user,
-            manager: "kube-apiserver".into(),
-            options: WriteOptions::default(),
-            warnings: &Warnings::default(),
-            reviewed: false,
-        };
+        let (user, warnings) = (User::admin(), Warnings::default());
+        let writer = Writer::server(&user, &warnings);
         let without = Change::With(Box::new(|crd: &mut Object| {
             let left: Vec<String> =
                 crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();

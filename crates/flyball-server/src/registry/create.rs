@@ -4,11 +4,12 @@ use super::resource::{Behaviour, Resource};
 use super::write::{Outcome, Target, Writer, Written};
 use super::{decode, managed, meta};
 use crate::admission::{Attributes, Operation};
+use crate::auth::{Action, On};
 use crate::kinds::Part;
 use crate::server::Inner;
 use crate::storage::{self, Entry};
 use flyball_core::field::FieldError;
-use flyball_core::{Object, ObjectKey, Status, names};
+use flyball_core::{GroupResource, Object, ObjectKey, Status, names};
 use serde_json::Value;
 
 impl Inner {
@@ -56,6 +57,9 @@ impl Inner {
         validate(resource, &object)?;
         writer.warnings.add(resource.warnings(&object, None));
         writer.warnings.add(meta::finalizer_warnings(resource, &object, None));
+        if target.name.is_some() {
+            self.authorize_creation(target, writer)?;
+        }
         self.admission.validate(self, &attributes, &object, None).await?;
         resource.forget(&mut object);
         let given = object.metadata_mut().remove("resourceVersion");
@@ -87,6 +91,14 @@ impl Inner {
                 Err(refusal.unwrap_or_else(|| Status::already_exists(&resource.group_resource(), key.name())))
             }
         }
+    }
+
+    /// Refuses those who may change an object but not make it: what a PUT or an apply does where there is none.
+    fn authorize_creation(&self, target: &Target, writer: &Writer<'_>) -> Result<(), Status> {
+        let GroupResource { group, resource } = &target.resource.group_resource();
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let on = On::Resource { group, resource, subresource: "", namespace, name: target.name() };
+        self.authorize(&Action { user: writer.user, verb: "create", on })
     }
 
     /// Stores an object that comes with the server, past admission and validation, unless it is there.

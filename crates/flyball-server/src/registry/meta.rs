@@ -198,11 +198,15 @@ fn validate_common(object: &Object) -> Vec<FieldError> {
             "must be greater than or equal to 0",
         ));
     }
-    errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
-    errors.extend(validate_annotations(
-        object.at(&["metadata", "annotations"]).and_then(Value::as_object),
-        &METADATA.field("annotations"),
-    ));
+    errors.extend(validate_notes(object));
+    errors
+}
+
+/// Validates what others write on an object: labels, annotations, owners.
+fn validate_notes(object: &Object) -> Vec<FieldError> {
+    let annotations = object.at(&["metadata", "annotations"]).and_then(Value::as_object);
+    let mut errors = validate_labels(object.labels(), &METADATA.field("labels"));
+    errors.extend(validate_annotations(annotations, &METADATA.field("annotations")));
     errors.extend(validate_owners(object));
     errors
 }
@@ -318,12 +322,7 @@ pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> 
     for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         errors.extend(immutable(object, old, field));
     }
-    errors.extend(validate_labels(object.labels(), &METADATA.field("labels")));
-    errors.extend(validate_annotations(
-        object.at(&["metadata", "annotations"]).and_then(Value::as_object),
-        &METADATA.field("annotations"),
-    ));
-    errors.extend(validate_owners(object));
+    errors.extend(validate_notes(object));
     errors
 }
 

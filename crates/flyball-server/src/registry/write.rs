@@ -65,6 +65,13 @@ pub(crate) struct Writer<'w> {
     pub(crate) reviewed: bool,
 }
 
+impl<'w> Writer<'w> {
+    /// The server itself, which may do anything and is not reviewed.
+    pub(crate) fn server(user: &'w User, warnings: &'w Warnings) -> Self {
+        Self { user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings, reviewed: false }
+    }
+}
+
 /// What a client wants an object to be.
 pub(crate) enum Change {
     /// This.

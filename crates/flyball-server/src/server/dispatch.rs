@@ -1,7 +1,7 @@
 //! The way of a request: who sends it, may it, and which part of the server answers.
 
 use super::{Inner, objects};
-use crate::auth::{self, Action, Decision, On, User};
+use crate::auth::{self, Action, On, User};
 use crate::bounds::{Slot, Sort};
 use crate::metrics::Series;
 use crate::request::{Query, Target, accept, body};
@@ -156,11 +156,7 @@ fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> 
             }
         }
     };
-    let action = Action { user, verb: target.verb, on };
-    if inner.rbac.decide(&inner.store, &action) != Decision::NoOpinion {
-        return Ok(());
-    }
-    Err(action.forbidden())
+    inner.authorize(&Action { user, verb: target.verb, on })
 }
 
 /// Reads a body, which may neither be too long nor take too long.

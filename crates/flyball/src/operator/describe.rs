@@ -1,4 +1,4 @@
-//! What an operator is, as data: its controllers, kinds, webhooks and permissions.
+//! What an operator is, as data: its controllers, kinds, webhooks, policies and permissions.
 
 use super::Operator;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -37,6 +37,9 @@ pub struct Description {
     /// Its webhooks.
     #[serde(default)]
     pub webhooks: Vec<WebhookDescription>,
+    /// Its policies.
+    #[serde(default)]
+    pub policies: Vec<PolicyDescription>,
     /// What it may do in the cluster.
     #[serde(default)]
     pub rules: Vec<PolicyRule>,
@@ -106,6 +109,17 @@ pub struct WebhookDescription {
     pub asked: Vec<String>,
 }
 
+/// The policy of one kind.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PolicyDescription {
+    /// The kind, as `plural.version.group`.
+    pub kind: String,
+    /// Its defaults, such as `spec.replicas = 3`, and its rules, in CEL.
+    pub rules: Vec<String>,
+}
+
 impl Operator {
     /// Tells what the operator is.
     pub fn describe(&self) -> Description {
@@ -131,15 +145,20 @@ impl Operator {
                 .collect(),
         });
         let webhooks = self.webhooks.iter().map(|webhook| WebhookDescription {
-            kind: webhook.kind.qualified(),
+            kind: webhook.scope.kind.qualified(),
             asked: webhook.duties().into_iter().map(str::to_owned).collect(),
         });
+        let policies = self
+            .policies
+            .iter()
+            .map(|policy| PolicyDescription { kind: policy.kind().qualified(), rules: policy.told() });
         Description {
             name: self.name.clone(),
             namespaces: self.namespaces.iter().cloned().collect(),
             definitions: definitions.collect(),
             controllers: self.controllers.iter().map(|controller| controller.describe()).collect(),
             webhooks: webhooks.collect(),
+            policies: policies.collect(),
             rules: self.rules(),
         }
     }

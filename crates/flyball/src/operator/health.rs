@@ -1,30 +1,23 @@
 //! Tells whoever asks over HTTP how an operator is: `/healthz`, `/readyz`, `/metrics`.
 
+use super::connections;
 use super::metrics::Metrics;
 use crate::cache::{Caches, Store};
 use crate::webhook::Serving;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::fmt::Write;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// A cache that was cut off from the API server for longer makes the operator not ready.
 const LONGEST_TROUBLE: Duration = Duration::from_secs(60);
 /// Connections at the same time; more wait.
 const CONNECTIONS: usize = 32;
-/// How long a client may take to send its request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The wait after a connection could not be accepted, as when there are no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is served at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,29 +86,11 @@ fn complaint(store: &Store) -> Option<String> {
 
 /// Serves pages until it is dropped.
 pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Report>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(PAUSE).await;
-            continue;
-        };
+    let converse = |stream| {
         let report = report.clone();
-        connections.spawn(async move {
-            let service = service_fn(|request| {
-                let answer = answer(&report, pages, &request);
-                async { Ok::<_, Infallible>(answer) }
-            });
-            let mut server = hyper::server::conn::http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-                tracing::debug!(%error, "connection broke off");
-            }
-            drop(place);
-        });
-    }
+        async move { connections::answer(stream, |request| ready(answer(&report, pages, &request))).await }
+    };
+    connections::accept(listener, CONNECTIONS, converse).await;
 }
 
 fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {

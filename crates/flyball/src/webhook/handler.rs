@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Decides whether a write of a `T` is admitted.
 ///
-/// What the schema of a custom resource and its CEL rules can say belongs there: they need no process that runs. A
-/// validator is for what lies beyond, such as other objects. A function will do, and so will a closure whose argument is
+/// What the schema of a custom resource and its CEL rules can say belongs there, and what other CEL can say into a
+/// [`Policy`](crate::Policy): they need no process that runs. A validator is for what lies beyond, such as other objects. A function will do, and so will a closure whose argument is
 /// typed:
 ///
 /// ```

@@ -1,70 +1,53 @@
 //! What has to be in the cluster for webhooks to be found, and the permissions to keep it right.
 
 use super::service::CONVERT;
-use super::{Certificates, Declared};
+use super::{ADMISSION, Certificates, Declared};
 use flyball_core::GroupResource;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The group of webhook configurations.
-const ADMISSION: &str = "admissionregistration.k8s.io";
 /// Lets cert-manager write the authority.
 const INJECT: &str = "cert-manager.io/inject-ca-from";
 
 impl Declared {
     /// Returns the path at which something is asked, as controller-runtime names it.
     pub(super) fn path(&self, duty: &str) -> String {
-        let gvk = self.kind.gvk();
+        let gvk = self.scope.kind.gvk();
         let group = gvk.group.replace('.', "-");
         format!("/{duty}-{group}-{}-{}", gvk.version, gvk.kind.to_lowercase())
     }
 
     /// Returns the name of a webhook within its configuration.
     fn name(&self, duty: &str) -> String {
-        let GroupResource { group, resource } = self.kind.resource();
+        let GroupResource { group, resource } = self.scope.kind.resource();
         let group = if group.is_empty() { "core.k8s.io" } else { group };
         format!("{duty}.{resource}.{group}")
     }
 
     /// Returns the name of the CRD whose objects are converted.
     fn converted(&self) -> Option<String> {
-        self.converts.is_some().then(|| self.kind.resource().to_string())
+        self.converts.is_some().then(|| self.scope.kind.resource().to_string())
     }
 
     fn webhook(&self, duty: &str, client: Value) -> Value {
-        let (gvk, resource) = (self.kind.gvk(), self.kind.resource());
         let mut operations = vec!["CREATE", "UPDATE"];
         if self.deletions && duty == "validate" {
             operations.push("DELETE");
         }
-        let mut webhook = json!({
-            "name": self.name(duty),
-            "clientConfig": client,
-            "rules": [{
-                "apiGroups": [&*gvk.group],
-                "apiVersions": [&*gvk.version],
-                "operations": operations,
-                "resources": [&*resource.resource],
-                "scope": if self.kind.is_namespaced() { "Namespaced" } else { "Cluster" },
-            }],
-            "admissionReviewVersions": ["v1"],
-            "failurePolicy": if self.optional { "Ignore" } else { "Fail" },
-            "matchPolicy": "Equivalent",
-            "sideEffects": "None",
-            "timeoutSeconds": self.timeout.as_secs(),
-        });
+        let mut webhook = self.scope.constraints("rules", &operations);
+        webhook["name"] = self.name(duty).into();
+        webhook["clientConfig"] = client;
+        webhook["admissionReviewVersions"] = json!(["v1"]);
+        webhook["failurePolicy"] = self.scope.failure_policy().into();
+        webhook["sideEffects"] = "None".into();
+        webhook["timeoutSeconds"] = self.timeout.as_secs().into();
         if duty == "mutate" {
             // A later webhook may change what the default depends on.
             webhook["reinvocationPolicy"] = "IfNeeded".into();
         }
-        for (field, selector) in [("namespaceSelector", &self.namespaces), ("objectSelector", &self.objects)] {
-            if let Some(selector) = selector {
-                webhook[field] = json!(selector);
-            }
-        }
-        if !self.conditions.is_empty() {
-            webhook["matchConditions"] = json!(self.conditions);
+        if !self.scope.conditions.is_empty() {
+            webhook["matchConditions"] = json!(self.scope.conditions);
         }
         webhook
     }

@@ -74,7 +74,7 @@ impl Webhooks {
                 routes.insert(each.path("mutate"), handler.clone());
             }
             if let Some(conversions) = &each.converts {
-                let gvk = each.kind.gvk();
+                let gvk = each.scope.kind.gvk();
                 converted.insert(format!("{}.{}", gvk.kind, gvk.group), conversions.clone());
             }
         }

@@ -30,6 +30,13 @@ fn wake(api: &Api, n: usize) {
     api.edit("widgets", "ns", "a", |object| object["metadata"]["labels"] = json!({"n": n.to_string()}));
 }
 
+/// Has the watch of config maps begin with a list, which does not tell what happened before it.
+async fn list_anew(api: &Api) {
+    api.compact();
+    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
+    settle().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn generated_names_are_not_made_twice_while_the_watch_is_late() {
     let (api, widgets) = (Api::default(), counting());
@@ -138,9 +145,7 @@ async fn a_change_hidden_behind_a_list_is_no_echo() {
     settle().await;
     assert_eq!(widgets.calls(), ["a"]);
     // The list shows the config map as the operator left it; what happened before that it does not show.
-    api.compact();
-    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
-    settle().await;
+    list_anew(&api).await;
     assert_eq!(widgets.calls(), ["a"]);
 }
 
@@ -176,9 +181,7 @@ async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
     assert_eq!(widgets.calls(), ["a"]);
     // No cache ever shows this child: it is in neither the list before nor the one after.
     api.delete("configmaps", "ns", "a");
-    api.compact();
-    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
-    settle().await;
+    list_anew(&api).await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
 }
 
@@ -193,9 +196,7 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
     // The second call found at the API server what the first had made.
     assert_eq!((widgets.calls().len(), api.writes().len()), (2, 2));
     api.delete("configmaps", "ns", "a");
-    api.compact();
-    api.send("configmaps", r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#);
-    settle().await;
+    list_anew(&api).await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
 }
 

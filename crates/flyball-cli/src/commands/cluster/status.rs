@@ -3,8 +3,9 @@
 use super::Named;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
 use crate::terminal::{Style, paint, say};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
@@ -16,12 +17,6 @@ pub(crate) struct StatusArgs {
     /// How to say it
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
 }
 
 pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
@@ -39,8 +34,7 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
         status.as_object_mut().zip(known.as_object()).into_iter().for_each(|(all, known)| all.extend(known.clone()));
     }
     match args.output {
-        Some(Output::Json) => say(&serde_json::to_string_pretty(&status).when("cannot write JSON")?),
-        Some(Output::Yaml) => say(serde_saphyr::to_string(&status).when("cannot write YAML")?.trim_end()),
+        Some(output) => output.say(&status)?,
         None => tell(&status),
     }
     match status["ready"].as_bool() {

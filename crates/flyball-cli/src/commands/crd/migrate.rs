@@ -7,8 +7,9 @@
 
 use crate::connection::ConnectionArgs;
 use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
 use crate::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use kube::Client;
@@ -41,12 +42,6 @@ pub(crate) struct MigrateArgs {
     /// How to say it
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
 }
 
 /// What came of it.
@@ -104,8 +99,7 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
         report.stored_versions = trim(&client, &args.name, &definition).await?;
     }
     match args.output {
-        Some(Output::Json) => say(&serde_json::to_string_pretty(&report).when("cannot write JSON")?),
-        Some(Output::Yaml) => say(serde_saphyr::to_string(&report).when("cannot write YAML")?.trim_end()),
+        Some(output) => output.say(&report)?,
         None => tell(&report),
     }
     stored?;

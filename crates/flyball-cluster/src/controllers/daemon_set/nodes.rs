@@ -1,7 +1,7 @@
 //! Which nodes a daemon runs on, and how its pods are tied to them.
 
-use crate::controllers::node_affinity::{self, NAME};
-use crate::controllers::{pods, taints};
+use crate::controllers::pods;
+use crate::scheduler::affinity::{NAME, is_tolerated, may_be_on};
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
@@ -20,13 +20,14 @@ pub(super) enum Wanted {
 
 /// Tells what the pods of a daemon are to do on a node.
 pub(super) fn wanted(spec: &PodSpec, node: &Node) -> Wanted {
-    let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == node.name_any());
-    if !is_chosen || !node_affinity::allows(spec, node) {
+    let name = node.name_any();
+    let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == name);
+    if !is_chosen || !may_be_on(spec, &name, node.labels()) {
         return Wanted::Leave;
     }
-    let tolerations = tolerations(spec);
-    let mut wanted = Wanted::Run;
-    for taint in taints::untolerated(node, &tolerations) {
+    let (tolerations, mut wanted) = (tolerations(spec), Wanted::Run);
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    for taint in taints.filter(|taint| !is_tolerated(Some(&tolerations), taint)) {
         match &*taint.effect {
             "NoExecute" => return Wanted::Leave,
             "NoSchedule" => wanted = Wanted::Stay,

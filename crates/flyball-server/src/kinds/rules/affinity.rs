@@ -29,16 +29,13 @@ pub(crate) fn node_selector_term(term: &Field<'_>, check_values: bool) -> Vec<Fi
 }
 
 fn operator_on_labels(requirement: &Field<'_>) -> Option<FieldError> {
-    let (operator, values) = (requirement.at("operator"), requirement.at("values"));
-    match operator.text() {
-        "In" | "NotIn" => {
-            values.is_empty().then(|| values.required("must be specified when `operator` is 'In' or 'NotIn'"))
+    match requirement.at("operator").text() {
+        "Gt" | "Lt" => {
+            let values = requirement.at("values");
+            let why = "must be specified single value when `operator` is 'Lt' or 'Gt'";
+            (values.len() != 1).then(|| values.required(why))
         }
-        "Exists" | "DoesNotExist" => (!values.is_empty())
-            .then(|| values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")),
-        "Gt" | "Lt" => (values.len() != 1)
-            .then(|| values.required("must be specified single value when `operator` is 'Lt' or 'Gt'")),
-        other => Some(operator.invalid_as(other, "not a valid selector operator")),
+        _ => label::values_of_operator(requirement),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn selector(field: &Field<'_>) -> Vec<FieldError> {
 }
 
 /// An operator has the values that it needs, or none.
-fn values_of_operator(requirement: &Field<'_>) -> Option<FieldError> {
+pub(super) fn values_of_operator(requirement: &Field<'_>) -> Option<FieldError> {
     let (operator, values) = (requirement.at("operator"), requirement.at("values"));
     match operator.text() {
         "In" | "NotIn" => {

@@ -2,8 +2,9 @@
 
 use super::{Named, ask};
 use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
 use crate::terminal::{Style, paint, say};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use flyball_cluster::Nodes;
 use flyball_core::{Quantity, names};
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -62,11 +63,6 @@ pub(super) struct AddArgs {
     /// Only say what goes wrong
     #[arg(short, long, conflicts_with = "output")]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
 }
 
 fn parse_quantity(text: &str) -> Result<String, String> {
@@ -138,9 +134,7 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
         Ok(added)
     })?;
     match args.output {
-        Some(Output::Json) => {
-            say(&serde_json::to_string_pretty(&json!({"nodes": added})).when("cannot write JSON")?);
-        }
+        Some(output) => output.say(&json!({"nodes": added}))?,
         None if args.quiet => {}
         None => {
             let word = if args.no_wait { paint(Style::Busy, "added") } else { paint(Style::Good, "ready") };

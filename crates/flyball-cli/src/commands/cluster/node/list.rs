@@ -2,8 +2,9 @@
 
 use super::{Named, ask};
 use crate::error::{Result, ResultExt};
-use crate::terminal::{Style, paint, say};
-use clap::{Args, ValueEnum};
+use crate::output::Output;
+use crate::terminal::{Style, columns, paint, say};
+use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
@@ -22,11 +23,6 @@ pub(super) struct ListArgs {
     /// How to print them
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Json,
 }
 
 /// Tells whether a node says that it is ready.
@@ -53,12 +49,10 @@ pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
         *counts.entry(name).or_default() += 1;
     }
     let rows: Vec<Value> = nodes.iter().map(|node| row(node, counts.get(&node.name_any()).copied())).collect();
-    if args.output == Some(Output::Json) {
-        say(&serde_json::to_string_pretty(&rows).when("cannot write JSON")?);
-    } else if rows.is_empty() {
-        say("there are no nodes");
-    } else {
-        print(&rows);
+    match args.output {
+        Some(output) => output.say(&rows)?,
+        None if rows.is_empty() => say("there are no nodes"),
+        None => print(&rows),
     }
     Ok(())
 }
@@ -83,20 +77,9 @@ fn print(rows: &[Value]) {
     let cells = |row: &Value| {
         let most = row["maxPods"].as_u64().map_or_else(|| "-".to_owned(), |most| most.to_string());
         let status = if row["ready"] == true { "ready" } else { "not ready" };
-        [
-            text(&row["name"]),
-            status.to_owned(),
-            text(&row["cpu"]),
-            text(&row["memory"]),
-            format!("{}/{most}", row["pods"]),
-        ]
+        let pods = format!("{}/{most}", row["pods"]);
+        vec![text(&row["name"]), status.to_owned(), text(&row["cpu"]), text(&row["memory"]), pods]
     };
-    let heading = ["NAME", "STATUS", "CPU", "MEMORY", "PODS"].map(str::to_owned);
-    let all: Vec<[String; 5]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
-    let widths: [usize; 5] = std::array::from_fn(|at| all.iter().map(|cells| cells[at].len()).max().unwrap_or(0));
-    for (line, cells) in all.iter().enumerate() {
-        let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let joined = padded.join("  ");
-        say(&if line == 0 { paint(Style::Faint, joined.trim_end()) } else { joined.trim_end().to_owned() });
-    }
+    let heading = ["NAME", "STATUS", "CPU", "MEMORY", "PODS"].map(|name| paint(Style::Faint, name)).to_vec();
+    columns(std::iter::once(heading).chain(rows.iter().map(cells)).collect()).iter().for_each(|line| say(line));
 }

@@ -1,0 +1,194 @@
+//! The policies of an operator, kept by the server alone: no process of the operator runs here.
+
+use crate::cluster;
+use flyball::Operator;
+use flyball::policy::{Policy, Reason, Rule};
+use flyball_cluster::{Cluster, User};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client, CustomResource, CustomResourceExt, ResourceExt};
+use myapp::resource::MyApp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[derive(CustomResource, Clone, Debug, Deserialize, PartialEq, Serialize, JsonSchema)]
+#[kube(group = "example.com", version = "v1", kind = "Widget", namespaced)]
+struct WidgetSpec {
+    size: i64,
+}
+
+fn operator() -> Operator {
+    let mut crd = Widget::crd();
+    let schema = crd.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+    // A kind of which the type knows a part only.
+    schema.properties.as_mut().unwrap().get_mut("spec").unwrap().x_kubernetes_preserve_unknown_fields = Some(true);
+    let widgets = Policy::<Widget>::new()
+        .variable("most", "int(namespaceObject.metadata.?labels[?'most'].orValue('10'))")
+        .defaults("spec.size", "3")
+        .defaults("spec.parts", "[string(object.spec.size), 'lid']")
+        .defaults("metadata.labels[example.com/made-by]", "request.userInfo.username.replace(':', '-')")
+        .applies("Object{metadata: Object.metadata{annotations: {'parts': object.spec.parts.join(' ')}}}")
+        .validates(
+            Rule::new("object.spec.size <= variables.most", "too large")
+                .message_expression("'no more than ' + string(variables.most) + ', not ' + string(object.spec.size)"),
+        )
+        .validates(
+            Rule::new("oldObject == null || object.spec.size >= oldObject.spec.size", "widgets do not shrink")
+                .reason(Reason::Forbidden),
+        )
+        .match_condition("no-exception", "!has(object.metadata.labels) || !('exception' in object.metadata.labels)");
+    Operator::new("widget-operator").crd(crd).policy(widgets)
+}
+
+/// Applies the manifests of an operator, until one is refused.
+async fn apply(client: &Client, manifests: &[Value]) -> kube::Result<()> {
+    for manifest in manifests {
+        let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
+        let resource = ApiResource::from_gvk(&object.types.as_ref().unwrap().try_into().unwrap());
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        api.patch(&object.name_any(), &PatchParams::apply("deploy"), &Patch::Apply(manifest)).await?;
+    }
+    Ok(())
+}
+
+/// Whoever applies manifests, with the rights of an administrator of policies only.
+async fn installer(cluster: &Cluster, verbs: &[&str]) -> Client {
+    let rules = json!([{
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
+        "verbs": verbs,
+    }]);
+    let api = "rbac.authorization.k8s.io";
+    let role = json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": {"name": "policies"}, "rules": rules});
+    let binding = json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "policies"},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": "deployer"}],
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "policies"}});
+    apply(&cluster.admin(), &[role, binding]).await.unwrap();
+    cluster.client(User::new("deployer", &["system:authenticated"]))
+}
+
+async fn widgets(cluster: &Cluster) -> Api<DynamicObject> {
+    let admin = cluster.admin();
+    apply(&admin, &operator().manifests()).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    Api::namespaced_with(admin, "default", &ApiResource::erase::<Widget>(&()))
+}
+
+fn widget(name: &str, spec: Value) -> DynamicObject {
+    DynamicObject::new(name, &ApiResource::erase::<Widget>(&())).data(json!({"spec": spec}))
+}
+
+fn refusal(answer: kube::Result<DynamicObject>) -> (u16, String, String) {
+    match answer {
+        Err(kube::Error::Api(status)) => (status.code, status.reason, status.message),
+        other => panic!("expected a refusal, not {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_are_set_and_unknown_fields_stay() {
+    let widgets = widgets(&cluster()).await;
+    let made = widgets.create(&PostParams::default(), &widget("a", json!({"future": {"deep": [1, {"x": "y"}]}}))).await;
+    let made = made.unwrap();
+    assert_eq!(made.data["spec"], json!({"size": 3, "parts": ["3", "lid"], "future": {"deep": [1, {"x": "y"}]}}));
+    assert_eq!(made.annotations()["parts"], "3 lid");
+    assert!(made.labels().contains_key("example.com/made-by"), "{made:?}");
+
+    let given = widget("b", json!({"size": 5, "parts": []}));
+    let made = widgets.create(&PostParams::default(), &given).await.unwrap();
+    assert_eq!(made.data["spec"], json!({"size": 5, "parts": []}), "what is there stays");
+    // Nobody can take a default away.
+    let patch = Patch::Merge(json!({"spec": {"parts": null}}));
+    let patched = widgets.patch("b", &PatchParams::default(), &patch).await.unwrap();
+    assert_eq!(patched.data["spec"]["parts"], json!(["5", "lid"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
+    let cluster = cluster();
+    let widgets = widgets(&cluster).await;
+    let create = async |object| refusal(widgets.create(&PostParams::default(), &object).await);
+    let update = async |object: DynamicObject| {
+        refusal(widgets.patch("a", &PatchParams::default(), &Patch::Merge(&object)).await)
+    };
+    let says = |text: &str| {
+        let name = "widget-operator-widgets.example.com";
+        format!(
+            "widgets.example.com \"a\" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {text}"
+        )
+    };
+    let (code, reason, message) = create(widget("a", json!({"size": 11}))).await;
+    assert_eq!((code, reason.as_str(), message), (422, "Invalid", says("no more than 10, not 11")));
+
+    widgets.create(&PostParams::default(), &widget("a", json!({"size": 4}))).await.unwrap();
+    let (code, reason, message) = update(widget("a", json!({"size": 2}))).await;
+    assert_eq!((code, reason.as_str(), message), (403, "Forbidden", says("widgets do not shrink")));
+    // An expression that fails refuses as well.
+    let labels = json!({"metadata": {"labels": {"most": "many"}}});
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin());
+    namespaces.patch("default", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    let (code, _, message) = update(widget("a", json!({"size": 5}))).await;
+    assert!(code == 422 && message.contains("variables.most"), "{message}");
+
+    let mut exception = widget("a", json!({"size": 1}));
+    exception.labels_mut().insert("exception".into(), "yes".into());
+    widgets.patch("a", &PatchParams::default(), &Patch::Merge(&exception)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_rule_keeps_an_object_from_going() {
+    let cluster = cluster();
+    let widgets = widgets(&cluster).await;
+    let mut held = widget("a", json!({"size": 8}));
+    held.metadata.finalizers = Some(vec!["example.com/hold".into()]);
+    widgets.create(&PostParams::default(), &held).await.unwrap();
+    let labels = json!({"metadata": {"labels": {"most": "5"}}});
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin());
+    namespaces.patch("default", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let refused = widgets.patch("a", &PatchParams::default(), &free).await;
+    assert!(refused.unwrap_err().to_string().contains("no more than 5, not 8"));
+    widgets.delete("a", &Default::default()).await.unwrap();
+    widgets.patch("a", &PatchParams::default(), &free).await.unwrap();
+    assert!(widgets.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
+    let policy = Policy::<ConfigMap>::new().defaults("data.a", "'b'").validates(Rule::new("true", "never"));
+    let operator = Operator::new("op").policy(policy);
+    assert!(operator.rules().iter().all(|rule| !json!(rule).to_string().contains("admissionregistration")));
+    let manifests: Vec<Value> = operator.manifests().into_iter().filter(|one| one["kind"] != "ClusterRole").collect();
+    assert_eq!(manifests.len(), 4);
+    let cluster = cluster();
+    let refused = apply(&installer(&cluster, &["get", "patch"]).await, &manifests).await.unwrap_err();
+    assert!(refused.to_string().contains("cannot create resource \"mutatingadmissionpolicies\""), "{refused}");
+    apply(&installer(&cluster, &["create", "patch"]).await, &manifests).await.unwrap();
+    let made: ConfigMap = Api::namespaced(cluster.admin(), "default")
+        .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(made.data.unwrap()["a"], "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_volume_of_an_application_does_not_shrink() {
+    let operator = Operator::new("myapp-operator").crd(MyApp::crd()).policy(myapp::operator::policy());
+    let admin = cluster().admin();
+    apply(&admin, &operator.manifests()).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let apps: Api<MyApp> = Api::namespaced(admin, "default");
+    let spec = json!({"images": "registry.example.com/shop", "version": "1.0", "storage": "2Gi"});
+    let app = MyApp::new("shop", serde_json::from_value(spec).unwrap());
+    apps.create(&PostParams::default(), &app).await.unwrap();
+    let store = async |size: &str| {
+        apps.patch("shop", &PatchParams::default(), &Patch::Merge(json!({"spec": {"storage": size}}))).await
+    };
+    store("3Gi").await.unwrap();
+    let refused = store("3G").await.unwrap_err().to_string();
+    assert!(refused.contains("denied request: the database's volume cannot become smaller"), "{refused}");
+}

@@ -1,0 +1,226 @@
+//! Rules that the API server itself keeps: admission policies, written in CEL, for which no process has to run.
+//!
+//! A [`Policy`] says for one kind what its objects must be and what they are by default. The operator's `manifests` hold a
+//! `ValidatingAdmissionPolicy` and a `MutatingAdmissionPolicy` made of it, each with its binding; the API server evaluates
+//! them. See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/> and
+//! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
+//!
+//! # Which of the three
+//!
+//! - What an object's own fields tell belongs into the schema of a custom resource, as constants, ranges and
+//!   `x-kubernetes-validations`.
+//! - A policy is for kinds of others, and for what depends on who asks (`request`, `authorizer`), on the namespace
+//!   (`namespaceObject`) or on labels that select. It needs no certificate and holds while the operator is down.
+//! - A [webhook](crate::webhook) is for what CEL cannot say, such as what other objects tell.
+//!
+//! # Who may install them
+//!
+//! The operator needs no permission for its policies. Whoever applies the manifests must be allowed to `create` and
+//! `patch` `validatingadmissionpolicies`, `mutatingadmissionpolicies` and the `…bindings` of both, in
+//! `admissionregistration.k8s.io`. API servers know the former from 1.30 on, the latter from 1.36; on those before, the same
+//! has to be said by a webhook, because this crate evaluates no CEL. A mistake in an expression is found by the API server
+//! when the policy is applied. A default for a kind that is new has its writes refused for some seconds, with 503, until the
+//! API server knows the kind everywhere; a retry is enough.
+
+mod manifests;
+
+use crate::kind::{Kind, Resource};
+use crate::webhook::Scope;
+use k8s_openapi::api::admissionregistration::v1::{MatchCondition, Variable};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Serialize;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// What the API server asks of objects of one kind before they are stored, in CEL.
+///
+/// ```
+/// use flyball::{Operator, policy::{Policy, Reason, Rule}};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let pages = Policy::<ConfigMap>::new()
+///     .variable("titles", "object.?data.titles.orValue('').split(',')")
+///     .defaults("data.size", "string(size(variables.titles))")
+///     .validates(Rule::new("int(object.data.size) <= 10", "a site has ten pages at most"))
+///     .validates(
+///         Rule::new("oldObject == null || object.data.domain == oldObject.data.domain", "a site stays where it is")
+///             .reason(Reason::Forbidden),
+///     );
+/// let manifests = Operator::new("pages").policy(pages).manifests();
+/// assert!(manifests.iter().any(|manifest| manifest["kind"] == "ValidatingAdmissionPolicy"));
+/// ```
+///
+/// # Guarantees
+///
+/// - Creations and updates through any version of the kind are looked at, as that of `T`. Updates of the status and of
+///   other subresources are not.
+/// - Defaults come first, in the order in which they are declared; each sees what those before it did. Rules see what
+///   will be stored, and the first that does not hold is told.
+/// - An object that is being deleted is left alone: no rule may keep it from going.
+/// - An expression that fails, such as one that reads a field that is not there, refuses the write, unless the policy is
+///   [`optional`](Self::optional).
+pub struct Policy<T> {
+    declared: Declared,
+    kind: PhantomData<fn(T)>,
+}
+
+/// A policy of whatever kind.
+pub(crate) struct Declared {
+    scope: Scope,
+    variables: Vec<Variable>,
+    mutations: Vec<Mutation>,
+    rules: Vec<Rule>,
+}
+
+/// How an object is changed.
+enum Mutation {
+    /// A field, if it is not there, becomes the value of an expression.
+    Default { path: String, value: String },
+    /// What an expression makes is applied.
+    ApplyConfiguration(String),
+}
+
+/// What must hold of an object: an expression that is true if it does.
+///
+/// Known in it are `object`, `oldObject` (null when an object is created), `request`, `namespaceObject`, `authorizer` and the
+/// `variables`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    expression: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_expression: Option<String>,
+    reason: Reason,
+}
+
+/// Why a write is refused; it gives the answer its code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Reason {
+    /// 422: the object is not as it must be.
+    #[default]
+    Invalid,
+    /// 403: it may not be done.
+    Forbidden,
+    /// 401: it may not be done by whoever asks.
+    Unauthorized,
+    /// 413: it is too much.
+    RequestEntityTooLarge,
+}
+
+impl Rule {
+    /// Makes a rule, and what to tell whoever breaks it.
+    pub fn new(expression: impl Into<String>, message: impl Into<String>) -> Self {
+        let (expression, message) = (expression.into(), message.into());
+        Self { expression, message, message_expression: None, reason: Reason::Invalid }
+    }
+
+    /// Tells what this expression makes of the object; if it fails, the message stays.
+    pub fn message_expression(mut self, expression: impl Into<String>) -> Self {
+        self.message_expression = Some(expression.into());
+        self
+    }
+
+    /// Refuses for this reason: [`Reason::Invalid`] unless told otherwise.
+    pub fn reason(mut self, reason: Reason) -> Self {
+        self.reason = reason;
+        self
+    }
+}
+
+impl<T: Resource> Policy<T> {
+    /// Makes a policy without rules.
+    pub fn new() -> Self {
+        let scope = Scope::of::<T>();
+        let declared = Declared { scope, variables: Vec::new(), mutations: Vec::new(), rules: Vec::new() };
+        Self { declared, kind: PhantomData }
+    }
+
+    /// Has creations and updates refused that break a rule.
+    pub fn validates(mut self, rule: Rule) -> Self {
+        self.declared.rules.push(rule);
+        self
+    }
+
+    /// Sets a field to the value of an expression, where it is not there: `defaults("spec.replicas", "3")`.
+    ///
+    /// The path is written as in a [`FieldError`](crate::FieldError), with keys that are no names in brackets:
+    /// `metadata.labels[example.com/tier]`. It does not lead into lists. What is missing on the way there is made.
+    pub fn defaults(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
+        self.declared.mutations.push(Mutation::Default { path: path.into(), value: value.into() });
+        self
+    }
+
+    /// Applies what an expression makes, as server-side apply would:
+    /// `Object{spec: Object.spec{replicas: object.spec.replicas + 1}}`. It may be evaluated again for the same write, and must
+    /// then change nothing more.
+    pub fn applies(mut self, expression: impl Into<String>) -> Self {
+        self.declared.mutations.push(Mutation::ApplyConfiguration(expression.into()));
+        self
+    }
+
+    /// Gives an expression a name, `variables.name`, for the expressions that follow it.
+    pub fn variable(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.declared.variables.push(Variable { name: name.into(), expression: expression.into() });
+        self
+    }
+
+    /// Lets writes pass for which an expression fails. Unless told so, they are refused then.
+    pub fn optional(mut self) -> Self {
+        self.declared.scope.optional = true;
+        self
+    }
+
+    /// Looks only at objects in namespaces with these labels.
+    pub fn namespace_selector(mut self, selector: LabelSelector) -> Self {
+        self.declared.scope.namespaces = Some(selector);
+        self
+    }
+
+    /// Looks only at objects with these labels.
+    pub fn object_selector(mut self, selector: LabelSelector) -> Self {
+        self.declared.scope.objects = Some(selector);
+        self
+    }
+
+    /// Looks only at writes for which this expression holds, such as `request.userInfo.username != 'admin'`.
+    pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
+        self.declared.scope.conditions.push(MatchCondition { name: name.into(), expression: expression.into() });
+        self
+    }
+
+    pub(crate) fn declared(self) -> Declared {
+        self.declared
+    }
+}
+
+impl<T: Resource> Default for Policy<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Policy<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Declared { scope, .. } = &self.declared;
+        f.debug_struct("Policy")
+            .field("kind", &scope.kind)
+            .field("rules", &self.declared.told())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Declared {
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.scope.kind
+    }
+
+    /// Tells defaults and rules, for people.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let mutations = self.mutations.iter().map(|mutation| match mutation {
+            Mutation::Default { path, value } => format!("{path} = {value}"),
+            Mutation::ApplyConfiguration(expression) => expression.clone(),
+        });
+        mutations.chain(self.rules.iter().map(|rule| rule.expression.clone())).collect()
+    }
+}

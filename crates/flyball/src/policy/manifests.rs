@@ -1,0 +1,131 @@
+//! What the API server is given of a policy.
+
+use super::{Declared, Mutation};
+use crate::webhook::ADMISSION;
+use serde_json::{Value, json};
+
+/// Lets objects go, whatever the rules say of them.
+const NOT_BEING_DELETED: (&str, &str) = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
+
+impl Declared {
+    /// Makes the policies and their bindings.
+    pub(crate) fn manifests(&self, operator: &str) -> Vec<Value> {
+        let name = format!("{operator}-{}", self.scope.kind.resource());
+        let object = |kind: &str, spec: Value| json!({"apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let mut manifests = Vec::new();
+        if !self.mutations.is_empty() {
+            let mutations: Vec<Value> = self.mutations.iter().map(Mutation::manifest).collect();
+            // A webhook may change what a default depends on.
+            let spec = self.spec(json!({"mutations": mutations, "reinvocationPolicy": "IfNeeded"}));
+            manifests.push(object("MutatingAdmissionPolicy", spec));
+            manifests.push(object("MutatingAdmissionPolicyBinding", json!({"policyName": name})));
+        }
+        if !self.rules.is_empty() {
+            manifests.push(object("ValidatingAdmissionPolicy", self.spec(json!({"validations": self.rules}))));
+            let binding = json!({"policyName": name, "validationActions": ["Deny"]});
+            manifests.push(object("ValidatingAdmissionPolicyBinding", binding));
+        }
+        manifests
+    }
+
+    /// Adds to a `spec` what policies of both sorts say.
+    fn spec(&self, mut spec: Value) -> Value {
+        let (name, expression) = NOT_BEING_DELETED;
+        let mut conditions = vec![json!({"name": name, "expression": expression})];
+        conditions.extend(self.scope.conditions.iter().map(|condition| json!(condition)));
+        spec["matchConstraints"] = self.scope.constraints("resourceRules", &["CREATE", "UPDATE"]);
+        spec["matchConditions"] = conditions.into();
+        spec["failurePolicy"] = self.scope.failure_policy().into();
+        if !self.variables.is_empty() {
+            spec["variables"] = json!(self.variables);
+        }
+        spec
+    }
+}
+
+impl Mutation {
+    fn manifest(&self) -> Value {
+        match self {
+            // Not as an apply configuration, which cannot set fields within what is atomic, such as most lists of custom resources.
+            Self::Default { path, value } => {
+                json!({"patchType": "JSONPatch", "jsonPatch": {"expression": default(&segments(path), value)}})
+            }
+            Self::ApplyConfiguration(expression) => {
+                json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+            }
+        }
+    }
+}
+
+/// Takes `metadata.labels[example.com/tier]` apart.
+fn segments(path: &str) -> Vec<&str> {
+    let mut segments = Vec::new();
+    for (at, part) in path.split(']').enumerate() {
+        let (names, key) = part.split_once('[').map_or((part, None), |(names, key)| (names, Some(key)));
+        // What follows a key begins with a point, or there is nothing.
+        let names = if at > 0 { names.strip_prefix('.').unwrap_or(names) } else { names };
+        segments.extend(names.split('.').filter(|name| !name.is_empty()));
+        segments.extend(key);
+    }
+    segments
+}
+
+/// Writes an expression that makes a JSON patch, which sets a field unless it is there.
+fn default(path: &[&str], value: &str) -> String {
+    // JSON's way to write a text is one of CEL's.
+    let text = |text: &str| Value::from(text).to_string();
+    let (mut field, mut pointer, mut steps) = ("object".to_owned(), String::new(), Vec::new());
+    for segment in path {
+        field += &format!("[?{}]", text(segment));
+        pointer += &format!("/{}", segment.replace('~', "~0").replace('/', "~1"));
+        let made = if steps.len() + 1 == path.len() { value } else { "{}" };
+        let add = format!("[JSONPatch{{op: \"add\", path: {}, value: {made}}}]", text(&pointer));
+        steps.push(if steps.len() + 1 == path.len() { add } else { format!("({field}.hasValue() ? [] : {add})") });
+    }
+    format!("{field}.hasValue() ? [] : {}", steps.join(" + "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Policy, Rule};
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    #[test]
+    fn a_path_is_taken_apart() {
+        let check = |path: &str, expected: &[&str]| assert_eq!(segments(path), expected, "{path}");
+        check("spec", &["spec"]);
+        check("spec.size", &["spec", "size"]);
+        check("metadata.labels[example.com/tier]", &["metadata", "labels", "example.com/tier"]);
+        check("a[b.c].d[e]", &["a", "b.c", "d", "e"]);
+        check("", &[]);
+        check(".a..b[", &["a", "b", ""]);
+    }
+
+    #[test]
+    fn a_default_makes_what_is_missing_on_its_way() {
+        assert_eq!(
+            default(&["data", "a/b"], "1"),
+            "object[?\"data\"][?\"a/b\"].hasValue() ? [] : \
+             (object[?\"data\"].hasValue() ? [] : [JSONPatch{op: \"add\", path: \"/data\", value: {}}]) + \
+             [JSONPatch{op: \"add\", path: \"/data/a~1b\", value: 1}]"
+        );
+    }
+
+    #[test]
+    fn only_what_is_asked_for_is_made() {
+        let kinds = |declared: Declared| {
+            let kind = |manifest: &Value| format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
+            declared.manifests("op").iter().map(kind).collect::<Vec<_>>()
+        };
+        assert!(kinds(Policy::<ConfigMap>::new().declared()).is_empty());
+        assert_eq!(
+            kinds(Policy::<Node>::new().validates(Rule::new("true", "never")).declared()),
+            [r#""ValidatingAdmissionPolicy" "op-nodes""#, r#""ValidatingAdmissionPolicyBinding" "op-nodes""#]
+        );
+        assert_eq!(
+            kinds(Policy::<ConfigMap>::new().defaults("data.a", "'b'").declared()),
+            [r#""MutatingAdmissionPolicy" "op-configmaps""#, r#""MutatingAdmissionPolicyBinding" "op-configmaps""#]
+        );
+    }
+}
