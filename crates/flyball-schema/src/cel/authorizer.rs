@@ -283,6 +283,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let cases = [
             ("authorizer.path('').check('get').allowed()", "path must not be empty"),
+            ("string(authorizer.path('').check('get').allowed())", "path must not be empty"),
             ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
             ("authorizer.serviceAccount('n', 'A B').path('/').check('get').allowed()", "Invalid service account name"),
             (

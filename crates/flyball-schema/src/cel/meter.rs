@@ -161,7 +161,8 @@ impl Bill {
             Expr::Call(call) => Expr::Call(self.call(call)),
             Expr::Comprehension(of) => {
                 let binds = of.iter_var == "@unused";
-                let (iter_range, accu_init) = (self.walk(of.iter_range), self.walk(of.accu_init));
+                let iter_range = if binds { of.iter_range } else { self.walk(of.iter_range) };
+                let accu_init = self.walk(of.accu_init);
                 // What is looked at before each round is paid for with the round.
                 let mut round = Bill::default();
                 let loop_cond = round.walk(of.loop_cond);
@@ -215,6 +216,12 @@ impl Bill {
                 name if depends_on_size(name) => 0,
                 _ => 1,
             };
+        }
+        // What an index is looked up by costs nothing besides, if it is but looked up itself.
+        if matches!(call.func_name.as_str(), INDEX | OPT_INDEX) && call.args.get(1).is_some_and(is_path) {
+            let mut args = call.args.into_iter();
+            let of = args.next().map(|of| self.walk(of));
+            return CallExpr { args: of.into_iter().chain(args).collect(), ..call };
         }
         let is_namespace = call.target.as_ref().is_some_and(|target| is_namespace(target));
         CallExpr {

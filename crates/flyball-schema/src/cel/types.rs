@@ -70,8 +70,12 @@ pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("type", |Arguments(of): Arguments| -> ResolveResult {
         Ok(of.first().map_or(Cel::Null, type_of))
     });
-    context.add_function("string", |call: &FunctionContext<'_, '_>, This(of): This<Cel>| text_of(call, of));
-    context.add_function("bool", |This(of): This<Cel>| truth_of(of));
+    context.add_function("string", |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {
+        of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| text_of(call, of.clone()))
+    });
+    context.add_function("bool", |Arguments(of): Arguments| {
+        of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| truth_of(of.clone()))
+    });
     for name in NAMES {
         context.add_variable_from_value(name, value(name));
     }
