@@ -118,7 +118,10 @@ impl Constraints {
     }
 
     fn selects_object(&self, object: Option<&Object>, old: Option<&Object>) -> bool {
-        let selects = |object: Option<&Object>| object.is_some_and(|it| self.objects.matches(|label| it.label(label)));
+        // What is wanted of a connection has no metadata, and is selected by nothing.
+        let selects = |object: Option<&Object>| {
+            object.is_some_and(|it| it.metadata().is_some() && self.objects.matches(|label| it.label(label)))
+        };
         self.objects.is_empty() || selects(object) || selects(old)
     }
 
