@@ -25,7 +25,7 @@ ok patched patch deployment web --subresource=status --type=merge -p '{"status":
 same 3 get deployment web -o 'jsonpath={.status.collisionCount}'
 ok patched patch deployment web --subresource=scale --type=merge -p '{"spec":{"replicas":1}}'
 refused "spec.replicas: Invalid value" patch deployment web -p '{"spec":{"replicas":-1}}'
-refused 'Invalid value' patch deployment web -p '{"spec":{"replicas":"many"}}'
+refused 'unrecognized type: int32' patch deployment web -p '{"spec":{"replicas":"many"}}'
 
 ok labeled label configmap settings tier=a
 refused "'tier' already has a value (a), and --overwrite is false" label configmap settings tier=b

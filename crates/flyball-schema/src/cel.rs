@@ -9,6 +9,7 @@ mod check;
 mod cost;
 mod expression;
 mod functions;
+mod meter;
 mod mutation;
 mod places;
 mod program;
@@ -16,11 +17,12 @@ mod rewrite;
 mod types;
 mod typing;
 
-pub use authorizer::{Decide, Question, authorizer};
+pub use authorizer::{Decide, Question, TYPE as AUTHORIZER};
 pub use check::{Checked, check, check_among};
 pub use cost::cardinality;
 pub use expression::{Expression, Scope};
 pub use kube_cel::cel::objects::Value as Cel;
+pub use meter::{Budget, OUT_OF_BUDGET};
 pub use mutation::to_json;
 pub use program::{Program, compile};
 pub use typing::Type;
@@ -85,6 +87,7 @@ impl Rule {
         old: Option<&Value>,
         changed: bool,
         path: &Path<'_>,
+        budget: &Budget,
     ) -> Option<FieldError> {
         if self.uses_old_self && old.is_none() && !self.optional_old_self {
             return None;
@@ -103,30 +106,32 @@ impl Rule {
             };
             context.add_variable_from_value("oldSelf", old);
         }
-        let kind = match value {
-            Value::Object(_) => "object",
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Bool(_) => "boolean",
-            _ => "integer",
-        };
-        let broke = |why: &str| {
-            let rule = if self.message.is_empty() { self.text.trim() } else { self.message.trim() };
-            Some(FieldError::invalid(path, kind, format!("{why} evaluating rule: {rule}")))
-        };
+        let kind = kind_of(value);
+        let rule = if self.message.is_empty() { self.text.trim() } else { self.message.trim() };
+        let broke = |why: String| Some(FieldError::invalid(path, kind, why));
         let program = match &self.program {
             Ok(program) => program,
-            Err(why) => return Some(FieldError::invalid(path, kind, format!("rule compile error: {why}"))),
+            Err(why) => return broke(format!("rule compile error: {why}")),
         };
-        match program.run(&context) {
+        match program.run(&context, budget) {
             Ok(Cel::Bool(true)) => None,
-            Ok(_) => Some(self.failure(value, path, &context)),
-            Err(why) => broke(&why),
+            Ok(_) => Some(self.failure(value, path, &context, budget)),
+            Err(why) if why == OUT_OF_BUDGET => broke(why),
+            Err(why) if why == meter::EXCEEDED => {
+                budget.stop();
+                broke(format!(
+                    "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+                ))
+            }
+            Err(why) if why == "no such overload" => broke(format!(
+                "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+            )),
+            Err(why) => broke(format!("{why} evaluating rule: {rule}")),
         }
     }
 
-    fn failure(&self, value: &Value, path: &Path<'_>, context: &Context<'_>) -> FieldError {
-        let said = self.message_expression.as_ref().and_then(|program| match program.run(context) {
+    fn failure(&self, value: &Value, path: &Path<'_>, context: &Context<'_>, budget: &Budget) -> FieldError {
+        let said = self.message_expression.as_ref().and_then(|program| match program.run(context, budget) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
             _ => None,
         });
@@ -168,38 +173,64 @@ impl Rule {
     }
 }
 
+/// The type of a value, as errors of rules show it in its place.
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Object(_) => "object",
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "boolean",
+        _ => "integer",
+    }
+}
+
 /// The functions that rules may call: the same for all.
 static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     types::add(&mut context);
     rewrite::add(&mut context);
     authorizer::add(&mut context);
+    meter::add(&mut context);
     context
 });
 
 /// Runs the rules of a schema over a value and all that it holds.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(node, value, old, path, &mut errors);
+    walk(node, value, old, path, &Budget::of_rules(), &mut errors);
     errors
 }
 
-fn walk(node: Node<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+fn walk(
+    node: Node<'_>,
+    value: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    budget: &Budget,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(demands) = node.get().constraints.as_deref().filter(|_| !value.is_null()) else { return };
     let old = old.filter(|old| !old.is_null());
     let changed = old != Some(value);
+    if !demands.rules.is_empty() && budget.is_spent() {
+        errors.push(FieldError::invalid(path, kind_of(value), OUT_OF_BUDGET));
+        budget.stop();
+    }
     for rule in &demands.rules {
-        errors.extend(rule.run(node, value, old, changed, path));
+        if budget.is_stopped() {
+            return;
+        }
+        errors.extend(rule.run(node, value, old, changed, path, budget));
     }
     for id in &demands.all_of {
-        walk(node.at(*id), value, old, path, errors);
+        walk(node.at(*id), value, old, path, budget, errors);
     }
     match (value, &node.get().shape) {
         (Value::Array(items), _) => {
             let Some(inner) = node.items() else { return };
             for (i, item) in items.iter().enumerate() {
                 let old = old.and_then(|old| correlated(node, old, item));
-                walk(inner, item, old, &path.index(i), errors);
+                walk(inner, item, old, &path.index(i), budget, errors);
             }
         }
         (Value::Object(fields), shape) => {
@@ -213,7 +244,7 @@ fn walk(node: Node<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>, err
                 let Some(inner) = demanded.or_else(|| node.field(name)) else { continue };
                 let old = old.filter(|_| !atomic).and_then(|old| old.get(name));
                 let path = if map { path.key(name) } else { path.field(name) };
-                walk(inner, value, old, &path, errors);
+                walk(inner, value, old, &path, budget, errors);
             }
         }
         _ => {}

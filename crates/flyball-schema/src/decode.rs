@@ -6,9 +6,10 @@
 
 mod convert;
 
-pub use convert::{forget_empty_lists, misfit};
+pub use convert::{as_go_numbers, fit_numbers, forget_empty_lists, misfit};
 
 use crate::schema::{Id, Node, Presence, Shape, Struct, Text};
+use base64::Engine;
 use flyball_core::field::go_json;
 use flyball_core::{Quantity, time};
 use serde_json::{Map, Number, Value};
@@ -124,6 +125,7 @@ impl Reader<'_> {
             (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
             (Shape::Text(Text::Quantity), Value::Number(n)) => quantity(&n.to_string()),
             (Shape::Text(text), Value::String(s)) => read_text(*text, s),
+            (Shape::Text(Text::Bytes), Value::Array(items)) => self.bytes(&items),
             (Shape::List(list), Value::Array(items)) => self.list(list.items, node, items),
             (Shape::Map(map), Value::Object(entries)) => {
                 let place = self.place.len();
@@ -207,7 +209,30 @@ impl Reader<'_> {
     }
 
     fn mismatch(&self, node: Node<'_>, got: &str) -> Error {
-        let want = node.get().go.as_deref().unwrap_or("interface {}");
+        let want = match node.get().shape {
+            // These read themselves, and say what they are made of.
+            Shape::IntOrString => "int32",
+            Shape::Text(Text::Time | Text::MicroTime | Text::Duration) => "string",
+            _ => node.get().go.as_deref().unwrap_or("interface {}"),
+        };
+        self.cannot(got, want)
+    }
+
+    /// Bytes that are written one by one, as numbers.
+    fn bytes(&self, items: &[Value]) -> Result<Value, Error> {
+        let byte = |item: &Value| match item {
+            Value::Null => Ok(0),
+            Value::Number(n) => {
+                let byte = n.as_u64().and_then(|n| u8::try_from(n).ok());
+                byte.ok_or_else(|| self.cannot(&format!("number {n}"), "uint8"))
+            }
+            other => Err(self.cannot(&json_type(other), "uint8")),
+        };
+        let bytes: Vec<u8> = items.iter().map(byte).collect::<Result<_, _>>()?;
+        Ok(base64::engine::general_purpose::STANDARD.encode(bytes).into())
+    }
+
+    fn cannot(&self, got: &str, want: &str) -> Error {
         if self.fields.is_empty() {
             return Error(format!("json: cannot unmarshal {got} into Go value of type {want}"));
         }
@@ -227,7 +252,7 @@ impl Error {
     }
 }
 
-fn json_type(value: &Value) -> String {
+pub(super) fn json_type(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(_) => "bool".into(),
@@ -253,7 +278,6 @@ fn read_text(text: Text, s: String) -> Result<Value, Error> {
         Text::Duration => parse_duration(&s)
             .map(|nanos| Value::String(print_duration(nanos)))
             .ok_or_else(|| Error(format!("time: invalid duration {s:?}"))),
-        Text::Time if s.is_empty() => Ok(Value::Null),
         Text::Time => time::parse_rfc3339(&s)
             .map(|t| Value::String(time::rfc3339(t)))
             .ok_or_else(|| time_error(&s, "2006-01-02T15:04:05Z07:00")),
@@ -315,7 +339,7 @@ fn time_error(text: &str, layout: &str) -> Error {
 }
 
 /// Returns where base64 goes wrong, if it does.
-fn base64_error(s: &str) -> Option<usize> {
+pub(super) fn base64_error(s: &str) -> Option<usize> {
     let mut count = 0;
     let mut padding = 0;
     for (at, b) in s.bytes().enumerate() {

@@ -24,7 +24,7 @@ pub(crate) use limits::whole;
 
 use crate::auth::User;
 use crate::kinds::Part;
-use crate::registry::{Resource, Target, Writer, scale};
+use crate::registry::{Catalog, Resource, Target, Writer, scale};
 use crate::request::options::DeleteOptions;
 use crate::response::Warnings;
 use crate::server::Inner;
@@ -42,6 +42,8 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    /// A connection is asked for, to what runs in a container or behind a service.
+    Connect,
 }
 
 impl Operation {
@@ -51,6 +53,7 @@ impl Operation {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 }
@@ -61,6 +64,9 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: &'a str,
     pub(crate) part: Part,
+    subresource: &'static str,
+    /// The kind of what is sent, where that is not what is kept: a scale, a binding, a command for a container.
+    sent: Option<Arc<Resource>>,
     pub(crate) operation: Operation,
     pub(crate) user: &'a User,
     /// Whether nothing is to come of the write.
@@ -79,6 +85,8 @@ impl<'a> Attributes<'a> {
             namespace: target.namespace.as_deref(),
             name: target.name.as_deref().unwrap_or_default(),
             part: target.part,
+            subresource: target.part.name(),
+            sent: (target.part == Part::Scale).then(|| Catalog::action("Scale")),
             operation,
             user: writer.user,
             dry_run: writer.options.dry_run,
@@ -88,7 +96,7 @@ impl<'a> Attributes<'a> {
                 "UpdateOptions"
             }),
             warnings: writer.warnings,
-            reviewed: writer.reviewed && !matching::is_exempt(&target.resource),
+            reviewed: writer.reviewed,
         }
     }
 
@@ -97,13 +105,44 @@ impl<'a> Attributes<'a> {
         Self { dry_run: options.dry_run, options: options.as_value(), ..Self::new(target, Operation::Delete, writer) }
     }
 
+    /// What admission knows of an action: what is done with an object other than writing it.
+    pub(crate) fn of_action(
+        target: &'a Target,
+        subresource: &'static str,
+        sent: &Arc<Resource>,
+        operation: Operation,
+        writer: &Writer<'a>,
+    ) -> Self {
+        let attributes = Self::new(target, operation, writer);
+        let options = if operation == Operation::Connect { Value::Null } else { attributes.options };
+        Self { subresource, sent: Some(sent.clone()), options, ..attributes }
+    }
+
+    /// Tells whether what is sent is acted upon, and not kept.
+    fn is_action(&self) -> bool {
+        self.sent.is_some() && self.part != Part::Scale
+    }
+
     /// The namespace of the request: a namespace's own is itself.
     fn namespace_name(&self) -> &str {
         if self.is("", "namespaces") { self.name } else { self.namespace.unwrap_or_default() }
     }
 
+    /// The name by which a refusal calls what it is about.
+    fn known_name(&self) -> &str {
+        if self.name.is_empty() { "Unknown" } else { self.name }
+    }
+
     fn subresource(&self) -> &'static str {
-        self.part.name()
+        self.subresource
+    }
+
+    fn is_seen_by_webhooks(&self) -> bool {
+        self.reviewed && !matching::is_exempt(self.resource)
+    }
+
+    fn is_seen_by_policies(&self) -> bool {
+        self.reviewed && !matching::is_exempt_from_policies(self.resource)
     }
 
     /// Tells whether the write is to a built-in kind.
@@ -123,6 +162,7 @@ async fn shown(
     let show = async |object: Option<&Object>| match object {
         None => Ok(None),
         Some(object) if attributes.part == Part::Scale => scale::of(attributes.resource, object).map(Some),
+        Some(object) if attributes.is_action() => Ok(Some(object.clone())),
         Some(object) => inner.as_version(attributes.resource, shown_as, object.clone()).await.map(Some),
     };
     Ok((show(object).await?, show(old).await?))
@@ -138,6 +178,10 @@ async fn take_back(
 ) -> Result<(), Status> {
     if attributes.part == Part::Scale {
         return scale::write(attributes.resource, object, &patched);
+    }
+    if attributes.is_action() {
+        *object = patched;
+        return Ok(());
     }
     *object = inner.as_version(shown_as, attributes.resource, patched).await?;
     Ok(())
@@ -225,6 +269,9 @@ impl Admission {
         old: Option<&Object>,
     ) -> Result<(), Status> {
         namespace::check(inner, attributes)?;
+        if attributes.is_action() {
+            return self.ask_mutating(inner, attributes, rounds, object, old).await;
+        }
         if attributes.is("", "pods") && attributes.part == Part::Whole {
             match old {
                 None => {
@@ -239,14 +286,29 @@ impl Admission {
             nodes::admit(attributes, object);
             certificates::admit(attributes, object);
         }
-        if attributes.reviewed {
-            let policies = (self.mutating_policies.get(&inner.store), self.mutating_bindings.get(&inner.store));
-            policy::mutate(inner, (&policies.0, &policies.1), attributes, rounds, object, old).await?;
-            let hooks = self.mutating.get(&inner.store);
-            webhook::mutate(inner, &hooks, attributes, rounds, Some(object), old).await?;
-        }
+        self.ask_mutating(inner, attributes, rounds, object, old).await?;
         if attributes.is("", "services") {
             services::allocate(inner, &self.draws, attributes, object, old)?;
+        }
+        Ok(())
+    }
+
+    /// Lets what users configured change a request.
+    async fn ask_mutating(
+        &self,
+        inner: &Inner,
+        attributes: &Attributes<'_>,
+        rounds: &mut Rounds,
+        object: &mut Object,
+        old: Option<&Object>,
+    ) -> Result<(), Status> {
+        if attributes.is_seen_by_policies() {
+            let policies = (self.mutating_policies.get(&inner.store), self.mutating_bindings.get(&inner.store));
+            policy::mutate(inner, (&policies.0, &policies.1), attributes, rounds, object, old).await?;
+        }
+        if attributes.is_seen_by_webhooks() {
+            let hooks = self.mutating.get(&inner.store);
+            webhook::mutate(inner, &hooks, attributes, rounds, Some(object), old).await?;
         }
         Ok(())
     }
@@ -276,26 +338,28 @@ impl Admission {
         old: &Object,
     ) -> Result<(), Status> {
         namespace::check(inner, attributes)?;
-        if attributes.reviewed {
+        if attributes.is_seen_by_webhooks() {
             let hooks = self.mutating.get(&inner.store);
             webhook::mutate(inner, &hooks, attributes, &mut Rounds::default(), None, Some(old)).await?;
         }
         self.review(inner, attributes, None, Some(old)).await
     }
 
-    /// Lets what users configured refuse a request.
-    async fn review(
+    /// Lets what users configured refuse a request; for an action, that is all there is to ask.
+    pub(crate) async fn review(
         &self,
         inner: &Inner,
         attributes: &Attributes<'_>,
         object: Option<&Object>,
         old: Option<&Object>,
     ) -> Result<(), Status> {
-        if !attributes.reviewed {
-            return Ok(());
+        if attributes.is_seen_by_policies() {
+            let (policies, bindings) = (self.policies.get(&inner.store), self.bindings.get(&inner.store));
+            policy::validate(inner, (&policies, &bindings), attributes, object, old).await?;
         }
-        let (policies, bindings) = (self.policies.get(&inner.store), self.bindings.get(&inner.store));
-        policy::validate(inner, (&policies, &bindings), attributes, object, old).await?;
-        webhook::validate(inner, &self.validating.get(&inner.store), attributes, object, old).await
+        if attributes.is_seen_by_webhooks() {
+            webhook::validate(inner, &self.validating.get(&inner.store), attributes, object, old).await?;
+        }
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod containers;
 mod dispatch;
 mod objects;
 mod reply;
+mod sent;
 mod state;
 
 pub(crate) use reply::Presenter;

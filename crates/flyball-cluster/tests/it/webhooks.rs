@@ -257,7 +257,9 @@ proptest! {
             object.labels_mut().insert("label".into(), label);
             let before = new.create(&PostParams::default(), &object).await.unwrap();
             let there = old.get("a").await.unwrap();
-            old.replace("a", &PostParams::default(), &there).await.unwrap();
+            let back = old.replace("a", &PostParams::default(), &there).await.unwrap();
+            prop_assert_eq!(back.metadata.resource_version, there.metadata.resource_version, "nothing changed");
+            prop_assert_eq!(back.metadata.managed_fields, there.metadata.managed_fields);
             let after = new.get("a").await.unwrap();
             Ok::<_, TestCaseError>((before, after))
         })?;

@@ -139,11 +139,6 @@ impl ManagedFields {
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
-    /// Tells whether somebody owns fields as another version names them.
-    pub fn spans_versions(&self, api_version: &str) -> bool {
-        self.0.iter().any(|entry| entry.api_version != api_version)
-    }
-
     /// Tells whether nobody owns anything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -3,6 +3,8 @@
 //! A question is built up method by method (`authorizer.group('').resource('pods').check('get')`) and put to whoever
 //! decides when it is complete. See <https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-authorizer-library>.
 
+use super::typing::{BOOL, STRING, Type};
+use flyball_core::names::{dns_label, dns_subdomain};
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Opaque, Value as Cel};
 use kube_cel::cel::{Context, ExecutionError, ResolveResult};
@@ -33,9 +35,71 @@ pub struct Question {
 /// Decides a question; the text says why.
 pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
 
+/// What a question that is being built up is about so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Authorizer,
+    Path,
+    Group,
+    Resource,
+}
+
+impl Stage {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Authorizer => AUTHORIZER,
+            Self::Path => PATH,
+            Self::Group => GROUP,
+            Self::Resource => RESOURCE,
+        }
+    }
+}
+
+const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+const PATH: &str = "kubernetes.authorization.PathCheck";
+const GROUP: &str = "kubernetes.authorization.GroupCheck";
+const RESOURCE: &str = "kubernetes.authorization.ResourceCheck";
+const DECISION: &str = "kubernetes.authorization.Decision";
+
+/// The variable of the question about the request itself: a part of another one, by its name.
+pub(super) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+
+/// The type of `authorizer`.
+pub const TYPE: Type<'_> = Type::Plain(AUTHORIZER);
+
+/// Tells whether a type is one of those that questions are built of.
+pub(super) fn is_own(ty: &Type<'_>) -> bool {
+    matches!(ty, Type::Plain(name) if name.starts_with("kubernetes.authorization."))
+}
+
+/// What comes of a field of `authorizer`.
+pub(super) fn field<'s>(of: &Type<'_>, name: &str) -> Option<Type<'s>> {
+    (of.is(AUTHORIZER) && name == "requestResource").then_some(Type::Plain(RESOURCE))
+}
+
+/// What comes of a method of a question or a decision; `None` if it has none such.
+pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
+    let Type::Plain(target) = target else { return None };
+    let (count, made) = match (*target, name) {
+        (AUTHORIZER, "path") => (1, Type::Plain(PATH)),
+        (AUTHORIZER, "group") => (1, Type::Plain(GROUP)),
+        (AUTHORIZER, "serviceAccount") => (2, TYPE),
+        (GROUP, "resource") | (RESOURCE, "subresource" | "namespace" | "name" | "fieldSelector" | "labelSelector") => {
+            (1, Type::Plain(RESOURCE))
+        }
+        (PATH | RESOURCE, "check") => (1, Type::Plain(DECISION)),
+        (DECISION, "allowed" | "errored") => (0, BOOL),
+        (DECISION, "error" | "reason") => (0, STRING),
+        _ => return None,
+    };
+    let texts = arguments.iter().all(|argument| argument.is_dyn() || argument.is("string"));
+    (texts && arguments.len() == count).then_some(made)
+}
+
 /// A question that is being built up.
 #[derive(Clone)]
 struct Asking {
+    stage: Stage,
     question: Question,
     decide: Arc<Decide>,
 }
@@ -48,7 +112,7 @@ impl fmt::Debug for Asking {
 
 impl PartialEq for Asking {
     fn eq(&self, other: &Self) -> bool {
-        self.question == other.question
+        self.stage == other.stage && self.question == other.question
     }
 }
 
@@ -56,7 +120,7 @@ impl Eq for Asking {}
 
 impl Opaque for Asking {
     fn runtime_type_name(&self) -> &str {
-        "kubernetes.authorization.Authorizer"
+        self.stage.name()
     }
 }
 
@@ -69,13 +133,18 @@ struct Decided {
 
 impl Opaque for Decided {
     fn runtime_type_name(&self) -> &str {
-        "kubernetes.authorization.Decision"
+        DECISION
     }
 }
 
 /// Makes the value of `authorizer`.
-pub fn authorizer(decide: Arc<Decide>) -> Cel {
-    Cel::Opaque(Arc::new(Asking { question: Question::default(), decide }))
+pub(super) fn authorizer(decide: Arc<Decide>) -> Cel {
+    Cel::Opaque(Arc::new(Asking { stage: Stage::Authorizer, question: Question::default(), decide }))
+}
+
+/// Makes the value of `authorizer.requestResource`: a question about what a request is sent to, without its verb.
+pub(super) fn request_resource(question: Question, decide: Arc<Decide>) -> Cel {
+    Cel::Opaque(Arc::new(Asking { stage: Stage::Resource, question, decide }))
 }
 
 fn asking(this: &Cel) -> Result<&Asking, ExecutionError> {
@@ -92,10 +161,25 @@ fn decided(this: &Cel) -> Result<&Decided, ExecutionError> {
     }
 }
 
-fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
+/// Takes a question from one stage to the next.
+fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) -> ResolveResult {
     let mut asking = asking(this)?.clone();
+    if asking.stage != from {
+        return Err(ExecutionError::NoSuchOverload);
+    }
+    asking.stage = to;
     change(&mut asking.question);
     Ok(Cel::Opaque(Arc::new(asking)))
+}
+
+/// Says more about the resource that a question is about.
+fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
+    step(this, Stage::Resource, Stage::Resource, change)
+}
+
+/// Refuses what a question cannot be about, in the words of the real server.
+fn need(fine: bool, function: &str, why: &str) -> Result<(), ExecutionError> {
+    if fine { Ok(()) } else { Err(ExecutionError::function_error(function, why)) }
 }
 
 /// Adds the methods of questions and decisions.
@@ -103,13 +187,15 @@ pub(super) fn add(context: &mut Context<'_>) {
     type Text = Arc<String>;
     let text = |text: Text| String::clone(&text);
     context.add_function("path", move |This(this): This<Cel>, path: Text| {
-        with(&this, |question| question.path = Some(text(path)))
+        need(!path.is_empty(), "path", "path must not be empty")?;
+        step(&this, Stage::Authorizer, Stage::Path, |question| question.path = Some(text(path)))
     });
     context.add_function("group", move |This(this): This<Cel>, group: Text| {
-        with(&this, |question| question.group = text(group))
+        step(&this, Stage::Authorizer, Stage::Group, |question| question.group = text(group))
     });
     context.add_function("resource", move |This(this): This<Cel>, resource: Text| {
-        with(&this, |question| question.resource = text(resource))
+        need(!resource.is_empty(), "resource", "resource must not be empty")?;
+        step(&this, Stage::Group, Stage::Resource, |question| question.resource = text(resource))
     });
     context.add_function("subresource", move |This(this): This<Cel>, subresource: Text| {
         with(&this, |question| question.subresource = text(subresource))
@@ -120,11 +206,21 @@ pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("name", move |This(this): This<Cel>, name: Text| {
         with(&this, |question| question.name = text(name))
     });
+    // Who decides here looks at no selectors: what they leave out is allowed if all is, as upstream's RBAC has it.
+    for selector in ["fieldSelector", "labelSelector"] {
+        context.add_function(selector, |This(this): This<Cel>, _: Text| with(&this, |_| {}));
+    }
     context.add_function("serviceAccount", move |This(this): This<Cel>, namespace: Text, name: Text| {
-        with(&this, |question| question.account = Some((text(namespace), text(name))))
+        need(dns_subdomain(&name).is_empty(), "serviceAccount", "Invalid service account name")?;
+        need(dns_label(&namespace).is_empty(), "serviceAccount", "Invalid service account namespace")?;
+        let account = Some((text(namespace), text(name)));
+        step(&this, Stage::Authorizer, Stage::Authorizer, |question| question.account = account)
     });
     context.add_function("check", move |This(this): This<Cel>, verb: Text| -> ResolveResult {
         let mut asking = asking(&this)?.clone();
+        if !matches!(asking.stage, Stage::Path | Stage::Resource) {
+            return Err(ExecutionError::NoSuchOverload);
+        }
         asking.question.verb = text(verb);
         let (allowed, reason) = (asking.decide)(&asking.question);
         Ok(Cel::Opaque(Arc::new(Decided { allowed, reason })))
@@ -140,4 +236,94 @@ pub(super) fn add(context: &mut Context<'_>) {
     });
     context
         .add_function("reason", |This(this): This<Cel>| -> ResolveResult { Ok(decided(&this)?.reason.clone().into()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AUTHORIZER, Budget, Cel, Expression, Scope, check_among};
+    use super::Question;
+    use std::sync::Arc;
+
+    fn ask(expression: &str) -> Result<Cel, String> {
+        let mut scope = Scope::new();
+        let request =
+            Question { resource: "pods".into(), namespace: "a".into(), name: "x".into(), ..Question::default() };
+        let decide = |question: &Question| match &question.account {
+            Some((namespace, name)) => (true, format!("{namespace}/{name}")),
+            None if question.path.is_some() => (question.path.as_deref() == Some("/healthz"), String::new()),
+            None => {
+                let Question { resource, subresource, namespace, name, verb, .. } = question;
+                (verb == "get", format!("{verb} {resource}/{subresource} {namespace}/{name}"))
+            }
+        };
+        scope.set_authorizer(request, Arc::new(decide));
+        Expression::new(expression).run(&scope, &Budget::of_rules())
+    }
+
+    #[test]
+    fn questions_are_built_step_by_step() {
+        let cases = [
+            ("authorizer.requestResource.check('get').reason()", "get pods/ a/x"),
+            ("authorizer.requestResource.subresource('exec').name('y').check('get').reason()", "get pods/exec a/y"),
+            (
+                "authorizer.group('').resource('nodes').fieldSelector('a=b').labelSelector('?').check('list').reason()",
+                "list nodes/ /",
+            ),
+            ("authorizer.serviceAccount('n', 's').group('').resource('x').check('get').reason()", "n/s"),
+            ("string(authorizer.path('/healthz').check('get').allowed())", "true"),
+            ("string(authorizer.requestResource.check('list').errored())", "false"),
+            ("authorizer.requestResource.check('list').error()", ""),
+        ];
+        for (expression, answer) in cases {
+            assert_eq!(ask(expression), Ok(Cel::from(answer)), "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let cases = [
+            ("authorizer.path('').check('get').allowed()", "path must not be empty"),
+            ("string(authorizer.path('').check('get').allowed())", "path must not be empty"),
+            ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
+            ("authorizer.serviceAccount('n', 'A B').path('/').check('get').allowed()", "Invalid service account name"),
+            (
+                "authorizer.serviceAccount('A', 'b').path('/').check('get').allowed()",
+                "Invalid service account namespace",
+            ),
+            ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
+        ];
+        for (expression, why) in cases {
+            let said = ask(expression).expect_err(expression);
+            assert!(said.ends_with(&format!("resulted in error: {why}")), "{expression}: {said}");
+        }
+    }
+
+    #[test]
+    fn each_step_has_its_own_type() {
+        let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|made| made.to_string());
+        assert_eq!(check("authorizer.requestResource.check('get').allowed()").as_deref(), Ok("bool"));
+        let cases = [
+            (
+                "authorizer.path('/x').resource('x')",
+                "1:31: found no matching overload for 'resource' applied to 'kubernetes.authorization.PathCheck.(string)'",
+            ),
+            (
+                "authorizer.check('get')",
+                "1:17: found no matching overload for 'check' applied to 'kubernetes.authorization.Authorizer.(string)'",
+            ),
+            (
+                "authorizer.requestResource.check(1)",
+                "1:33: found no matching overload for 'check' applied to 'kubernetes.authorization.ResourceCheck.(int)'",
+            ),
+            ("authorizer.foo", "1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'"),
+            (
+                "has(authorizer.requestResource)",
+                "1:4: unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
+            ),
+        ];
+        for (expression, why) in cases {
+            let error = check(expression).expect_err(expression);
+            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
+        }
+    }
 }

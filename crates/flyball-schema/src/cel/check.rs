@@ -3,6 +3,7 @@
 //!
 //! What is not known for sure passes: an expression is refused only for what the real server refuses too.
 
+use super::authorizer;
 use super::cost::{self, Seen, Size, Spot};
 use super::functions::{function, is_function, method, operator};
 use super::places::Places;
@@ -53,7 +54,7 @@ fn point_at(source: &str, at: usize, why: &str) -> String {
 }
 
 /// Names that stand before functions, not for values.
-const NAMESPACES: [&str; 10] =
+pub(super) const NAMESPACES: [&str; 10] =
     ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "optional", "regex", "sets", "strings"];
 
 struct Checker<'s> {
@@ -184,6 +185,11 @@ impl<'s> Checker<'s> {
         let mut place = self.places.next(&format!(".{}", select.field));
         if select.test {
             place = self.places.next("has(");
+        }
+        if authorizer::is_own(&operand.ty) {
+            let found = authorizer::field(&operand.ty, &select.field).filter(|_| !select.test);
+            let why = || format!("unexpected failed resolution of '{}'", operand.ty);
+            return Seen::of(found.unwrap_or_else(|| self.wrong(place, why())), 1);
         }
         let found = self.field(&operand.ty, &select.field, place);
         if select.test {

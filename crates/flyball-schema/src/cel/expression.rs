@@ -1,5 +1,7 @@
 //! Expressions that stand alone, in the configuration of admission.
 
+use super::authorizer::{Decide, Question, REQUEST_RESOURCE, authorizer, request_resource};
+use super::meter::{Budget, OUT_OF_BUDGET};
 use super::{BASE, Program, compile};
 use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
@@ -27,6 +29,12 @@ impl Scope {
         self.set(name, Cel::Map(CelMap { map: Arc::new(fields.collect()) }));
     }
 
+    /// Lets expressions ask who may do what: anything, and about what the request is sent to.
+    pub fn set_authorizer(&mut self, request: Question, decide: Arc<Decide>) {
+        self.set("authorizer", authorizer(decide.clone()));
+        self.set(REQUEST_RESOURCE, request_resource(request, decide));
+    }
+
     /// Gives a variable its value.
     pub fn set(&mut self, name: &str, value: Cel) {
         self.0.add_variable_from_value(name.to_owned(), value);
@@ -50,12 +58,13 @@ impl Expression {
         &self.text
     }
 
-    /// Works the expression out; an error names it.
-    pub fn run(&self, scope: &Scope) -> Result<Cel, String> {
+    /// Works the expression out, at the cost of a budget; an error names it, unless the budget is at its end.
+    pub fn run(&self, scope: &Scope, budget: &Budget) -> Result<Cel, String> {
         match &self.program {
-            Ok(program) => {
-                program.run(&scope.0).map_err(|why| format!("expression '{}' resulted in error: {why}", self.text))
-            }
+            Ok(program) => program.run(&scope.0, budget).map_err(|why| match why.as_str() {
+                OUT_OF_BUDGET => why,
+                _ => format!("expression '{}' resulted in error: {why}", self.text),
+            }),
             Err(why) => Err(format!("compilation error: {why}")),
         }
     }

@@ -50,6 +50,9 @@ pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
 
 /// What a function makes of a value that it is called on; `None` if it cannot be called on it.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
+    if super::authorizer::is_own(target) {
+        return super::authorizer::method(name, target, arguments);
+    }
     let text = matches!(
         name,
         "charAt"

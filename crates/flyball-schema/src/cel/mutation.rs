@@ -62,12 +62,12 @@ fn convert(value: &Cel) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BASE, compile};
+    use super::super::{BASE, Budget, compile};
     use super::to_json;
     use serde_json::{Value, json};
 
     fn made(expression: &str) -> Result<Value, String> {
-        to_json(&compile(expression)?.run(&BASE)?)
+        to_json(&compile(expression)?.run(&BASE, &Budget::of_rules())?)
     }
 
     #[test]

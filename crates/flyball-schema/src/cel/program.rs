@@ -1,5 +1,6 @@
 //! An expression, parsed and made ready to run.
 
+use super::meter::{self, Budget};
 use super::rewrite::rewrite;
 use kube_cel::cel::objects::Value as Cel;
 use kube_cel::cel::parser::{ExpressionReferences, Parser};
@@ -62,7 +63,7 @@ pub fn compile(expression: &str) -> Result<Program, String> {
     let parse = || Parser::new().enable_optional_syntax(true).parse(expression);
     match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
         Ok(Ok(written)) => {
-            let ready = rewrite(written.clone());
+            let ready = meter::meter(rewrite(written.clone()));
             Ok(Program { written, ready })
         }
         Ok(Err(errors)) => Err(errors.to_string().replace("\n| ", "\n | ")),
@@ -81,12 +82,14 @@ impl Program {
         self.written.references()
     }
 
-    /// Runs the program; an error says why in the words of the real server.
-    pub(super) fn run(&self, context: &Context<'_>) -> Result<Cel, String> {
-        let resolve = || Cel::resolve(&self.ready, context);
+    /// Runs the program, at the cost of a budget; an error says why in the words of the real server.
+    pub(super) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
+        let resolve = || meter::measure(&self.ready, context);
         match stacker::maybe_grow(RUNNING, PARSING, || catch_unwind(AssertUnwindSafe(resolve))) {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(explain(error)),
+            Ok((_, cost)) if !budget.take(cost) => Err(meter::OUT_OF_BUDGET.into()),
+            Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
+            Ok((Ok(value), _)) => Ok(value),
+            Ok((Err(error), _)) => Err(explain(error)),
             Err(_) => Err("the expression could not be evaluated".into()),
         }
     }

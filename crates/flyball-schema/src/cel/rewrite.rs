@@ -2,6 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries>.
 
+use super::authorizer::REQUEST_RESOURCE;
 use kube_cel::cel::common::ast::operators::{
     ADD, CONDITIONAL, EQUALS, INDEX, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, NOT_STRICTLY_FALSE, OPT_INDEX, OPT_SELECT,
 };
@@ -43,10 +44,17 @@ pub(super) fn names(call: &CallExpr, count: usize) -> Option<Vec<&str>> {
     Some(found)
 }
 
+/// Tells whether a variable is meant that is named as if it were a field.
+fn is_request_resource(select: &SelectExpr) -> bool {
+    let Expr::Ident(name) = &select.operand.expr else { return false };
+    !select.test && REQUEST_RESOURCE.strip_prefix(name.as_str()) == Some(&format!(".{}", select.field))
+}
+
 /// Makes an expression ready to run.
 pub(super) fn rewrite(at: IdedExpr) -> IdedExpr {
     let IdedExpr { id, expr } = at;
     let expr = match expr {
+        Expr::Select(select) if is_request_resource(&select) => Expr::Ident(REQUEST_RESOURCE.into()),
         Expr::Select(select) => {
             let operand = rewrite(*select.operand);
             match (is_optional(&operand), select.test) {
@@ -306,7 +314,7 @@ mod tests {
     use kube_cel::cel::objects::Value as Cel;
 
     fn holds(expression: &str) -> Result<bool, String> {
-        compile(expression)?.run(&BASE).map(|value| value == Cel::Bool(true))
+        compile(expression)?.run(&BASE, &super::super::Budget::of_rules()).map(|value| value == Cel::Bool(true))
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Types as values: `type(self.port) == int`, which the interpreter does not know.
 
-use kube_cel::cel::extractors::Arguments;
+use chrono::SecondsFormat;
+use kube_cel::cel::extractors::{Arguments, This};
+use kube_cel::cel::functions;
 use kube_cel::cel::objects::{Opaque, Value as Cel};
-use kube_cel::cel::{Context, ResolveResult};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
 use std::sync::Arc;
 
 /// The type of a value, as an expression sees it.
@@ -41,10 +43,38 @@ fn type_of(of: &Cel) -> Cel {
     }
 }
 
-/// Adds `type` and the names of types to what expressions may use.
+/// Writes a value as text: the interpreter has no truth in words, and another way to write times.
+fn text_of(call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
+    match of {
+        Cel::Bool(is) => Ok(is.to_string().into()),
+        Cel::Timestamp(time) => Ok(time.to_rfc3339_opts(SecondsFormat::AutoSi, true).into()),
+        of => functions::string(call, This(of)),
+    }
+}
+
+/// Reads truth from text, in the words that Go takes for it.
+fn truth_of(of: Cel) -> ResolveResult {
+    match of {
+        Cel::Bool(is) => Ok(is.into()),
+        Cel::String(text) => match text.as_str() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true.into()),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false.into()),
+            _ => Err(ExecutionError::function_error("bool", "type conversion error from 'string' to 'bool'")),
+        },
+        _ => Err(ExecutionError::NoSuchOverload),
+    }
+}
+
+/// Adds `type`, the names of types and conversions to what expressions may use.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("type", |Arguments(of): Arguments| -> ResolveResult {
         Ok(of.first().map_or(Cel::Null, type_of))
+    });
+    context.add_function("string", |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {
+        of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| text_of(call, of.clone()))
+    });
+    context.add_function("bool", |Arguments(of): Arguments| {
+        of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| truth_of(of.clone()))
     });
     for name in NAMES {
         context.add_variable_from_value(name, value(name));

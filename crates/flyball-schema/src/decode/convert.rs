@@ -1,7 +1,8 @@
 //! Why a value does not convert to a built-in type, where no text is decoded: strategic merge patches make values.
 
+use super::{base64_error, json_type};
 use crate::schema::{Node, Presence, Shape, Text};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// Says what of a value does not fit its type, first in the order in which the type declares its fields; `None` where
 /// only decoding can tell.
@@ -26,7 +27,15 @@ pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
             items.iter().find_map(|item| misfit(inner, item))
         }
         (Shape::List(_), other) => Some(format!("cannot restore slice from {}", kind(other))),
-        (Shape::Text(Text::Bytes), Value::String(_)) => None,
+        (Shape::Text(Text::Bytes), Value::String(text)) => {
+            base64_error(text).map(|at| format!("error decoding from json: illegal base64 data at input byte {at}"))
+        }
+        (Shape::Text(Text::Bytes), Value::Array(items)) => items.iter().find_map(|item| match item {
+            Value::Null => None,
+            Value::Number(n) if is_whole(n) => None,
+            Value::Number(_) => Some("cannot convert float64 to uint8".into()),
+            _ => Some("unrecognized type: uint8".into()),
+        }),
         (Shape::Text(Text::Bytes), other) => Some(format!("cannot restore slice from {}", kind(other))),
         (Shape::Text(Text::Plain), Value::String(_)) => None,
         (Shape::Text(Text::Plain), Value::Number(n)) if !n.is_f64() => {
@@ -36,13 +45,94 @@ pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
         (Shape::Boolean, Value::Bool(_)) => None,
         (Shape::Boolean, _) => Some("unrecognized type: bool".into()),
         (Shape::Integer(bits), Value::Number(n)) => {
-            let whole = n.as_f64().is_none_or(|n| n.fract() == 0.0);
-            (!whole).then(|| format!("cannot convert float64 to int{bits}"))
+            (!is_whole(n)).then(|| format!("cannot convert float64 to int{bits}"))
         }
         (Shape::Integer(bits), _) => Some(format!("unrecognized type: int{bits}")),
         (Shape::Number, Value::Number(_)) => None,
         (Shape::Number, _) => Some("unrecognized type: float64".into()),
-        (Shape::Any | Shape::Open(_) | Shape::IntOrString | Shape::Text(_), _) => None,
+        // These read themselves from the text that is made of the value.
+        (Shape::IntOrString, Value::String(_)) => None,
+        (Shape::IntOrString, Value::Number(n)) => {
+            let fits = n.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+            (!fits).then(|| format!("json: cannot unmarshal number {} into Go value of type int32", digits(n)))
+        }
+        (Shape::IntOrString, other) => {
+            Some(format!("json: cannot unmarshal {} into Go value of type int32", json_type(other)))
+        }
+        (Shape::Text(Text::Time | Text::MicroTime | Text::Duration), Value::String(_)) => None,
+        (Shape::Text(Text::Time | Text::MicroTime | Text::Duration), other) => {
+            Some(format!("json: cannot unmarshal {} into Go value of type string", json_type(other)))
+        }
+        (Shape::Any | Shape::Open(_) | Shape::Text(Text::Quantity), _) => None,
+    }
+}
+
+fn is_whole(n: &Number) -> bool {
+    n.as_f64().is_none_or(|n| n.fract() == 0.0)
+}
+
+/// Writes a number as Go does in JSON: no more digits than tell it from its neighbours.
+fn digits(n: &Number) -> String {
+    let Some(float) = n.as_f64().filter(|_| n.is_f64() && is_whole(n)) else { return n.to_string() };
+    let short = format!("{float:e}");
+    match short
+        .split_once('e')
+        .and_then(|(digits, power)| Some((digits.replace('.', ""), power.parse::<usize>().ok()?)))
+    {
+        Some((digits, power)) if power < 21 => {
+            format!("{digits:0<width$}", width = power + 1 + usize::from(float < 0.0))
+        }
+        _ => short,
+    }
+}
+
+/// Turns numbers into those of Go's values: what is no 64-bit integer is a float.
+pub fn as_go_numbers(value: &mut Value) {
+    match value {
+        Value::Number(n) if n.as_i64().is_none() => {
+            if let Some(float) = n.as_f64().and_then(Number::from_f64) {
+                *n = float;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_go_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(as_go_numbers),
+        _ => {}
+    }
+}
+
+/// Fits numbers into the types of their fields as Go's conversions do: what does not fit loses its upper bits.
+pub fn fit_numbers(node: Node<'_>, value: &mut Value) {
+    match (&node.get().shape, value) {
+        (Shape::Integer(bits), Value::Number(n)) => {
+            #[expect(clippy::cast_possible_truncation, reason = "that is the rule")]
+            let whole = match (n.as_i64(), n.as_f64()) {
+                (Some(whole), _) => whole,
+                // What is beyond 64 bits is the least there is.
+                (None, Some(float)) if float.abs() >= 9_223_372_036_854_775_808.0 => i64::MIN,
+                (None, float) => float.unwrap_or_default() as i64,
+            };
+            #[expect(clippy::cast_possible_truncation, reason = "that is the rule")]
+            let fitted = if *bits == 32 { i64::from(whole as i32) } else { whole };
+            *n = fitted.into();
+        }
+        (Shape::Text(Text::Bytes), Value::Array(items)) => {
+            for item in items {
+                let byte = item.as_i64().or_else(|| item.as_f64().map(|n| n as i64)).map(|n| n.rem_euclid(256));
+                *item = byte.unwrap_or_default().into();
+            }
+        }
+        (_, Value::Array(items)) => {
+            let Some(inner) = node.items() else { return };
+            items.iter_mut().for_each(|item| fit_numbers(inner, item));
+        }
+        (_, Value::Object(fields)) => {
+            for (name, value) in fields {
+                if let Some(inner) = node.field(name) {
+                    fit_numbers(inner, value);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -5,7 +5,7 @@ use crate::auth::{Action, Decision, On, User};
 use crate::server::Inner;
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Cel, Decide, Expression, Question, Scope, authorizer, to_cel};
+use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope, to_cel};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -37,14 +37,15 @@ impl Conditions {
         old: Option<&Object>,
     ) -> Result<bool, Status> {
         self.evaluate(&scope(inner, attributes, request, object, old))
-            .map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.name, why))
+            .map_err(|why| Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why))
     }
 
     /// The same, with the bare reason of a failure.
     pub(super) fn evaluate(&self, scope: &Scope) -> Result<bool, String> {
         let mut errors = Vec::new();
+        let budget = Budget::of_conditions();
         for condition in &self.conditions {
-            match condition.run(scope) {
+            match condition.run(scope, &budget) {
                 Ok(Cel::Bool(true)) => {}
                 Ok(Cel::Bool(false)) => return Ok(false),
                 Ok(_) => errors.push(format!("expression '{}' resulted in error: not a boolean", condition.text())),
@@ -74,7 +75,16 @@ pub(super) fn scope(
     scope.set("object", seen(object));
     scope.set("oldObject", seen(old));
     scope.set("request", to_cel(None, &request.into()));
-    scope.set("authorizer", authorizer(decider(inner, attributes.user)));
+    let text = |text: &str| text.to_owned();
+    let asked = Question {
+        group: text(&attributes.resource.kind.group),
+        resource: text(&attributes.resource.plural),
+        subresource: text(attributes.subresource()),
+        namespace: text(attributes.namespace_name()),
+        name: text(attributes.name),
+        ..Question::default()
+    };
+    scope.set_authorizer(asked, decider(inner, attributes.user));
     scope
 }
 

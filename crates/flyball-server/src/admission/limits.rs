@@ -101,7 +101,7 @@ pub(super) fn validate(inner: &Inner, attributes: &Attributes<'_>, object: &Obje
         }
         if !wrong.is_empty() {
             let why = flyball_core::field::aggregate(wrong);
-            return Err(Status::forbidden(&attributes.resource.group_resource(), attributes.name, why));
+            return Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
         }
     }
     Ok(())

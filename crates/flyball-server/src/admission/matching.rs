@@ -118,7 +118,10 @@ impl Constraints {
     }
 
     fn selects_object(&self, object: Option<&Object>, old: Option<&Object>) -> bool {
-        let selects = |object: Option<&Object>| object.is_some_and(|it| self.objects.matches(|label| it.label(label)));
+        // What is wanted of a connection has no metadata, and is selected by nothing.
+        let selects = |object: Option<&Object>| {
+            object.is_some_and(|it| it.metadata().is_some() && self.objects.matches(|label| it.label(label)))
+        };
         self.objects.is_empty() || selects(object) || selects(old)
     }
 
@@ -191,7 +194,7 @@ impl Constraints {
     }
 }
 
-/// Tells whether a resource is admission's own configuration, which admission that it configures never sees.
+/// Tells whether a resource is admission's own configuration, which webhooks never see.
 pub(super) fn is_exempt(resource: &Resource) -> bool {
     const KINDS: [&str; 6] = [
         "ValidatingWebhookConfiguration",
@@ -202,4 +205,13 @@ pub(super) fn is_exempt(resource: &Resource) -> bool {
         "MutatingAdmissionPolicyBinding",
     ];
     &*resource.kind.group == "admissionregistration.k8s.io" && KINDS.contains(&&*resource.kind.kind)
+}
+
+/// Tells whether policies never see a resource: what configures them, and questions that only get an answer.
+pub(super) fn is_exempt_from_policies(resource: &Resource) -> bool {
+    match &*resource.kind.group {
+        "admissionregistration.k8s.io" => resource.kind.kind.contains("AdmissionPolicy"),
+        "authentication.k8s.io" | "authorization.k8s.io" => resource.verbs() == crate::kinds::Verbs::CreateOnly,
+        _ => false,
+    }
 }

@@ -12,8 +12,12 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>) -> Result<(), St
     let namespaces = GroupResource::new("", "namespaces");
     if attributes.is("", "namespaces") {
         if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name) {
-            return Err(Status::forbidden(&namespaces, attributes.name, "this namespace may not be deleted"));
+            return Err(Status::forbidden(&namespaces, attributes.known_name(), "this namespace may not be deleted"));
         }
+        return Ok(());
+    }
+    if attributes.is("authorization.k8s.io", "localsubjectaccessreviews") {
+        // It is an answer, not an object: it needs no namespace to stand in.
         return Ok(());
     }
     let (Operation::Create, Some(namespace), true) =
@@ -22,15 +26,13 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>) -> Result<(), St
         return Ok(());
     };
     let Some(entry) = inner.store.get(&namespaces, &ObjectKey::new(None, namespace)) else {
-        // A review is an answer, not an object: it needs no namespace to stand in.
-        let fleeting = attributes.resource.verbs() == crate::kinds::Verbs::CreateOnly;
-        return if fleeting { Ok(()) } else { Err(Status::not_found(&namespaces, namespace)) };
+        return Err(Status::not_found(&namespaces, namespace));
     };
     if entry.object().deletion_timestamp().is_none() {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, why);
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why);
     if let Some(details) = &mut status.details {
         details.causes.push(Cause {
             reason: "NamespaceTerminating".into(),

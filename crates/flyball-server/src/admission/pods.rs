@@ -63,7 +63,7 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     else {
         let namespace = attributes.namespace.unwrap_or_default();
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
     };
     let spec = spec(pod);
     let wanted = spec
@@ -130,7 +130,7 @@ fn tolerations(pod: &mut Object) {
 fn runtime_class(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     let refuse = |why: String| {
         let why = format!("pod rejected: {why}");
-        Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why))
+        Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why))
     };
     let spec = spec(pod);
     let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
@@ -185,7 +185,7 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
             let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, &name)).map(|entry| entry.object())
             else {
                 let why = format!("no PriorityClass with name {name} was found");
-                return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+                return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
             };
             (class.get("value").and_then(Value::as_i64).unwrap_or(0), class.get("preemptionPolicy").cloned())
         }
@@ -208,7 +208,7 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         let why = format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
         );
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
     }
     spec.insert("priority".into(), value.into());
     let policy = policy.unwrap_or_else(|| "PreemptLowerPriority".into());
@@ -217,7 +217,7 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         let why = format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
         );
-        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.name, why));
+        return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
     }
     spec.insert("preemptionPolicy".into(), policy);
     Ok(())

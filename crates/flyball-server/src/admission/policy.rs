@@ -15,7 +15,7 @@ use super::{Attributes, review};
 use crate::registry::Resource;
 use crate::server::Inner;
 use flyball_core::{GroupResource, LabelSelector, Object, ObjectKey};
-use flyball_schema::cel::{Cel, Expression, Scope, to_cel};
+use flyball_schema::cel::{Budget, Cel, Expression, Scope, to_cel};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -148,7 +148,8 @@ impl Policy {
         let mut values = Vec::new();
         for (name, expression) in &self.variables {
             scope.set_fields("variables", &values);
-            match expression.run(scope) {
+            // A variable that nobody asks for costs nothing.
+            match expression.run(scope, &Budget::of_rules()) {
                 Ok(value) => values.push((name.clone(), value)),
                 Err(why) => {
                     let why = explain(why, &broken);

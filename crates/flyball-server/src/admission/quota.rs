@@ -38,7 +38,7 @@ pub(super) async fn take(
         }
     }
     asked.retain(|_, amount| *amount != Quantity::ZERO);
-    let refuse = |why: String| Status::forbidden(&resource, attributes.name, why);
+    let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
     let mut taken = Vec::new();
     // All are asked before one is changed.
     for entry in &all {

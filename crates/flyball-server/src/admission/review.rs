@@ -3,8 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
 
 use super::Attributes;
-use crate::kinds::Part;
-use crate::registry::{Resource, scale};
+use crate::registry::Resource;
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
@@ -39,9 +38,9 @@ pub(super) fn describe(attributes: &Attributes<'_>, shown_as: &Resource) -> Map<
     request
 }
 
-/// The kind of what a request writes: a scale has its own.
+/// The kind of what a request sends: that to a scale or an action has its own.
 fn kind_of(attributes: &Attributes<'_>, resource: &Resource) -> GroupVersionKind {
-    if attributes.part == Part::Scale { scale::kind() } else { resource.kind.clone() }
+    attributes.sent.as_ref().map_or_else(|| resource.kind.clone(), |sent| sent.kind.clone())
 }
 
 /// Writes a review for a webhook.

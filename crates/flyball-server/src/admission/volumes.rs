@@ -65,7 +65,8 @@ pub(super) fn validate(
     if size(claim) <= size(old) {
         return Ok(());
     }
-    let refuse = |why: &str| Err(Status::forbidden(&attributes.resource.group_resource(), attributes.name, why));
+    let refuse =
+        |why: &str| Err(Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), why));
     if old.at(&["status", "phase"]) != Some(&"Bound".into()) {
         return refuse("only bound persistent volume claims can be expanded");
     }

@@ -8,7 +8,6 @@ use super::condition::Conditions;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
 use super::{Attributes, Rounds, shown, take_back};
-use crate::kinds::Part;
 use crate::registry::{Resource, decode};
 use crate::request::json_error;
 use crate::server::Inner;
@@ -196,11 +195,7 @@ pub(super) async fn mutate(
                 Err(Refusal::Refused(Status::internal(why)))
             }
             (Ok(verdict), Some(before), Some(object)) => {
-                let as_read = if attributes.part == Part::Scale {
-                    crate::registry::Catalog::action("Scale")
-                } else {
-                    shown_as.clone()
-                };
+                let as_read = attributes.sent.clone().unwrap_or_else(|| shown_as.clone());
                 match hook.patch(&as_read, &verdict, &before) {
                     Ok(patched) => {
                         changed = patched != before;

@@ -7,17 +7,34 @@ use flyball_core::field::{FieldError, Shown};
 use flyball_core::{GroupResource, GroupVersionKind, Object, ObjectKey, Status, time};
 use serde_json::{Value, json};
 
-/// Answers a review: the question comes back with its status.
+/// Refuses a question that cannot be answered.
+pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(), Status> {
+    let errors = match &*target.resource.kind.kind {
+        "TokenReview" if text(review.at(&["spec", "token"])).is_empty() => {
+            return Err(Status::bad_request("token is required for TokenReview in authentication"));
+        }
+        "SelfSubjectRulesReview" if text(review.at(&["spec", "namespace"])).is_empty() => {
+            return Err(Status::bad_request("no namespace on request"));
+        }
+        "SelfSubjectAccessReview" => access_errors(target, user, review),
+        "LocalSubjectAccessReview" | "SubjectAccessReview" => access_errors(target, &subject(review), review),
+        _ => Vec::new(),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    // The real server does not name the kind here.
+    Err(Status::invalid(&GroupVersionKind::new("authorization.k8s.io", "", ""), "", &errors))
+}
+
+/// Answers a review that was checked: the question comes back with its status.
 pub(crate) fn answer(inner: &Inner, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
     let status = match &*target.resource.kind.kind {
         "SelfSubjectReview" => json!({"userInfo": user.info()}),
-        "TokenReview" => token_review(inner, &review)?,
-        "SelfSubjectRulesReview" => rules_review(inner, user, &mut review)?,
-        "SelfSubjectAccessReview" => access_review(inner, target, user, &review)?,
-        "LocalSubjectAccessReview" | "SubjectAccessReview" => {
-            let asked = subject(&review);
-            access_review(inner, target, &asked, &review)?
-        }
+        "TokenReview" => token_review(inner, &review),
+        "SelfSubjectRulesReview" => rules_review(inner, user, &mut review),
+        "SelfSubjectAccessReview" => access_review(inner, user, &review),
+        "LocalSubjectAccessReview" | "SubjectAccessReview" => access_review(inner, &subject(&review), &review),
         _ => return Err(Status::method_not_allowed()),
     };
     // These are answered with an object of their own.
@@ -54,8 +71,8 @@ fn subject(review: &Object) -> User {
     }
 }
 
-/// Finds what is wrong with a question.
-fn check(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
+/// Finds what is wrong with a question about access.
+fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
     const RESOURCE: &str = "spec.resourceAttributes";
     const PATH: &str = "spec.nonResourceAttributes";
     let mut errors = Vec::new();
@@ -115,12 +132,7 @@ fn check(target: &Target, user: &User, review: &Object) -> Vec<FieldError> {
     errors
 }
 
-fn access_review(inner: &Inner, target: &Target, user: &User, review: &Object) -> Result<Value, Status> {
-    let errors = check(target, user, review);
-    if !errors.is_empty() {
-        // The real server does not name the kind here.
-        return Err(Status::invalid(&GroupVersionKind::new("authorization.k8s.io", "", ""), "", &errors));
-    }
+fn access_review(inner: &Inner, user: &User, review: &Object) -> Value {
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
     let decision = if let Some(asked) = part("resourceAttributes") {
         let part = |field: &str| text(asked.get(field));
@@ -137,46 +149,40 @@ fn access_review(inner: &Inner, target: &Target, user: &User, review: &Object) -
         let on = On::Path(text(asked.get("path")));
         inner.rbac.decide(&inner.store, &Action { user, verb: text(asked.get("verb")), on })
     };
-    Ok(match decision {
+    match decision {
         Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
         Decision::Allowed(reason) => json!({"allowed": true, "reason": reason}),
         Decision::NoOpinion => json!({"allowed": false}),
-    })
+    }
 }
 
-fn rules_review(inner: &Inner, user: &User, review: &mut Object) -> Result<Value, Status> {
+fn rules_review(inner: &Inner, user: &User, review: &mut Object) -> Value {
     let namespace = text(review.at(&["spec", "namespace"])).to_owned();
-    if namespace.is_empty() {
-        return Err(Status::bad_request("no namespace on request"));
-    }
     // The namespace does not come back.
     review.insert("spec".into(), json!({}));
     let rules = inner.rbac.rules_of(&inner.store, user, &namespace);
     let (paths, resources): (Vec<&Rule>, Vec<&Rule>) = rules.iter().partition(|rule| !rule.paths.is_empty());
     let write = |rules: Vec<&Rule>| rules.into_iter().map(Rule::write).collect::<Value>();
-    Ok(json!({"resourceRules": write(resources), "nonResourceRules": write(paths), "incomplete": false}))
+    json!({"resourceRules": write(resources), "nonResourceRules": write(paths), "incomplete": false})
 }
 
-fn token_review(inner: &Inner, review: &Object) -> Result<Value, Status> {
+fn token_review(inner: &Inner, review: &Object) -> Value {
     let token = text(review.at(&["spec", "token"]));
-    if token.is_empty() {
-        return Err(Status::bad_request("token is required for TokenReview in authentication"));
-    }
     let mut audiences = texts(review.at(&["spec", "audiences"]));
     if audiences.is_empty() {
         audiences = vec![super::tokens::ISSUER.to_owned()];
     }
-    Ok(match inner.bearer(token, &audiences) {
+    match inner.bearer(token, &audiences) {
         Ok((user, audiences)) => json!({"authenticated": true, "user": user.info(), "audiences": audiences}),
         Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
-    })
+    }
 }
 
 /// The shortest and the longest time that a token may be good for, in seconds.
 const LIFETIME: std::ops::RangeInclusive<i64> = 600..=1 << 32;
 
-/// Makes the token that a request asks for.
-pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object) -> Result<(), Status> {
+/// Checks what a token is asked for, and fills in what is not said.
+pub(crate) fn check_token(account: &Object, request: &mut Object) -> Result<(), Status> {
     if !request.name().is_empty() && request.name() != account.name() {
         let detail = "must match the service account name if specified";
         let error = FieldError::invalid("metadata.name", request.name(), detail);
@@ -200,6 +206,18 @@ pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object)
     if audiences.is_empty() {
         audiences = vec![super::tokens::ISSUER.to_owned()];
     }
+    let reference = request.at(&["spec", "boundObjectRef"]).cloned().unwrap_or_default();
+    request.insert(
+        "spec".into(),
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference}),
+    );
+    Ok(())
+}
+
+/// Makes the token that a request asks for, which was checked.
+pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object) -> Result<(), Status> {
+    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(3600);
+    let audiences = texts(request.at(&["spec", "audiences"]));
     let namespace = account.namespace().unwrap_or_default();
     let bound = match request.at(&["spec", "boundObjectRef"]).filter(|value| value.is_object()) {
         Some(reference) => Some(bound_object(inner, namespace, reference)?),
@@ -207,11 +225,6 @@ pub(crate) fn issue_token(inner: &Inner, account: &Object, request: &mut Object)
     };
     let account = (namespace, account.name(), account.uid());
     let (token, ends) = inner.issuer.issue(account, bound.as_ref(), &audiences, seconds, &inner.clock, &inner.rng);
-    let reference = request.at(&["spec", "boundObjectRef"]).cloned().unwrap_or_default();
-    request.insert(
-        "spec".into(),
-        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference}),
-    );
     let ends = time::Timestamp::from_second(ends).map(time::rfc3339).unwrap_or_default();
     request.insert("status".into(), json!({"token": token, "expirationTimestamp": ends}));
     Ok(())

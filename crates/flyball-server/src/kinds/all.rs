@@ -127,6 +127,12 @@ pub(crate) static ACTIONS: &[Kind] = &[
     kind("autoscaling", "v1", "Scale", "scales"),
     kind(AUTHENTICATION, "v1", "TokenRequest", "tokenrequests"),
     kind(CORE, "v1", "Binding", "bindings"),
+    kind(CORE, "v1", "NodeProxyOptions", "nodeproxyoptions"),
+    kind(CORE, "v1", "PodAttachOptions", "podattachoptions"),
+    kind(CORE, "v1", "PodExecOptions", "podexecoptions"),
+    kind(CORE, "v1", "PodPortForwardOptions", "podportforwardoptions"),
+    kind(CORE, "v1", "PodProxyOptions", "podproxyoptions"),
+    kind(CORE, "v1", "ServiceProxyOptions", "serviceproxyoptions"),
     kind("policy", "v1", "Eviction", "evictions"),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::field::Field;
 use flyball_core::field::FieldError;
-use flyball_schema::cel::{Type, check_among};
+use flyball_schema::cel::{AUTHORIZER, Type, check_among};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
@@ -50,7 +50,7 @@ fn fields(properties: Value) -> Map<String, Value> {
 /// What every expression of admission sees.
 pub(super) fn variables() -> Variables<'static> {
     let request = Type::Object { schema: &REQUEST, whole: false };
-    vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request), ("authorizer", Type::Dyn)]
+    vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request), ("authorizer", AUTHORIZER)]
 }
 
 /// What expressions of policies see of a request's namespace.

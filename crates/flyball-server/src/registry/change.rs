@@ -4,6 +4,7 @@
 //! store if nothing changed meanwhile, else begin anew.
 
 use super::decode::{self, Decoded};
+use super::managed::{Conversions, MAX_COUNTS};
 use super::resource::Resource;
 use super::write::{Change, Outcome, Target, Writer, Written};
 use super::{managed, meta};
@@ -35,7 +36,7 @@ impl Inner {
             };
             let _turn = self.turn(resource).await;
             let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?);
-            let mut object = self.candidate(target, change, Some(&live), writer)?;
+            let mut object = self.candidate(target, change, Some(&live), writer).await?;
             check_version(target, change, &object, &live)?;
             object.metadata_mut().insert("resourceVersion".into(), live.resource_version().into());
             let mut attributes = Attributes::new(target, Operation::Update, writer);
@@ -110,7 +111,7 @@ impl Inner {
                     );
                     return Err(Status::conflict(&resource.group_resource(), target.name(), why));
                 }
-                let mut object = self.candidate(target, change, None, writer)?;
+                let mut object = self.candidate(target, change, None, writer).await?;
                 object.metadata_mut().remove("resourceVersion");
                 meta::place(&mut object, target.namespace.as_deref())?;
                 self.insert(target, object, writer).await
@@ -119,9 +120,28 @@ impl Inner {
         }
     }
 
-    /// Makes what a client wants out of what is there, with the owners of its fields.
-    fn candidate(
+    /// Makes what a client wants out of what is there, with the owners of its fields in whatever version.
+    async fn candidate(
         &self,
+        target: &Target,
+        change: &Change,
+        live: Option<&Object>,
+        writer: &Writer<'_>,
+    ) -> Result<Object, Status> {
+        let mut conversions = Conversions::default();
+        for _ in 1..MAX_COUNTS {
+            let made = self.candidate_with(&conversions, target, change, live, writer);
+            if !conversions.complete(self, &target.resource).await {
+                return made;
+            }
+        }
+        self.candidate_with(&conversions, target, change, live, writer)
+    }
+
+    /// The same, with what is known of how other versions show the object.
+    fn candidate_with(
+        &self,
+        conversions: &Conversions,
         target: &Target,
         change: &Change,
         live: Option<&Object>,
@@ -129,7 +149,7 @@ impl Inner {
     ) -> Result<Object, Status> {
         let resource = &*target.resource;
         let now = self.clock.now_rfc3339();
-        let by = managed::By { name: &writer.manager, part: target.part, now: &now };
+        let by = managed::By { name: &writer.manager, part: target.part, now: &now, conversions };
         let catalog = self.catalog();
         let mut object = match (change, live) {
             (Change::Apply(wanted), _) => {

@@ -1,5 +1,6 @@
 //! How an object comes into being.
 
+use super::managed::Conversions;
 use super::resource::{Behaviour, Resource};
 use super::write::{Outcome, Target, Writer, Written};
 use super::{decode, managed, meta};
@@ -26,7 +27,8 @@ impl Inner {
         meta::clear(&mut object);
         writer.warnings.add(meta::dedup_owners(&mut object, false));
         let now = self.clock.now_rfc3339();
-        let by = managed::By { name: &writer.manager, part: Part::Whole, now: &now };
+        let by =
+            managed::By { name: &writer.manager, part: Part::Whole, now: &now, conversions: &Conversions::default() };
         managed::update(&self.catalog(), resource, None, &mut object, &by);
         if let (Some(name), true) = (&target.name, object.name().is_empty()) {
             object.metadata_mut().insert("name".into(), name.as_str().into());
@@ -117,7 +119,8 @@ impl Inner {
         let (mut object, _) = decode::read(&resource, object).expect("what comes with the server can be read");
         resource.default(&mut object);
         let now = self.clock.now_rfc3339();
-        let by = managed::By { name: "kube-apiserver", part: Part::Whole, now: &now };
+        let by =
+            managed::By { name: "kube-apiserver", part: Part::Whole, now: &now, conversions: &Conversions::default() };
         managed::update(&catalog, &resource, None, &mut object, &by);
         clear_status(&resource, &mut object);
         meta::fill(&mut object, &self.clock, &self.rng);

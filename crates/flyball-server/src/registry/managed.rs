@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::resource::Resource;
 use crate::kinds::Part;
+use crate::server::Inner;
 use flyball_core::{GroupVersion, Object, Status};
 use flyball_schema::apply::{
     self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
@@ -10,37 +11,94 @@ use flyball_schema::apply::{
 use flyball_schema::schema::Node;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::sync::Mutex;
 
 /// The versions of a resource, as a catalog has them.
 struct Served<'c> {
     catalog: &'c Catalog,
     resource: &'c Resource,
+    conversions: &'c Conversions,
 }
 
-impl Served<'_> {
-    fn version(&self, api_version: &str) -> Option<&Resource> {
-        let version = GroupVersion::parse(api_version)?;
-        if version == self.resource.kind.group_version() {
-            return Some(self.resource);
+/// What a CRD's webhook made of objects. Owners are counted without waiting for anybody: what is not converted yet is
+/// noted, and all is counted again when it is.
+#[derive(Default)]
+pub(crate) struct Conversions {
+    known: Vec<(Value, String, Option<Value>)>,
+    missing: Mutex<Vec<(Value, String)>>,
+}
+
+/// How often owners are counted at most: each time needs what was made of what the last one asked for.
+pub(crate) const MAX_COUNTS: usize = 16;
+
+impl Conversions {
+    fn get(&self, object: &Value, api_version: &str) -> Option<Value> {
+        let asked = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
+        if let Some((.., made)) = self.known.iter().find(asked) {
+            return made.clone();
         }
-        self.catalog.version_of(&self.resource.table, &version).map(|resource| &**resource)
+        let (mut missing, asked) =
+            (self.missing.lock().expect("nobody panics with it"), (object.clone(), api_version.to_owned()));
+        if !missing.contains(&asked) {
+            missing.push(asked);
+        }
+        None
     }
+
+    /// Has everything converted that was asked for; tells whether there was anything.
+    pub(crate) async fn complete(&mut self, inner: &Inner, resource: &Resource) -> bool {
+        let missing = std::mem::take(self.missing.get_mut().expect("nobody panics with it"));
+        let any = !missing.is_empty();
+        for (object, api_version) in missing {
+            let made = ask(inner, resource, &object, &api_version).await;
+            self.known.push((object, api_version, made));
+        }
+        any
+    }
+}
+
+/// Asks the webhook.
+async fn ask(inner: &Inner, resource: &Resource, object: &Value, api_version: &str) -> Option<Value> {
+    let catalog = inner.catalog();
+    let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
+    let object = Object::try_from(object.clone()).ok()?;
+    match inner.as_version(from, to, object).await {
+        Ok(made) => Some(made.into()),
+        Err(status) => {
+            tracing::warn!(%status, "what is owned in another version is not known");
+            None
+        }
+    }
+}
+
+/// Finds a version of a resource.
+fn version<'c>(catalog: &'c Catalog, resource: &'c Resource, api_version: &str) -> Option<&'c Resource> {
+    let version = GroupVersion::parse(api_version)?;
+    if version == resource.kind.group_version() {
+        return Some(resource);
+    }
+    catalog.version_of(&resource.table, &version).map(|resource| &**resource)
+}
+
+/// Finds the version that an object is of.
+fn version_of<'c>(catalog: &'c Catalog, resource: &'c Resource, object: &Value) -> &'c Resource {
+    let own = object.get("apiVersion").and_then(Value::as_str);
+    own.and_then(|own| version(catalog, resource, own)).unwrap_or(resource)
 }
 
 impl Versions for Served<'_> {
     fn schema(&self, api_version: &str) -> Option<Node<'_>> {
-        self.version(api_version).map(|resource| resource.schema.node())
+        version(self.catalog, self.resource, api_version).map(|resource| resource.schema.node())
     }
 
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
-        let to = self.version(api_version)?;
-        let from = object
-            .get("apiVersion")
-            .and_then(Value::as_str)
-            .and_then(|version| self.version(version))
-            .unwrap_or(self.resource);
+        let to = version(self.catalog, self.resource, api_version)?;
+        let from = version_of(self.catalog, self.resource, object);
         if from.kind == to.kind {
             return Some(Cow::Borrowed(object));
+        }
+        if from.custom().is_some_and(|custom| custom.conversion.is_some()) {
+            return self.conversions.get(object, api_version).map(Cow::Owned);
         }
         let object = Object::try_from(object.clone()).ok()?;
         Some(Cow::Owned(super::read::convert(from, to, object).into()))
@@ -83,6 +141,7 @@ pub(crate) struct By<'w> {
     pub(crate) name: &'w str,
     pub(crate) part: Part,
     pub(crate) now: &'w str,
+    pub(crate) conversions: &'w Conversions,
 }
 
 impl By<'_> {
@@ -98,7 +157,7 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     let api_version = resource.kind.api_version();
     let nothing = FieldSet::new();
     let objects = Objects {
-        versions: &Served { catalog, resource },
+        versions: &Served { catalog, resource, conversions: &Conversions::default() },
         api_version: &api_version,
         ignored: &nothing,
         empty: resource.empty.as_value(),
@@ -117,14 +176,9 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     let stored = take(&mut live);
     let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
     let api_version = resource.kind.api_version();
-    // What a webhook converts cannot be compared across versions here; the real server gives the owners up, too.
-    let by_webhook = resource.custom().is_some_and(|custom| custom.conversion.is_some());
-    if by_webhook && managed.spans_versions(&api_version) {
-        return;
-    }
     let ignored = ignored(by.part, resource);
     let objects = Objects {
-        versions: &Served { catalog, resource },
+        versions: &Served { catalog, resource, conversions: by.conversions },
         api_version: &api_version,
         ignored: &ignored,
         empty: resource.empty.as_value(),
@@ -157,7 +211,7 @@ pub(crate) fn apply(
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
     let objects = Objects {
-        versions: &Served { catalog, resource },
+        versions: &Served { catalog, resource, conversions: by.conversions },
         api_version: &api_version,
         ignored: &ignored,
         empty: resource.empty.as_value(),

@@ -6,7 +6,7 @@ use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
-use flyball_schema::decode::misfit;
+use flyball_schema::decode::{fit_numbers, misfit};
 use flyball_schema::patch as schema_patch;
 use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
@@ -108,7 +108,7 @@ impl Patch {
         &self,
         resource: &Resource,
         live: &Object,
-        patched: Value,
+        mut patched: Value,
         validation: FieldValidation,
     ) -> Result<Decoded, Status> {
         // A strategic patch makes a value, without any text of it.
@@ -122,6 +122,9 @@ impl Patch {
         };
         if let Some(why) = strategic.then(|| misfit(resource.schema.node(), &patched)).flatten() {
             return refuse(&why);
+        }
+        if strategic {
+            fit_numbers(resource.schema.node(), &mut patched);
         }
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
         match resource.behaviour {

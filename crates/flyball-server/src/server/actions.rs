@@ -3,12 +3,12 @@
 use super::Inner;
 use super::containers;
 use super::dispatch::Call;
-use super::objects::{document, writer};
+use super::objects::writer;
+use super::sent::{Admitted, Sent};
+use crate::admission::Operation;
 use crate::auth::reviews;
 use crate::kinds::Part;
-use crate::registry::decode::{self, Decoded};
-use crate::registry::managed;
-use crate::registry::{Catalog, Change, Resource, Target, Writer, storage_error};
+use crate::registry::{Change, Target, Writer, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -24,19 +24,20 @@ pub(super) async fn answer(
     inner: &Arc<Inner>,
     call: &Call,
     target: &Target,
-    action: &str,
+    action: &'static str,
 ) -> Result<Response<Body>, Status> {
     match action {
         "binding" => {
-            let binding = sent(call, "Binding")?;
-            if binding.name() != target.name.as_deref().unwrap_or_default() {
+            let sent = Sent::read(call, target, "Binding")?;
+            let admitted = sent.admit(inner, target, "binding", Operation::Create).await?;
+            if admitted.object.name() != target.name() {
                 return Err(Status::bad_request("name in URL does not match name in Binding object"));
             }
-            bind(inner, call, target, &binding).await
+            bind(inner, call, target, &admitted).await
         }
         "eviction" => evict(inner, call, target).await,
-        "token" => token(inner, call, target),
-        _ => containers::answer(inner, call, target, action),
+        "token" => token(inner, call, target).await,
+        _ => containers::answer(inner, call, target, action).await,
     }
 }
 
@@ -48,35 +49,23 @@ pub(super) async fn review(
     form: Form,
 ) -> Result<Response<Body>, Status> {
     if &*target.resource.kind.kind == "Binding" {
-        let binding = sent(call, "Binding")?;
+        let sent = Sent::read(call, target, "Binding")?;
+        let own = Target { name: Some(sent.object.name().to_owned()), ..target.clone() };
+        let admitted = sent.admit(inner, &own, "", Operation::Create).await?;
         let pods = inner.catalog().get("", "v1", "pods").expect("pods are always served");
         let target = Target {
             resource: pods,
             namespace: target.namespace.clone(),
-            name: Some(binding.name().to_owned()),
+            name: Some(admitted.object.name().to_owned()),
             part: Part::Whole,
         };
-        return bind(inner, call, &target, &binding).await;
+        return bind(inner, call, &target, &admitted).await;
     }
-    let options = WriteOptions::read(&call.query, Write::Create)?;
-    let document = document(call, &target.resource)?;
-    let validation = crate::request::options::FieldValidation::Ignore;
-    let Decoded { mut object, .. } = decode::body(&target.resource, document, &call.body, validation)?;
-    if let Some(namespace) = &target.namespace {
-        object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
-    }
-    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
-    managed::sign(&inner.catalog(), &target.resource, &mut object, &manager, "", &now);
-    let answered = reviews::answer(inner, &call.user, target, object)?;
+    let admitted = Sent::question(call, target)?.admit(inner, target, "", Operation::Create).await?;
+    reviews::check(&call.user, target, &admitted.object)?;
+    admitted.review(inner).await?;
+    let answered = reviews::answer(inner, &call.user, target, admitted.object)?;
     Ok(response::value(201, form, answered.as_value()))
-}
-
-/// Reads the body as an object of an action's kind.
-fn sent(call: &Call, kind: &str) -> Result<Object, Status> {
-    let kind: Arc<Resource> = Catalog::action(kind);
-    let options = WriteOptions::read(&call.query, Write::Create)?;
-    let document = document(call, &kind)?;
-    Ok(decode::body(&kind, document, &call.body, options.field_validation)?.object)
 }
 
 /// Says that an action was carried out.
@@ -87,7 +76,8 @@ fn done(call: &Call, target: &Target) -> Result<Response<Body>, Status> {
 }
 
 /// Assigns a pod to a node.
-async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> Result<Response<Body>, Status> {
+async fn bind(inner: &Inner, call: &Call, target: &Target, admitted: &Admitted<'_>) -> Result<Response<Body>, Status> {
+    let binding = &admitted.object;
     let node = binding.at(&["target", "name"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = binding.at(&["target", "kind"]).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
@@ -100,6 +90,7 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, binding: &Object) -> 
     if !errors.is_empty() {
         return Err(Status::new(500, None, aggregate(&errors)));
     }
+    admitted.review(inner).await?;
     let name = target.name.clone().unwrap_or_default();
     let of_binding = |field: &str| binding.at(&["metadata", field]).and_then(Value::as_object).cloned();
     let annotations = of_binding("annotations").unwrap_or_default();
@@ -182,11 +173,14 @@ fn set_condition(object: &mut Object, condition: Value) {
 
 /// Deletes a pod if its disruption budget has room for that.
 async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
-    let eviction = sent(call, "Eviction")?;
+    let sent = Sent::read(call, target, "Eviction")?;
+    let admitted = sent.admit(inner, target, "eviction", Operation::Create).await?;
+    let eviction = &admitted.object;
     let name = target.name.clone().unwrap_or_default();
     if eviction.name() != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
+    admitted.review(inner).await?;
     let entry = inner.get(&target.resource, &target.key())?;
     let pod = inner.object(&target.resource, &entry);
     let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
@@ -286,22 +280,21 @@ fn refused(why: &str, budget: &Object) -> Status {
 }
 
 /// Makes a token for a service account.
-fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+async fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let form = accept::negotiate(call.accept(), target.resource.offered())?;
-    let mut request = sent(call, "TokenRequest")?;
-    let entry = inner.get(&target.resource, &target.key())?;
-    let account = inner.object(&target.resource, &entry);
-    let options = WriteOptions::read(&call.query, Write::Create)?;
-    let (manager, now) = (writer(call, options).manager, inner.clock.now_rfc3339());
-    request.change(|value| {
+    let mut sent = Sent::read(call, target, "TokenRequest")?;
+    sent.object.change(|value| {
         if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
             spec.retain(|_, value| !value.is_null());
+            spec.entry("expirationSeconds").or_insert_with(|| 3600.into());
         }
     });
-    let kind = Catalog::action("TokenRequest");
-    managed::sign(&inner.catalog(), &kind, &mut request, &manager, "token", &now);
+    let mut admitted = sent.admit(inner, target, "token", Operation::Create).await?;
+    let entry = inner.get(&target.resource, &target.key())?;
+    let account = inner.object(&target.resource, &entry);
+    let request = &mut admitted.object;
+    reviews::check_token(&account, request)?;
     let signed = request.metadata_mut().remove("managedFields");
-    reviews::issue_token(inner, &account, &mut request)?;
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
         metadata.insert(
@@ -313,5 +306,8 @@ fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<Body>, 
     metadata.insert("creationTimestamp".into(), inner.clock.now_rfc3339().into());
     metadata.extend(signed.map(|signed| ("managedFields".to_owned(), signed)));
     *request.metadata_mut() = metadata;
+    admitted.review(inner).await?;
+    let mut request = admitted.object;
+    reviews::issue_token(inner, &account, &mut request)?;
     Ok(response::value(201, form, request.as_value()))
 }

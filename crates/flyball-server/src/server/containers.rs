@@ -1,19 +1,41 @@
 //! What reaches into the containers of a pod: logs, commands, streams. None run here, and clients are told so, after
-//! all that would be refused without a container as well.
+//! all that would be refused without a container as well, and after admission has seen what they want.
 
 use super::Inner;
 use super::dispatch::Call;
+use super::sent::Sent;
+use crate::admission::Operation;
 use crate::registry::Target;
 use crate::response::{self, Body};
 use flyball_core::{Object, Status};
 use http::Response;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-pub(super) fn answer(inner: &Inner, call: &Call, target: &Target, action: &str) -> Result<Response<Body>, Status> {
+pub(super) async fn answer(
+    inner: &Inner,
+    call: &Call,
+    target: &Target,
+    action: &'static str,
+) -> Result<Response<Body>, Status> {
+    let mut container = call.query.text("container").to_owned();
+    if action != "log" {
+        let kind = match (&*target.resource.kind.kind, action) {
+            ("Pod", "attach") => "PodAttachOptions",
+            ("Pod", "exec") => "PodExecOptions",
+            ("Pod", "portforward") => "PodPortForwardOptions",
+            ("Node", _) => "NodeProxyOptions",
+            ("Service", _) => "ServiceProxyOptions",
+            _ => "PodProxyOptions",
+        };
+        let sent = Sent::options(call, kind, options(call, kind)?);
+        let admitted = sent.admit(inner, target, action, Operation::Connect).await?;
+        admitted.review(inner).await?;
+        container = admitted.object.get("container").and_then(Value::as_str).unwrap_or_default().to_owned();
+    }
     let entry = inner.get(&target.resource, &target.key())?;
     let pod = entry.object();
     if matches!(action, "attach" | "exec" | "log") {
-        check_container(&pod, call.query.text("container"))?;
+        check_container(&pod, &container)?;
     }
     let unbound = pod.at(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default().is_empty();
     match action {
@@ -27,6 +49,65 @@ pub(super) fn answer(inner: &Inner, call: &Call, target: &Target, action: &str) 
         "{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it"
     );
     Err(Status::new(501, None, why))
+}
+
+/// Reads what is wanted of a container, or of what is behind a proxy, from the URL.
+fn options(call: &Call, kind: &str) -> Result<Object, Status> {
+    let query = &call.query;
+    let mut options = Map::new();
+    if matches!(kind, "PodAttachOptions" | "PodExecOptions") {
+        for stream in ["stdin", "stdout", "stderr", "tty"].into_iter().filter(|stream| query.flag(stream)) {
+            options.insert(stream.into(), true.into());
+        }
+        if !query.text("container").is_empty() {
+            options.insert("container".into(), query.text("container").into());
+        }
+    }
+    match kind {
+        "PodExecOptions" => {
+            let command = query.all("command");
+            options.insert("command".into(), if command.is_empty() { Value::Null } else { command.into() });
+        }
+        "PodPortForwardOptions" => {
+            let ports: Vec<Value> = query
+                .all("ports")
+                .into_iter()
+                .flat_map(|ports| ports.split(','))
+                .map(port)
+                .collect::<Result<_, _>>()?;
+            if !ports.is_empty() {
+                options.insert("ports".into(), ports.into());
+            }
+        }
+        "NodeProxyOptions" | "PodProxyOptions" | "ServiceProxyOptions" => {
+            if let Some(path) = proxied(call) {
+                options.insert("path".into(), path.into());
+            }
+        }
+        _ => {}
+    }
+    options.insert("apiVersion".into(), "v1".into());
+    options.insert("kind".into(), kind.into());
+    Object::try_from(Value::Object(options)).map_err(|_| Status::internal("options are an object"))
+}
+
+fn port(text: &str) -> Result<Value, Status> {
+    let why = match text.parse::<u16>() {
+        Ok(port) if !text.starts_with('+') => return Ok(port.into()),
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(Status::bad_request(format!("cannot convert to []int32: strconv.ParseUint: parsing {text:?}: {why}")))
+}
+
+/// The path behind a proxy: none if the URL ends with the word `proxy`.
+fn proxied(call: &Call) -> Option<String> {
+    let rest = call.target.resource.as_ref().map(|path| path.rest.join("/")).unwrap_or_default();
+    let open = call.target.path.ends_with('/');
+    if rest.is_empty() {
+        return open.then(|| "/".to_owned());
+    }
+    Some(format!("/{rest}{}", if open { "/" } else { "" }))
 }
 
 /// Refuses a container that the pod does not have, and none where there are several.

@@ -305,10 +305,13 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     let options = WriteOptions::read(&call.query, Write::Patch)?;
     // What is not there is told of before what is wrong with the patch.
     show.inner.get(&target.resource, &target.key())?;
-    let document = body::read(Format::Json, &call.body).map_err(|error| {
+    let mut document = body::read(Format::Json, &call.body).map_err(|error| {
         let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
         Status::bad_request(format!("{prefix}{error}"))
     })?;
+    if kind == PatchKind::Strategic {
+        flyball_schema::decode::as_go_numbers(&mut document.value);
+    }
     let patch = Patch { kind, value: document.value, duplicates: document.duplicates };
     let change = if target.part == Part::Scale {
         scale::patch(&target.resource, patch, options.field_validation, call.warnings.clone())

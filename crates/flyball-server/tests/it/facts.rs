@@ -17,7 +17,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Starts a server with a namespace to work in.
-async fn server() -> Server {
+pub(crate) async fn server() -> Server {
     let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
     let server = Server::new(Options::simulated(clock, 1));
     let namespace = json!({"metadata": {"name": "ns"}});
@@ -25,7 +25,13 @@ async fn server() -> Server {
     server
 }
 
-async fn send(server: &Server, method: Method, url: &str, content_type: &'static str, body: Value) -> (u16, Value) {
+pub(crate) async fn send(
+    server: &Server,
+    method: Method,
+    url: &str,
+    content_type: &'static str,
+    body: Value,
+) -> (u16, Value) {
     let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
     *request.method_mut() = method;
     *request.uri_mut() = url.parse().unwrap();
@@ -37,7 +43,7 @@ async fn send(server: &Server, method: Method, url: &str, content_type: &'static
     (code, serde_json::from_slice(&body).unwrap_or_default())
 }
 
-async fn post(server: &Server, url: &str, body: Value) -> (u16, Value) {
+pub(crate) async fn post(server: &Server, url: &str, body: Value) -> (u16, Value) {
     send(server, Method::POST, url, "application/json", body).await
 }
 
@@ -50,6 +56,29 @@ async fn patches_that_make_no_sense_are_refused_in_the_words_of_the_real_server(
         (STRATEGIC, json!({"data": "x"}), "\"map[data:x]\": cannot restore map from string"),
         (STRATEGIC, json!({"data": {"a": 1}}), "\"map[data:map[a:1]]\": cannot convert int64 to string"),
         (STRATEGIC, json!({"immutable": "x"}), "\"map[immutable:x]\": unrecognized type: bool"),
+        (
+            STRATEGIC,
+            json!({"immutable": 9_223_372_036_854_775_808_u64}),
+            "\"map[immutable:9.223372036854776e+18]\": unrecognized type: bool",
+        ),
+        (STRATEGIC, json!({"binaryData": {"c": "x"}}), "error decoding from json: illegal base64 data at input byte 0"),
+        (STRATEGIC, json!({"binaryData": {"c": ["x"]}}), "\"map[binaryData:map[c:[x]]]\": unrecognized type: uint8"),
+        (
+            MERGE,
+            json!({"binaryData": {"c": ["x"]}}),
+            "json: cannot unmarshal string into Go struct field ConfigMap.binaryData of type uint8",
+        ),
+        (
+            STRATEGIC,
+            json!({"metadata": {"creationTimestamp": 5}}),
+            "json: cannot unmarshal number into Go value of type string",
+        ),
+        (
+            MERGE,
+            json!({"metadata": {"creationTimestamp": 5}}),
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.creationTimestamp of type string",
+        ),
+        (MERGE, json!({"metadata": {"creationTimestamp": ""}}), "cannot parse \"\" as \"2006\""),
         (STRATEGIC, json!([]), "json: cannot unmarshal array into Go value of type map[string]interface {}"),
         (MERGE, Value::Null, "Invalid JSON Patch"),
     ];
@@ -163,4 +192,34 @@ async fn what_is_wrong_is_told() {
         let (code, answer) = post(&server, path, object).await;
         assert_eq!((code, answer["message"].as_str()), (422, Some(expected)), "{path}");
     }
+}
+
+#[tokio::test]
+async fn strategic_patches_convert_numbers_as_go_does() {
+    let server = server().await;
+    let budgets = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {}}});
+    assert_eq!(post(&server, budgets, budget).await.0, 201);
+    for (given, why) in
+        [(json!(1.5), "number 1.5"), (json!(true), "bool"), (json!(2_147_483_648_u64), "number 2147483648")]
+    {
+        let patch = json!({"spec": {"minAvailable": given}});
+        let url = format!("{budgets}/b");
+        let (_, answer) = send(&server, Method::PATCH, &url, STRATEGIC, patch.clone()).await;
+        let expected = format!("json: cannot unmarshal {why} into Go value of type int32");
+        assert!(answer["message"].as_str().unwrap().ends_with(&expected), "{answer}");
+        let (_, answer) = send(&server, Method::PATCH, &url, MERGE, patch).await;
+        let field = "Go struct field PodDisruptionBudgetSpec.spec.minAvailable";
+        let expected = format!("json: cannot unmarshal {why} into {field} of type int32");
+        assert!(answer["message"].as_str().unwrap().ends_with(&expected), "{answer}");
+    }
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
+    assert_eq!(post(&server, leases, json!({"metadata": {"name": "l"}, "spec": {}})).await.0, 201);
+    let patch = json!({"spec": {"leaseDurationSeconds": 2_147_483_648_u64}});
+    let (code, answer) = send(&server, Method::PATCH, &format!("{leases}/l"), STRATEGIC, patch).await;
+    let why = "spec.leaseDurationSeconds: Invalid value: -2147483648: must be greater than 0";
+    assert!(code == 422 && answer["message"].as_str().unwrap().ends_with(why), "{answer}");
+    let patch = json!({"spec": {"leaseDurationSeconds": 5.0}});
+    let (code, answer) = send(&server, Method::PATCH, &format!("{leases}/l"), STRATEGIC, patch).await;
+    assert_eq!((code, &answer["spec"]["leaseDurationSeconds"]), (200, &json!(5)));
 }

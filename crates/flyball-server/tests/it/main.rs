@@ -5,5 +5,6 @@ mod bounds;
 mod corpus;
 mod crash;
 mod facts;
+mod reviews;
 mod robustness;
 mod webhook;

@@ -2,15 +2,13 @@
 
 use super::super::{Attributes, Rounds, shown};
 use super::{Binding, Invocation, Policy, explain, invocations};
-use crate::kinds::Part;
-use crate::registry::{Catalog, Resource, decode};
+use crate::registry::{Resource, decode};
 use crate::server::Inner;
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
 use flyball_schema::apply::overlay;
-use flyball_schema::cel::{Expression, Scope, to_json};
+use flyball_schema::cel::{Budget, Expression, Scope, to_json};
 use flyball_schema::patch::json;
-use std::sync::Arc;
 
 /// A policy that changes.
 pub(in super::super) struct Mutating {
@@ -71,7 +69,10 @@ impl Mutation {
         object: &Object,
     ) -> Result<Object, Failure> {
         let (Self::Fields(expression) | Self::Steps(expression)) = self;
-        let made = expression.run(scope).map_err(|why| explain(why, broken)).and_then(|made| to_json(&made));
+        let made = expression
+            .run(scope, &Budget::of_rules())
+            .map_err(|why| explain(why, broken))
+            .and_then(|made| to_json(&made));
         let made = made.map_err(Failure::Failed)?;
         let internal = |why: String| Failure::Refused(Status::internal(why));
         let value = match self {
@@ -132,8 +133,7 @@ pub(in super::super) async fn mutate(
         };
         let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
         let id = format!("policy {}/{}/{param}", policy.policy.name, binding.name);
-        let kind: Arc<Resource> =
-            if attributes.part == Part::Scale { Catalog::action("Scale") } else { invocation.shown_as.clone() };
+        let kind = attributes.sent.clone().unwrap_or_else(|| invocation.shown_as.clone());
         let (Some(before), old) = shown(inner, attributes, &invocation.shown_as, Some(object), old).await? else {
             continue;
         };
@@ -166,7 +166,7 @@ pub(in super::super) async fn mutate(
         rounds.asked(&id, policy.reinvoked, changed);
     }
     let Some(first) = failures.first() else { return Ok(()) };
-    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, first);
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), first);
     status.message.clone_from(first);
     status.reason = Some(Reason::Invalid);
     let causes = failures.into_iter().map(|message| Cause { message, ..Cause::default() });

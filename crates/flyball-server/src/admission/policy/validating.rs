@@ -5,7 +5,7 @@ use super::{Binding, Invocation, Policy, explain, invocations};
 use crate::server::Inner;
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Cel, Expression, Scope};
+use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope};
 use serde_json::Value;
 
 /// The longest message that an expression may make.
@@ -53,11 +53,15 @@ impl Validating {
             Err(why) => return vec![failed(why)],
         }
         let broken = self.policy.define(&mut scope);
-        let mut failures = Vec::new();
+        let (mut failures, budget) = (Vec::new(), Budget::of_rules());
         for validation in &self.validations {
-            match validation.expression.run(&scope) {
+            match validation.expression.run(&scope, &budget) {
                 Ok(Cel::Bool(true)) => {}
-                Ok(_) => failures.push(Failure { message: validation.say(&scope), reason: validation.reason.clone() }),
+                Ok(_) => failures
+                    .push(Failure { message: validation.say(&scope, &budget), reason: validation.reason.clone() }),
+                Err(why) if why == OUT_OF_BUDGET => {
+                    return if self.policy.ignored { Vec::new() } else { vec![failed(why)] };
+                }
                 Err(_) if self.policy.ignored => {}
                 Err(why) => failures.push(failed(explain(why, &broken))),
             }
@@ -80,8 +84,8 @@ impl Validation {
     }
 
     /// Says what is wrong with a request.
-    fn say(&self, scope: &Scope) -> String {
-        let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope) {
+    fn say(&self, scope: &Scope, budget: &Budget) -> String {
+        let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
             _ => None,
         });
@@ -136,7 +140,7 @@ pub(in super::super) async fn validate(
 fn refusal(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Failure) -> Status {
     let bound = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
     let message = format!("ValidatingAdmissionPolicy '{}'{bound} denied request: {}", policy.name, failure.message);
-    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.name, &message);
+    let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), &message);
     status.code = match failure.reason {
         Reason::Forbidden => 403,
         Reason::Unauthorized => 401,

@@ -1,0 +1,420 @@
+//! What an expression costs as it runs, so that none runs on for long.
+//!
+//! The interpreter does not count. So an expression is made ready with places at which it pays, before each stretch that
+//! is worked out as a whole: all of it but the bodies of loops, the branches of choices and the right sides of `&&` and
+//! `||`, which are stretches of their own. Prices are those of the real server; where a size is not known before the
+//! value is made, the least is paid. So what is refused here is refused there too, and every round of a loop is paid for.
+//! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
+
+use super::check::NAMESPACES;
+use super::cost::{self, Seen, Size};
+use super::typing::{INT, STRING, Type};
+use kube_cel::cel::common::ast::operators::{CONDITIONAL, INDEX, LOGICAL_AND, LOGICAL_OR, OPT_INDEX};
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, MapEntryExpr,
+    MapExpr, SelectExpr,
+};
+use kube_cel::cel::common::types::{CelBytes, CelList, CelMap, CelString};
+use kube_cel::cel::common::value::Val;
+use kube_cel::cel::objects::Value as Cel;
+use kube_cel::cel::{Context, ExecutionError, FunctionContext};
+use std::cell::Cell;
+
+/// The most that one run of an expression may cost.
+const PER_CALL: u64 = 1_000_000;
+
+/// What is said of a run that costs more.
+pub(super) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+
+/// What is said when several runs together cost more than they may.
+pub const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+thread_local! {
+    /// What the run on this thread has cost so far; an expression runs from its begin to its end on one thread.
+    static SPENT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What several runs may cost together; none is left to be run once it was not enough.
+#[derive(Debug)]
+pub struct Budget(Cell<Option<u64>>);
+
+impl Budget {
+    /// What the rules of a custom resource may cost together, or those of a policy.
+    pub const fn of_rules() -> Self {
+        Self(Cell::new(Some(10_000_000)))
+    }
+
+    /// What the conditions may cost under which a webhook or a policy is asked.
+    pub const fn of_conditions() -> Self {
+        Self(Cell::new(Some(2_500_000)))
+    }
+
+    /// Tells whether nothing is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.get() == Some(0)
+    }
+
+    /// Tells whether nothing more is to be run.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.get().is_none()
+    }
+
+    /// Lets nothing more be run.
+    pub(super) fn stop(&self) {
+        self.0.set(None);
+    }
+
+    /// Takes the cost of a run; `false` if there is not as much.
+    pub(super) fn take(&self, cost: u64) -> bool {
+        self.0.set(self.0.get().and_then(|left| left.checked_sub(cost)));
+        !self.is_stopped()
+    }
+}
+
+/// Runs an expression; gives its value and its cost.
+pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
+    SPENT.set(0);
+    let made = Cel::resolve(ready, context);
+    (made, SPENT.replace(0))
+}
+
+/// Tells whether a run costs more than any may.
+pub(super) fn is_exceeded(cost: u64) -> bool {
+    cost > PER_CALL
+}
+
+/// The function by which an expression pays: a price that is known, and calls whose prices depend on their arguments.
+const PAY: &str = "@pay";
+
+/// Adds the function by which expressions pay.
+pub(super) fn add(context: &mut Context<'_>) {
+    context.add_function(PAY, |call: &FunctionContext<'_, '_>| -> Result<bool, ExecutionError> {
+        let exceeded = || ExecutionError::function_error(PAY, EXCEEDED);
+        let mut spent = SPENT.get();
+        if is_exceeded(spent) {
+            return Err(exceeded());
+        }
+        for price in call.args {
+            spent = spent.saturating_add(match &price.expr {
+                Expr::Literal(LiteralValue::Int(price)) => u64::try_from(*price.inner()).unwrap_or_default(),
+                Expr::Call(of) => price_of(of, call.ptx),
+                _ => 0,
+            });
+        }
+        SPENT.set(spent);
+        if is_exceeded(spent) { Err(exceeded()) } else { Ok(true) }
+    });
+}
+
+/// Makes an expression pay for what it does.
+pub(super) fn meter(of: IdedExpr) -> IdedExpr {
+    let mut bill = Bill::default();
+    let of = bill.walk(of);
+    bill.paid(of)
+}
+
+/// What a stretch of an expression costs.
+#[derive(Default)]
+struct Bill {
+    fixed: u64,
+    /// Calls whose prices depend on their arguments.
+    calls: Vec<IdedExpr>,
+}
+
+impl Bill {
+    /// Puts the price before what it is for.
+    fn paid(self, of: IdedExpr) -> IdedExpr {
+        if self.fixed == 0 && self.calls.is_empty() {
+            return of;
+        }
+        let fixed = i64::try_from(self.fixed).unwrap_or(i64::MAX);
+        let mut args = vec![node(Expr::Literal(LiteralValue::Int(fixed.into())))];
+        args.extend(self.calls);
+        let pay = node(Expr::Call(CallExpr { func_name: PAY.into(), target: None, args }));
+        let nothing = node(Expr::Literal(LiteralValue::Null));
+        node(Expr::Call(CallExpr { func_name: CONDITIONAL.into(), target: None, args: vec![pay, of, nothing] }))
+    }
+
+    /// Adds up what is worked out in any case, and lets the rest pay for itself.
+    fn walk(&mut self, of: IdedExpr) -> IdedExpr {
+        let IdedExpr { id, expr } = of;
+        let expr = match expr {
+            Expr::Ident(name) => {
+                self.fixed += u64::from(!is_pair(&name));
+                Expr::Ident(name)
+            }
+            expr @ (Expr::Literal(_) | Expr::Unspecified | Expr::Struct(_)) => expr,
+            Expr::Select(select) => {
+                self.fixed += u64::from(!select.test);
+                Expr::Select(SelectExpr { operand: self.walk(*select.operand).into(), ..select })
+            }
+            Expr::List(list) => {
+                self.fixed += if list.elements.first().is_some_and(is_part_of_pair) { 0 } else { 10 };
+                let elements = list.elements.into_iter().map(|item| self.walk(item)).collect();
+                Expr::List(ListExpr { elements, ..list })
+            }
+            Expr::Map(map) => {
+                self.fixed += 30;
+                Expr::Map(MapExpr { entries: map.entries.into_iter().map(|entry| self.entry(entry)).collect() })
+            }
+            Expr::Call(call) => Expr::Call(self.call(call)),
+            Expr::Comprehension(of) => {
+                let binds = of.iter_var == "@unused";
+                let iter_range = if binds { of.iter_range } else { self.walk(of.iter_range) };
+                let accu_init = self.walk(of.accu_init);
+                // What is looked at before each round is paid for with the round.
+                let mut round = Bill::default();
+                let loop_cond = round.walk(of.loop_cond);
+                let loop_step = round.walk(of.loop_step);
+                let loop_step = if binds { loop_step } else { round.paid(loop_step) };
+                Expr::Comprehension(Box::new(ComprehensionExpr {
+                    iter_range,
+                    accu_init,
+                    loop_cond,
+                    loop_step,
+                    result: meter(of.result),
+                    ..*of
+                }))
+            }
+        };
+        IdedExpr { id, expr }
+    }
+
+    fn entry(&mut self, at: IdedEntryExpr) -> IdedEntryExpr {
+        let expr = match at.expr {
+            EntryExpr::MapEntry(entry) => EntryExpr::MapEntry(MapEntryExpr {
+                key: self.walk(entry.key),
+                value: self.walk(entry.value),
+                optional: entry.optional,
+            }),
+            other @ EntryExpr::StructField(_) => other,
+        };
+        IdedEntryExpr { id: at.id, expr }
+    }
+
+    fn call(&mut self, call: CallExpr) -> CallExpr {
+        let CallExpr { func_name, target, args } = call;
+        let mut args = args.into_iter();
+        match func_name.as_str() {
+            CONDITIONAL | LOGICAL_AND | LOGICAL_OR => {
+                let first = args.next().map(|first| self.walk(first));
+                let args = first.into_iter().chain(args.map(meter)).collect();
+                return CallExpr { func_name, target, args };
+            }
+            _ => {}
+        }
+        let call = CallExpr { func_name, target, args: args.collect() };
+        if depends_on_size(&call.func_name) && operands(&call).any(is_path) {
+            self.calls.push(node(Expr::Call(call.clone())));
+        } else {
+            let is_own = matches!(call.func_name.as_str(), "@pairs" | "@from_pairs" | "@from_maps")
+                || call.args.first().is_some_and(is_pair_itself);
+            self.fixed += match call.func_name.as_str() {
+                _ if is_own => 0,
+                "check" if call.target.is_some() => 350_000,
+                name if depends_on_size(name) => 0,
+                _ => 1,
+            };
+        }
+        // What an index is looked up by costs nothing besides, if it is but looked up itself.
+        if matches!(call.func_name.as_str(), INDEX | OPT_INDEX) && call.args.get(1).is_some_and(is_path) {
+            let mut args = call.args.into_iter();
+            let of = args.next().map(|of| self.walk(of));
+            return CallExpr { args: of.into_iter().chain(args).collect(), ..call };
+        }
+        let is_namespace = call.target.as_ref().is_some_and(|target| is_namespace(target));
+        CallExpr {
+            target: call.target.map(|target| if is_namespace { target } else { self.walk(*target).into() }),
+            args: call.args.into_iter().map(|argument| self.walk(argument)).collect(),
+            func_name: call.func_name,
+        }
+    }
+}
+
+/// Tells whether a function is dearer the larger its arguments are.
+fn depends_on_size(name: &str) -> bool {
+    matches!(
+        name,
+        "_==_"
+            | "_!=_"
+            | "_<_"
+            | "_<=_"
+            | "_>_"
+            | "_>=_"
+            | "_+_"
+            | "@in"
+            | "matches"
+            | "find"
+            | "findAll"
+            | "contains"
+            | "intersects"
+            | "equivalent"
+            | "startsWith"
+            | "endsWith"
+            | "isSorted"
+            | "sum"
+            | "max"
+            | "min"
+            | "indexOf"
+            | "lastIndexOf"
+            | "lowerAscii"
+            | "upperAscii"
+            | "trim"
+            | "substring"
+            | "replace"
+            | "split"
+            | "url"
+            | "cidr"
+            | "isIP"
+            | "isCIDR"
+            | "ip"
+            | "quantity"
+            | "isQuantity"
+            | "semver"
+            | "isSemver"
+    )
+}
+
+fn operands(call: &CallExpr) -> impl Iterator<Item = &IdedExpr> {
+    call.target.as_deref().into_iter().chain(&call.args)
+}
+
+/// Tells whether a part is but a way to a value that is there, which costs nothing to be gone twice.
+fn is_path(of: &IdedExpr) -> bool {
+    match &of.expr {
+        Expr::Ident(_) => true,
+        Expr::Select(select) => !select.test && is_path(&select.operand),
+        Expr::Call(call) if call.func_name == INDEX || call.func_name == OPT_INDEX => {
+            let by = call.args.get(1);
+            call.args.first().is_some_and(is_path)
+                && by.is_some_and(|by| matches!(by.expr, Expr::Literal(_)) || is_path(by))
+        }
+        _ => false,
+    }
+}
+
+fn is_namespace(of: &IdedExpr) -> bool {
+    matches!(&of.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()))
+}
+
+/// The name that stands for both a position and a value.
+fn is_pair(name: &str) -> bool {
+    name.starts_with("@pair")
+}
+
+fn is_pair_itself(of: &IdedExpr) -> bool {
+    matches!(&of.expr, Expr::Ident(name) if is_pair(name))
+}
+
+fn is_part_of_pair(of: &IdedExpr) -> bool {
+    matches!(&of.expr, Expr::Call(call) if call.func_name == INDEX && call.args.first().is_some_and(is_pair_itself))
+}
+
+fn node(expr: Expr) -> IdedExpr {
+    IdedExpr { id: 0, expr }
+}
+
+/// What a call costs with the values that its arguments have now.
+fn price_of(call: &CallExpr, context: &Context<'_>) -> u64 {
+    let in_sets =
+        call.target.as_ref().is_some_and(|target| matches!(&target.expr, Expr::Ident(name) if name == "sets"));
+    let target = call.target.as_ref().filter(|target| !is_namespace(target)).map(|target| seen(target, context));
+    let arguments: Vec<Seen<'_>> = call.args.iter().map(|argument| seen(argument, context)).collect();
+    cost::of_call(&call.func_name, target.as_ref(), &arguments, &call.args, in_sets).0
+}
+
+/// What a value is, as far as it can be told without working anything out.
+fn seen(of: &IdedExpr, context: &Context<'_>) -> Seen<'static> {
+    let (ty, size) = match &of.expr {
+        Expr::Literal(literal) => {
+            let ty = if matches!(literal, LiteralValue::String(_)) { STRING } else { INT };
+            (ty, cost::literal(literal))
+        }
+        _ if is_path(of) => {
+            Cel::resolve_val(of, context).map_or((Type::Dyn, Size::exactly(0)), |value| sized(value.as_ref()))
+        }
+        _ => (Type::Dyn, Size::exactly(0)),
+    };
+    Seen { size: Some(size), ..Seen::of(ty, 0) }
+}
+
+fn sized(value: &dyn Val) -> (Type<'static>, Size) {
+    let (ty, size) = if let Some(text) = value.downcast_ref::<CelString>() {
+        (STRING, text.inner().chars().count())
+    } else if let Some(list) = value.downcast_ref::<CelList>() {
+        (Type::List(Type::Dyn.into()), list.inner().len())
+    } else if let Some(map) = value.downcast_ref::<CelMap>() {
+        (Type::Map(Type::Dyn.into(), Type::Dyn.into()), map.inner().len())
+    } else if let Some(bytes) = value.downcast_ref::<CelBytes>() {
+        (super::typing::BYTES, bytes.inner().len())
+    } else {
+        (INT, 1)
+    };
+    (ty, Size::exactly(size as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BASE, compile, to_cel};
+    use super::{Budget, EXCEEDED, OUT_OF_BUDGET, measure};
+    use serde_json::{Value, json};
+
+    /// Runs an expression about `self`.
+    fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
+        let mut context = BASE.new_inner_scope();
+        context.add_variable_from_value("self", to_cel(None, object));
+        compile(expression)?.run(&context, budget).map(|made| made == true.into())
+    }
+
+    fn cost(expression: &str) -> u64 {
+        let mut context = BASE.new_inner_scope();
+        context.add_variable_from_value("self", to_cel(None, &json!({"a": 1, "s": "x".repeat(100), "l": [1, 2, 3]})));
+        let ready = super::meter(super::super::rewrite::rewrite(compile(expression).unwrap().expression().clone()));
+        let (made, cost) = measure(&ready, &context);
+        made.unwrap();
+        cost
+    }
+
+    #[test]
+    fn what_is_worked_out_is_paid_for() {
+        let cases = [
+            ("self.a < 10", 3),
+            ("self.a > 10 && self.s.contains('x')", 3),
+            ("self.a < 10 && self.s.contains('x')", 3 + 2 + 10),
+            ("self.a < 10 ? self.a == 1 : self.s.contains('x')", 3 + 3),
+            ("self.s.matches('^x{9}$')", 2 + 11 * 2),
+            ("3 in self.l", 2 + 3),
+            // The list; each round its condition, what was found so far and what is asked; and what was found in all.
+            ("self.l.all(x, x > 0)", 2 + 3 * (2 + 1 + 2) + 1),
+        ];
+        for (expression, price) in cases {
+            assert_eq!(cost(expression), price, "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_costs_too_much_ends_soon() {
+        let object = json!({"l": (0..20_000).collect::<Vec<_>>()});
+        for dear in [
+            "self.l.all(x, self.l.all(y, y >= 0))",
+            "self.l.all(x, self.l.exists(y, y < 0) || self.l.all(y, self.l.all(z, z >= 0)))",
+            "self.l.exists(x, self.l.exists(y, self.l.exists(z, z < 0)))",
+            "self.l.all(x, x in self.l)",
+            "self.l.all(i, x, self.l.all(j, y, x >= 0))",
+            "self.l.filter(x, self.l.exists_one(y, y == x)).size() == 0",
+        ] {
+            assert_eq!(run(dear, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{dear}");
+        }
+        assert_eq!(run("self.l.all(x, x >= 0)", &object, &Budget::of_rules()), Ok(true));
+    }
+
+    #[test]
+    fn runs_share_a_budget() {
+        let object = json!({"l": (0..100_000).collect::<Vec<_>>()});
+        let budget = Budget::of_conditions();
+        let runs: Vec<_> = (0..7).map(|_| run("self.l.all(x, x >= 0)", &object, &budget)).collect();
+        assert_eq!(runs[..4], [Ok(true), Ok(true), Ok(true), Ok(true)]);
+        assert_eq!(runs[5..], [Err(OUT_OF_BUDGET.to_owned()), Err(OUT_OF_BUDGET.to_owned())]);
+    }
+}

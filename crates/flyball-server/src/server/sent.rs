@@ -1,0 +1,90 @@
+//! What is sent to an action, on its way through admission: it is acted upon, not kept.
+
+use super::Inner;
+use super::dispatch::Call;
+use super::objects::{document, writer};
+use crate::admission::{Attributes, Operation};
+use crate::registry::{Catalog, Resource, Target, Writer, decode, managed};
+use crate::request::options::{FieldValidation, Write, WriteOptions};
+use flyball_core::{Object, Status};
+use std::sync::Arc;
+
+/// What a client sent, and how.
+pub(super) struct Sent<'c> {
+    pub(super) object: Object,
+    pub(super) writer: Writer<'c>,
+    kind: Arc<Resource>,
+}
+
+/// What admission made of it.
+pub(super) struct Admitted<'a> {
+    pub(super) object: Object,
+    attributes: Attributes<'a>,
+}
+
+impl<'c> Sent<'c> {
+    /// Reads the body as an object of an action's kind.
+    pub(super) fn read(call: &'c Call, target: &Target, kind: &str) -> Result<Self, Status> {
+        let options = WriteOptions::read(&call.query, Write::Create)?;
+        let validation = options.field_validation;
+        Self::read_as(call, target, Catalog::action(kind), options, validation)
+    }
+
+    /// Reads the body as a question of the target's own kind.
+    pub(super) fn question(call: &'c Call, target: &Target) -> Result<Self, Status> {
+        let options = WriteOptions::read(&call.query, Write::Create)?;
+        Self::read_as(call, target, target.resource.clone(), options, FieldValidation::Ignore)
+    }
+
+    fn read_as(
+        call: &'c Call,
+        target: &Target,
+        kind: Arc<Resource>,
+        options: WriteOptions,
+        validation: FieldValidation,
+    ) -> Result<Self, Status> {
+        let document = document(call, &kind)?;
+        let mut object = decode::body(&kind, document, &call.body, validation)?.object;
+        if let Some(namespace) = &target.namespace {
+            if object.namespace().is_some_and(|own| own != namespace) {
+                let why = "the namespace of the provided object does not match the namespace sent on the request";
+                return Err(Status::bad_request(why));
+            }
+            object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
+        }
+        Ok(Self { object, writer: writer(call, options), kind })
+    }
+
+    /// Makes of the query what is sent with a request to connect.
+    pub(super) fn options(call: &'c Call, kind: &str, object: Object) -> Self {
+        Self { object, writer: writer(call, WriteOptions::default()), kind: Catalog::action(kind) }
+    }
+
+    /// Lets admission change what was sent.
+    pub(super) async fn admit<'a>(
+        self,
+        inner: &Inner,
+        target: &'a Target,
+        subresource: &'static str,
+        operation: Operation,
+    ) -> Result<Admitted<'a>, Status>
+    where
+        'c: 'a,
+    {
+        let Self { mut object, writer, kind } = self;
+        if operation == Operation::Create {
+            let now = inner.clock.now_rfc3339();
+            managed::sign(&inner.catalog(), &kind, &mut object, &writer.manager, subresource, &now);
+        }
+        let attributes = Attributes::of_action(target, subresource, &kind, operation, &writer);
+        inner.admission.admit(inner, &attributes, &mut object, None).await?;
+        Ok(Admitted { object, attributes })
+    }
+}
+
+impl Admitted<'_> {
+    /// Lets admission refuse what was sent.
+    pub(super) async fn review(&self, inner: &Inner) -> Result<(), Status> {
+        inner.admission.review(inner, &self.attributes, Some(&self.object), None).await
+    }
+}
