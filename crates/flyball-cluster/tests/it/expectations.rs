@@ -14,7 +14,7 @@ use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
 use tokio::time::sleep;
 use tower::service_fn;
 
@@ -44,7 +44,7 @@ impl Reconcile for Pods {
 /// The operator, and the gate through which the watch of its pods passes.
 struct Stage {
     admin: Client,
-    open: watch::Sender<bool>,
+    gate: Arc<RwLock<()>>,
     reconciles: Arc<AtomicUsize>,
     /// Writes of pods: method, and body.
     writes: Arc<Mutex<Vec<(Method, Value)>>>,
@@ -52,9 +52,9 @@ struct Stage {
 
 impl Stage {
     async fn start(cluster: &Cluster, pods: usize) -> Self {
-        let (open, gate) = watch::channel(true);
+        let gate = Arc::<RwLock<()>>::default();
         let (reconciles, writes) = (Arc::default(), Arc::<Mutex<Vec<_>>>::default());
-        let stage = Self { admin: cluster.admin(), open, reconciles, writes: writes.clone() };
+        let stage = Self { admin: cluster.admin(), gate: gate.clone(), reconciles, writes: writes.clone() };
         let client = gated(cluster, gate, writes);
         let controller = Controller::new(Pods(stage.reconciles.clone())).owns::<Pod>();
         tokio::spawn(async move { Operator::new("parts").controller(controller).run(client, pending()).await });
@@ -62,6 +62,11 @@ impl Stage {
         let maps: Api<ConfigMap> = Api::namespaced(stage.admin.clone(), "default");
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
         stage
+    }
+
+    /// Holds the watch back.
+    async fn hold(&self) -> OwnedRwLockWriteGuard<()> {
+        self.gate.clone().write_owned().await
     }
 
     async fn pods(&self) -> usize {
@@ -101,7 +106,7 @@ impl Stage {
 }
 
 /// A client that sees watches of pods while the gate is open.
-fn gated(cluster: &Cluster, gate: watch::Receiver<bool>, writes: Arc<Mutex<Vec<(Method, Value)>>>) -> Client {
+fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method, Value)>>>) -> Client {
     let server = cluster.server().clone();
     let pass = move |request: Request<kube::client::Body>| {
         let (server, gate, writes) = (server.clone(), gate.clone(), writes.clone());
@@ -118,10 +123,10 @@ fn gated(cluster: &Cluster, gate: watch::Receiver<bool>, writes: Arc<Mutex<Vec<(
             let answer = server.handle(Request::from_parts(head, http_body_util::Full::new(body))).await;
             Ok::<_, kube::Error>(answer.map(|body| {
                 let frames = http_body_util::BodyStream::new(body).then(move |frame| {
-                    let mut gate = gate.clone();
+                    let gate = gate.clone();
                     async move {
                         if held {
-                            let _ = gate.wait_for(|open| *open).await;
+                            drop(gate.read().await);
                         }
                         frame
                     }
@@ -137,12 +142,12 @@ fn gated(cluster: &Cluster, gate: watch::Receiver<bool>, writes: Arc<Mutex<Vec<(
 async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
-    stage.open.send_replace(false);
+    let held = stage.hold().await;
     stage.reconciles();
     stage.want(3).await;
     stage.wake(Duration::from_millis(50)).await;
     assert_eq!((stage.pods().await, stage.writes().0, stage.reconciles()), (3, 3, 1));
-    stage.open.send_replace(true);
+    drop(held);
     sleep(Duration::from_secs(1)).await;
     assert!(stage.reconciles() > 0, "it goes on once the watch does");
     assert_eq!((stage.pods().await, stage.writes()), (3, (0, Vec::new())));
@@ -154,7 +159,7 @@ async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
 async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
-    stage.open.send_replace(false);
+    let _held = stage.hold().await;
     stage.want(3).await;
     sleep(Duration::from_secs(1)).await;
     stage.reconciles();
@@ -176,7 +181,7 @@ async fn deletions_are_waited_for_by_uid() {
     let stage = Stage::start(&cluster(), 5).await;
     eventually("five pods", || async { stage.pods().await == 5 }).await;
     sleep(Duration::from_secs(1)).await;
-    stage.open.send_replace(false);
+    let held = stage.hold().await;
     stage.reconciles();
     stage.writes();
     stage.want(2).await;
@@ -188,7 +193,7 @@ async fn deletions_are_waited_for_by_uid() {
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), "default");
     let name = pods.list(&ListParams::default()).await.unwrap().items[0].name_any();
     pods.delete(&name, &Default::default()).await.unwrap();
-    stage.open.send_replace(true);
+    drop(held);
     eventually("one in its place", || async { stage.pods().await == 2 }).await;
     sleep(Duration::from_secs(11)).await;
     assert_eq!((stage.pods().await, stage.writes()), (2, (1, Vec::new())));

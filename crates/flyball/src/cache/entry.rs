@@ -13,7 +13,7 @@ use std::ops::Range;
 /// operator itself applied stays, which is what [`crate::apply`] compares with.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    json: Box<[u8]>,
+    json: Box<str>,
     uid: Span,
     labels: Span,
     annotations: Span,
@@ -42,6 +42,8 @@ pub(crate) enum Error {
     Missing(&'static str),
     #[error("the object is larger than 4 GiB")]
     TooLarge,
+    #[error("the object is not UTF-8")]
+    NotText,
 }
 
 impl Entry {
@@ -87,7 +89,7 @@ impl Entry {
             kept => cut.replaced.start + cut.list..cut.replaced.start + kept,
         };
         let entry = Self {
-            json: json.into_boxed_slice(),
+            json: String::from_utf8(json).map_err(|_| Error::NotText)?.into_boxed_str(),
             uid: cut.moved(uid),
             labels: cut.moved(labels),
             annotations: cut.moved(annotations),
@@ -103,7 +105,7 @@ impl Entry {
 
     /// Returns what tells this state of this object from others, and nothing else of it.
     pub(crate) fn identity(&self) -> Self {
-        let json: Box<[u8]> = self.piece(self.uid).into();
+        let json: Box<str> = self.piece(self.uid).into();
         Self {
             uid: Span::new(0..json.len()),
             json,
@@ -118,12 +120,12 @@ impl Entry {
 
     /// Decodes the object.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
-        serde_json::from_slice(&self.json)
+        serde_json::from_str(&self.json)
     }
 
     /// Returns the UID, empty if there is none.
     pub(crate) fn uid(&self) -> Cow<'_, str> {
-        json::text(self.piece(self.uid)).unwrap_or_default()
+        json::text(self.piece(self.uid).as_bytes()).unwrap_or_default()
     }
 
     /// Returns the resource version, 0 if there is none.
@@ -142,12 +144,12 @@ impl Entry {
     }
 
     /// Returns the labels as JSON; empty if there are none. Equal texts mean equal labels, as keys come sorted.
-    pub(crate) fn labels(&self) -> &[u8] {
+    pub(crate) fn labels(&self) -> &str {
         self.piece(self.labels)
     }
 
     /// Returns the annotations as JSON; empty if there are none.
-    pub(crate) fn annotations(&self) -> &[u8] {
+    pub(crate) fn annotations(&self) -> &str {
         self.piece(self.annotations)
     }
 
@@ -175,10 +177,10 @@ impl Entry {
     fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {
         let json = self.piece(span);
         // A list that does not decode fails the decoding of the object itself, which is where it is reported.
-        if json.is_empty() { Vec::new() } else { serde_json::from_slice(json).unwrap_or_default() }
+        if json.is_empty() { Vec::new() } else { serde_json::from_str(json).unwrap_or_default() }
     }
 
-    fn piece(&self, span: Span) -> &[u8] {
+    fn piece(&self, span: Span) -> &str {
         &self.json[span.start as usize..span.end as usize]
     }
 }
@@ -294,7 +296,7 @@ mod tests {
         );
         assert_eq!(key, ObjectKey::new(Some("ns"), "a"));
         assert_eq!((&*entry.uid(), entry.resource_version(), entry.generation()), ("u-1", 17, 3));
-        assert_eq!(entry.labels(), br#"{"l":"1"}"#);
+        assert_eq!(entry.labels(), r#"{"l":"1"}"#);
         assert_eq!(entry.finalizers(), ["f"]);
         assert!(entry.is_deleting());
         assert_eq!(entry.controller().unwrap().uid, "u-0");
@@ -337,5 +339,9 @@ mod tests {
         ] {
             assert_eq!(Entry::parse(bad.as_bytes(), "me").unwrap_err(), error, "{bad}");
         }
+        assert_eq!(
+            Entry::parse(b"{\"metadata\":{\"name\":\"a\"},\"data\":\"\xff\"}", "me").unwrap_err(),
+            Error::NotText
+        );
     }
 }

@@ -421,7 +421,7 @@ mod tests {
         let changes = [Delta::Complete(6), put("b", "u-b", 7), put("b", "u-b", 7), Delta::Restart, Delta::Complete(8)];
         for delta in lists.into_iter().chain(changes) {
             for (_, entry) in store.list(None) {
-                assert_eq!((entry.owner_references(), entry.labels()), (Vec::new(), &b""[..]));
+                assert_eq!((entry.owner_references(), entry.labels()), (Vec::new(), ""));
                 assert!(entry.uid().starts_with("u-"));
             }
             assert!(store.owned_by("owner-of-u-a").is_empty());
