@@ -38,7 +38,7 @@ fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Seen::at(ty.clone(), 1, root)));
     let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
-    let seen = checker.visit(program.expression());
+    let seen = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
     let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
     if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }

@@ -2,8 +2,9 @@
 
 use super::meter::{self, Budget};
 use super::rewrite::rewrite;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr};
 use kube_cel::cel::objects::Value as Cel;
-use kube_cel::cel::parser::{ExpressionReferences, Parser};
+use kube_cel::cel::parser::{ExpressionReferences, ParseErrors, Parser};
 use kube_cel::cel::{Context, ExecutionError, IdedExpr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,6 +15,8 @@ pub struct Program {
     written: IdedExpr,
     /// In the words that the interpreter knows.
     ready: IdedExpr,
+    /// How much stack it takes at most to go through it.
+    stack: usize,
 }
 
 /// How deep an expression may nest. The real server takes 250, but the parser here needs much stack for each level, and
@@ -24,8 +27,8 @@ const CHAIN: usize = 200;
 /// How much stack the parser gets for itself: several times what an expression at these limits takes of it without
 /// optimizations, which is more than most threads have in all. Only what it touches is ever taken.
 const PARSING: usize = 64 << 20;
-/// How much stack has to be left for an expression to run on the thread's own.
-const RUNNING: usize = 1 << 20;
+/// How much stack the interpreter gets for a level of nesting: twice what it takes without optimizations.
+const LEVEL: usize = 48 << 10;
 
 /// Tells whether an expression nests too deep, before anything is asked to parse it.
 fn too_deep(expression: &str) -> bool {
@@ -54,18 +57,41 @@ fn too_deep(expression: &str) -> bool {
     false
 }
 
+/// Tells how many levels an expression nests.
+fn depth(of: &IdedExpr) -> usize {
+    fn deepest<'a>(parts: impl IntoIterator<Item = &'a IdedExpr>) -> usize {
+        parts.into_iter().map(depth).max().unwrap_or_default()
+    }
+    let parts = |entry: &IdedEntryExpr| match &entry.expr {
+        EntryExpr::MapEntry(entry) => deepest([&entry.key, &entry.value]),
+        EntryExpr::StructField(field) => depth(&field.value),
+    };
+    1 + match &of.expr {
+        Expr::Call(call) => deepest(call.target.as_deref().into_iter().chain(&call.args)),
+        Expr::Comprehension(of) => deepest([&of.iter_range, &of.accu_init, &of.loop_cond, &of.loop_step, &of.result]),
+        Expr::List(list) => deepest(&list.elements),
+        Expr::Map(map) => map.entries.iter().map(parts).max().unwrap_or_default(),
+        Expr::Select(select) => depth(&select.operand),
+        Expr::Struct(of) => of.entries.iter().map(parts).max().unwrap_or_default(),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+    }
+}
+
 /// Compiles an expression; `Err` says what is wrong with it.
 pub fn compile(expression: &str) -> Result<Program, String> {
     if too_deep(expression) {
         return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH}"));
     }
     // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
-    let parse = || Parser::new().enable_optional_syntax(true).parse(expression);
+    let parse = || {
+        let written =
+            Parser::new().max_recursion_depth((DEPTH + CHAIN) as u16).enable_optional_syntax(true).parse(expression)?;
+        let ready = meter::meter(rewrite(written.clone()));
+        let stack = depth(&ready) * LEVEL;
+        Ok::<_, ParseErrors>(Program { written, ready, stack })
+    };
     match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
-        Ok(Ok(written)) => {
-            let ready = meter::meter(rewrite(written.clone()));
-            Ok(Program { written, ready })
-        }
+        Ok(Ok(program)) => Ok(program),
         Ok(Err(errors)) => Err(errors.to_string().replace("\n| ", "\n | ")),
         Err(_) => Err("the expression cannot be parsed".into()),
     }
@@ -77,6 +103,11 @@ impl Program {
         &self.written
     }
 
+    /// Does what goes through the expression level by level, on a stack of its own where the thread's may not be enough.
+    pub(super) fn go_through<T>(&self, go: impl FnOnce() -> T) -> T {
+        stacker::maybe_grow(self.stack, self.stack, go)
+    }
+
     /// Returns the names that the expression uses.
     pub fn references(&self) -> ExpressionReferences<'_> {
         self.written.references()
@@ -85,7 +116,7 @@ impl Program {
     /// Runs the program, at the cost of a budget; an error says why in the words of the real server.
     pub(super) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
         let resolve = || meter::measure(&self.ready, context);
-        match stacker::maybe_grow(RUNNING, PARSING, || catch_unwind(AssertUnwindSafe(resolve))) {
+        match self.go_through(|| catch_unwind(AssertUnwindSafe(resolve))) {
             Ok((_, cost)) if !budget.take(cost) => Err(meter::OUT_OF_BUDGET.into()),
             Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
             Ok((Ok(value), _)) => Ok(value),
@@ -116,6 +147,8 @@ fn explain(error: ExecutionError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BASE;
+    use super::super::check::check_among;
     use super::*;
 
     #[test]
@@ -130,6 +163,29 @@ mod tests {
                 let parsed = small.spawn(move || compile(&expression).is_ok()).unwrap().join().unwrap();
                 assert_eq!(parsed, !end.is_empty(), "{opening}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_as_long_as_may_be_takes_no_stack_of_the_thread() {
+        let cases = [
+            ("{}", ".a"),
+            ("1", " + 1"),
+            ("true", " && true"),
+            ("true", " ? true : true"),
+            ("[1]", ".map(x, x)"),
+            ("'a'", ".replace('a', 'b')"),
+            ("optional.of({})", ".?a"),
+        ];
+        for (first, next) in cases {
+            let expression =
+                format!("{first}{}", next.repeat((CHAIN - 1) / next.matches(['.', '+', '&', '?', ':']).count()));
+            let small = std::thread::Builder::new().stack_size(512 << 10);
+            let gone_through = move || {
+                drop(check_among(&expression, &[]));
+                compile(&expression).map(|program| drop(program.run(&BASE, &Budget::of_rules())))
+            };
+            assert_eq!(small.spawn(gone_through).unwrap().join().unwrap(), Ok(()), "{next}");
         }
     }
 
