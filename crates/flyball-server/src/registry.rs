@@ -25,6 +25,6 @@ pub(crate) use change::storage_error;
 pub(crate) use delete::Deleted;
 pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};
-pub(crate) use read::{Listed, Selection, convert, parse_version};
+pub(crate) use read::{Listed, Selection, convert_whole, parse_version, pruned};
 pub(crate) use resource::{Behaviour, Resource, head};
 pub(crate) use write::{Change, Outcome, Target, Writer, Written};

@@ -14,8 +14,8 @@ impl Versions for OneVersion {
         (api_version == "g/v1").then(|| self.0.node())
     }
 
-    fn convert<'v>(&self, object: &'v Value, _: &str) -> Option<Cow<'v, Value>> {
-        Some(Cow::Borrowed(object))
+    fn convert<'v>(&self, object: &'v Value, _: &str) -> Result<Option<Cow<'v, Value>>, String> {
+        Ok(Some(Cow::Borrowed(object)))
     }
 }
 

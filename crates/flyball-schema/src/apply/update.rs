@@ -12,6 +12,7 @@ use flyball_core::status::{Cause, Details, Reason};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 /// The versions of a kind, in which managers may have named their fields.
@@ -19,8 +20,9 @@ pub trait Versions {
     /// Returns the schema of a version; `None` if it is no longer served.
     fn schema(&self, api_version: &str) -> Option<Node<'_>>;
 
-    /// Converts an object; `None` if it cannot be.
-    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>>;
+    /// Converts an object, as a whole: nothing that the version does not know is left out. `None` if the version is no
+    /// longer served; an error says why the object cannot be converted.
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Option<Cow<'v, Value>>, String>;
 }
 
 /// The objects of one kind, as one version sees them.
@@ -60,6 +62,19 @@ pub enum Error {
     /// The version is not one of the kind's.
     #[error("no schema for version {0}")]
     Version(String),
+    /// An object cannot be converted to a version in which a manager named its fields, or does not fit its schema then.
+    #[error("{0}")]
+    Conversion(String),
+}
+
+impl Error {
+    /// Says what a conversion was for.
+    fn during(what: impl Display) -> impl FnOnce(Self) -> Self {
+        move |error| match error {
+            Self::Conversion(why) => Self::Conversion(format!("{what}: {why}")),
+            error => error,
+        }
+    }
 }
 
 /// A field that another manager owns.
@@ -144,12 +159,20 @@ impl Objects<'_> {
         self.versions.schema(api_version).map(Type::Schema)
     }
 
-    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
-        if api_version == self.api_version {
-            Some(Cow::Borrowed(object))
-        } else {
-            self.versions.convert(object, api_version)
+    /// Returns an object of one version as another shows it; `None` if that one is no longer served.
+    fn convert<'v>(
+        &self,
+        object: &'v Value,
+        from: &str,
+        to: &str,
+    ) -> Result<Option<(Cow<'v, Value>, Type<'_>)>, Error> {
+        let Some(ty) = self.ty_in(to) else { return Ok(None) };
+        if from == to {
+            return Ok(Some((Cow::Borrowed(object), ty)));
         }
+        let Some(converted) = self.versions.convert(object, to).map_err(Error::Conversion)? else { return Ok(None) };
+        ty.check(&converted, true).map_err(|misfit| Error::Conversion(misfit.to_string()))?;
+        Ok(Some((converted, ty)))
     }
 
     /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to `manager`, and to nobody else.
@@ -179,9 +202,9 @@ impl Objects<'_> {
         manager: Manager,
         now: Option<&str>,
     ) -> Result<ManagedFields, Error> {
-        let managed = self.reconcile(live, managed);
+        let managed = self.reconcile(live, managed)?;
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
-        let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None);
+        let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None)?;
         let own = changed.modified.union(&changed.added).difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
@@ -237,18 +260,20 @@ impl Objects<'_> {
         force: bool,
         now: Option<&str>,
     ) -> Result<Applied, Error> {
-        let mut managed = self.reconcile(live, managed);
+        let mut managed = self.reconcile(live, managed)?;
         let merged = merge(ty, Some(live), Some(wanted)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let last = managed.get(manager).cloned();
         let fields = ty.fields(wanted).below.recursive_difference(self.ignored);
         let time = last.as_ref().and_then(|entry| entry.time.clone());
         managed.put(Entry { manager: manager.clone(), api_version: self.api_version.into(), time, fields });
         let object = match last {
-            Some(last) if !last.fields.is_empty() => self.prune(merged, &managed, &last),
+            Some(last) if !last.fields.is_empty() => {
+                self.prune(merged, &managed, &last).map_err(Error::during("failed to prune fields"))?
+            }
             _ => merged,
         };
         let changed = Comparison::of(ty, live, &object).without(self.ignored);
-        let (mut managed, conflicts) = self.take_from_others(live, &object, &changed, managed, Some(manager));
+        let (mut managed, conflicts) = self.take_from_others(live, &object, &changed, managed, Some(manager))?;
         if !force && !conflicts.is_empty() {
             return Err(Error::Conflicts(conflicts));
         }
@@ -267,15 +292,15 @@ impl Objects<'_> {
     }
 
     /// Folds what managers own into what the schema is today.
-    fn reconcile(&self, live: &Value, managed: ManagedFields) -> ManagedFields {
-        let entries = managed.0.into_iter().filter_map(|mut entry| {
-            self.convert(live, &entry.api_version)?; // a version that is gone takes its entries along
-            let ty = self.ty_in(&entry.api_version)?;
-            let reconciled = ty.reconcile(&Branch { member: false, below: std::mem::take(&mut entry.fields) });
-            entry.fields = reconciled.below;
-            Some(entry)
-        });
-        ManagedFields(entries.collect())
+    fn reconcile(&self, live: &Value, managed: ManagedFields) -> Result<ManagedFields, Error> {
+        let mut entries = Vec::with_capacity(managed.0.len());
+        for mut entry in managed.0 {
+            // A version that is gone takes its entries along.
+            let Some((_, ty)) = self.convert(live, self.api_version, &entry.api_version)? else { continue };
+            entry.fields = ty.reconcile(&Branch { member: false, below: entry.fields }).below;
+            entries.push(entry);
+        }
+        Ok(ManagedFields(entries))
     }
 
     /// Takes what has changed away from all managers but `writer`, and tells what they would have lost in value.
@@ -286,7 +311,7 @@ impl Objects<'_> {
         changed: &Comparison,
         managed: ManagedFields,
         writer: Option<&Manager>,
-    ) -> (ManagedFields, Vec<Conflict>) {
+    ) -> Result<(ManagedFields, Vec<Conflict>), Error> {
         let mut in_version: BTreeMap<String, Comparison> =
             BTreeMap::from([(self.api_version.to_owned(), changed.clone())]);
         let mut conflicts: Vec<Conflict> = Vec::new();
@@ -297,8 +322,10 @@ impl Objects<'_> {
                 continue;
             }
             if !in_version.contains_key(&entry.api_version) {
-                let both = self.convert(live, &entry.api_version).zip(self.convert(new, &entry.api_version));
-                let Some(((old, new), ty)) = both.zip(self.ty_in(&entry.api_version)) else { continue };
+                let see = |object| self.convert(object, self.api_version, &entry.api_version);
+                let old = see(live).map_err(Error::during("failed to convert old object"))?;
+                let new = see(new).map_err(Error::during("failed to convert new object"))?;
+                let Some(((old, ty), (new, _))) = old.zip(new) else { continue };
                 in_version.insert(entry.api_version.clone(), Comparison::of(ty, &old, &new).without(self.ignored));
             }
             let changed = &in_version[&entry.api_version];
@@ -310,13 +337,15 @@ impl Objects<'_> {
             }
         }
         conflicts.sort_by(|a, b| a.manager.cmp_in_conflicts(&b.manager));
-        (ManagedFields(left), conflicts)
+        Ok((ManagedFields(left), conflicts))
     }
 
     /// Takes out of a merged object what its applier owned before, no longer wants, and nobody else owns.
-    fn prune(&self, merged: Value, managed: &ManagedFields, last: &Entry) -> Value {
+    fn prune(&self, merged: Value, managed: &ManagedFields, last: &Entry) -> Result<Value, Error> {
         let version = last.api_version.as_str();
-        let (Some(ty), Some(before)) = (self.ty_in(version), self.convert(&merged, version)) else { return merged };
+        let before = self.convert(&merged, self.api_version, version);
+        let before = before.map_err(Error::during("failed to convert merged object to last applied version"))?;
+        let Some((before, ty)) = before else { return Ok(merged) };
         let mut pruned = remove(ty, &before, &ty.with_named_fields(&last.fields));
 
         // What others own comes back, version by version, the applier's last one first.
@@ -326,16 +355,10 @@ impl Objects<'_> {
             *fields = std::mem::take(fields).union(&entry.fields);
         }
         let first = owned.remove_entry(version);
-        for (version, owned) in first.into_iter().chain(owned) {
-            let both = self.convert_from(last, &before, version).zip(self.convert_from(last, &pruned, version));
-            let Some(((whole, left), ty)) = both.zip(self.ty_in(version)) else { continue };
-            let all = ty.with_named_fields(&ty.fields(&whole).below);
-            let keep = ty.with_named_fields(&ty.fields(&left).below).union(&ty.with_named_fields(&owned));
-            let restored = remove(ty, &whole, &all.difference(&keep));
-            let Some(restored) = self.versions.convert(&restored, &last.api_version).map(Cow::into_owned) else {
-                continue;
-            };
-            pruned = restored;
+        for (at, owned) in first.into_iter().chain(owned) {
+            pruned = self
+                .restore(&before, pruned, &owned, version, at)
+                .map_err(Error::during("failed add back owned items"))?;
         }
 
         // What neither side named comes back too: only what the applier itself had given is its to take away.
@@ -343,15 +366,31 @@ impl Objects<'_> {
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
         let pruned = remove(ty, &before, &gone.intersection(&ty.with_named_fields(&last.fields)));
-        self.versions.convert(&pruned, self.api_version).map_or_else(|| pruned.clone(), Cow::into_owned)
+        let made = self.convert(&pruned, version, self.api_version)?.map(|(made, _)| made.into_owned());
+        Ok(made.unwrap_or(pruned))
     }
 
-    fn convert_from<'v>(&self, last: &Entry, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
-        if api_version == last.api_version {
-            Some(Cow::Borrowed(object))
-        } else {
-            self.versions.convert(object, api_version)
-        }
+    /// Brings back what of an object is owned in a version, if that is still served, and was taken out.
+    fn restore(
+        &self,
+        before: &Value,
+        pruned: Value,
+        owned: &FieldSet,
+        version: &str,
+        at: &str,
+    ) -> Result<Value, Error> {
+        let see = |what: &str, object| {
+            self.convert(object, version, at)
+                .map_err(Error::during(format_args!("failed to convert {what} object at version {at}")))
+        };
+        let Some(((whole, ty), (left, _))) = see("merged", before)?.zip(see("pruned", &pruned)?) else {
+            return Ok(pruned);
+        };
+        let all = ty.with_named_fields(&ty.fields(&whole).below);
+        let keep = ty.with_named_fields(&ty.fields(&left).below).union(&ty.with_named_fields(owned));
+        let restored = remove(ty, &whole, &all.difference(&keep));
+        let made = self.convert(&restored, at, version)?.map(|(made, _)| made.into_owned());
+        Ok(made.unwrap_or(pruned))
     }
 
     /// Returns the fields that `kubectl apply` noted in its annotation and that still are as it noted them.

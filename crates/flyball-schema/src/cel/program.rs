@@ -19,11 +19,13 @@ pub struct Program {
     stack: usize,
 }
 
-/// How deep an expression may nest. The real server takes 250, but the parser here needs much stack for each level, and
-/// whoever writes an expression must not be able to end the process.
-const DEPTH: usize = 24;
-/// How many operators may follow one another on a level, each of which nests in the one before.
-const CHAIN: usize = 200;
+/// How long an expression may be, in characters.
+const LENGTH: usize = 100_000;
+/// How deep an expression may nest: what follows an operator nests in what stands before it, or the other way round.
+/// Whoever writes an expression must not be able to end the process.
+const DEPTH: usize = 250;
+/// How many errors are told.
+const ERRORS: usize = 100;
 /// How much stack the parser gets for itself: several times what an expression at these limits takes of it without
 /// optimizations, which is more than most threads have in all. Only what it touches is ever taken.
 const PARSING: usize = 64 << 20;
@@ -32,25 +34,37 @@ const LEVEL: usize = 48 << 10;
 
 /// Tells whether an expression nests too deep, before anything is asked to parse it.
 fn too_deep(expression: &str) -> bool {
-    let (mut levels, mut prefixes, mut quote) = (vec![0_usize], 0_usize, None);
+    /// A pair of brackets: how many choices stand in it so far, and how many operators since the last of them.
+    #[derive(Default)]
+    struct Level {
+        choices: usize,
+        operators: usize,
+    }
+    let (mut levels, mut level, mut quote) = (Vec::new(), Level::default(), None);
+    let mut above = 0;
     let mut chars = expression.chars();
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(_), '\\') => drop(chars.next()),
             (Some(open), c) if open == c => quote = None,
             (Some(_), _) => {}
-            (None, '"' | '\'') => (quote, prefixes) = (Some(c), 0),
-            (None, '(' | '[' | '{') => levels.push(0),
-            (None, ')' | ']' | '}') => drop((levels.len() > 1).then(|| levels.pop())),
-            (None, ',') => levels.last_mut().into_iter().for_each(|chain| *chain = 0),
-            (None, '!' | '-' | '+' | '*' | '/' | '%' | '<' | '>' | '=' | '&' | '|' | '?' | ':' | '.') => {
-                prefixes += usize::from(matches!(c, '!' | '-'));
-                levels.last_mut().into_iter().for_each(|chain| *chain += 1);
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '(' | '[' | '{') => {
+                above += 1 + level.choices + level.operators;
+                levels.push(std::mem::take(&mut level));
             }
-            (None, c) if c.is_whitespace() => {}
-            (None, _) => prefixes = 0,
+            (None, ')' | ']' | '}') => {
+                level = levels.pop().unwrap_or_default();
+                above = above.saturating_sub(1 + level.choices + level.operators);
+            }
+            (None, ',') => level = Level::default(),
+            // What these join, the parser lays out as a tree as low as may be.
+            (None, '&' | '|') => level.operators = 0,
+            (None, '?' | ':') => level = Level { choices: level.choices + 1, operators: 0 },
+            (None, '!' | '-' | '+' | '*' | '/' | '%' | '<' | '>' | '=' | '.') => level.operators += 1,
+            (None, _) => {}
         }
-        if levels.len() + prefixes > DEPTH || levels.iter().sum::<usize>() > CHAIN {
+        if above + level.choices + level.operators > DEPTH {
             return true;
         }
     }
@@ -79,20 +93,31 @@ fn depth(of: &IdedExpr) -> usize {
 
 /// Compiles an expression; `Err` says what is wrong with it.
 pub fn compile(expression: &str) -> Result<Program, String> {
+    let size = expression.chars().count();
+    if size > LENGTH {
+        return Err(format!(
+            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {size}, limit {LENGTH}"
+        ));
+    }
     if too_deep(expression) {
         return Err(format!("ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH}"));
     }
     // The parser is another's code and its input a user's: a panic in it is a refusal like any other.
     let parse = || {
-        let written =
-            Parser::new().max_recursion_depth((DEPTH + CHAIN) as u16).enable_optional_syntax(true).parse(expression)?;
+        let parser = Parser::new().max_recursion_depth(DEPTH as u16).enable_optional_syntax(true);
+        let written = parser.parse(expression)?;
         let ready = meter::meter(rewrite(written.clone()));
         let stack = depth(&ready) * LEVEL;
         Ok::<_, ParseErrors>(Program { written, ready, stack })
     };
     match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
         Ok(Ok(program)) => Ok(program),
-        Ok(Err(errors)) => Err(errors.to_string().replace("\n| ", "\n | ")),
+        Ok(Err(mut errors)) => {
+            let truncated = errors.errors.len() > ERRORS;
+            errors.errors.truncate(ERRORS);
+            let more = if truncated { "\n1 more errors were truncated" } else { "" };
+            Err(errors.to_string().replace("\n| ", "\n | ") + more)
+        }
         Err(_) => Err("the expression cannot be parsed".into()),
     }
 }
@@ -156,7 +181,7 @@ mod tests {
         for (opening, closing) in
             [("ip(nsIP(", "))"), ("[f(", ")]"), ("(!(", "))"), ("{1: f(", ")}"), ("a.map(x, ", ")")]
         {
-            let n = (DEPTH - 2) / opening.matches(['(', '[', '{', '!']).count();
+            let n = (DEPTH - 2) / opening.matches(['(', '[', '{', '!', '.', ':']).count();
             for end in [closing.repeat(n), String::new()] {
                 let expression = format!("{}true{end}", opening.repeat(n));
                 let small = std::thread::Builder::new().stack_size(512 << 10);
@@ -171,15 +196,14 @@ mod tests {
         let cases = [
             ("{}", ".a"),
             ("1", " + 1"),
-            ("true", " && true"),
             ("true", " ? true : true"),
             ("[1]", ".map(x, x)"),
             ("'a'", ".replace('a', 'b')"),
             ("optional.of({})", ".?a"),
         ];
         for (first, next) in cases {
-            let expression =
-                format!("{first}{}", next.repeat((CHAIN - 1) / next.matches(['.', '+', '&', '?', ':']).count()));
+            let operators = next.matches(['.', '+', '?', ':']).count();
+            let expression = format!("{first}{}", next.repeat((DEPTH - 2) / operators));
             let small = std::thread::Builder::new().stack_size(512 << 10);
             let gone_through = move || {
                 drop(check_among(&expression, &[]));
@@ -191,10 +215,9 @@ mod tests {
 
     #[test]
     fn what_nests_too_deep_is_not_parsed() {
-        for (opening, n) in [("(", 60), ("[", 60), ("!", 2000), ("- ", 2000), ("1+", 3000), ("a?b:", 900), ("f(-", 60)]
-        {
+        for opening in ["(", "[", "!", "- ", "1+", "a?b:", "f(-"] {
             assert!(
-                compile(&(opening.repeat(n) + "true")).is_err_and(|why| why.contains("recursion limit")),
+                compile(&(opening.repeat(DEPTH + 1) + "true")).is_err_and(|why| why.contains("recursion limit")),
                 "{opening}"
             );
         }
@@ -202,8 +225,18 @@ mod tests {
             "'((((((((((((((((((((((((((((((((((' == \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"",
             "((((((((((1))))))))))==1",
             "a.b.c.all(x, !x.d)",
+            &format!("true{}", " && a.b.c == 1 || false".repeat(1000)),
         ] {
             assert!(compile(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn what_is_said_of_an_expression_is_no_longer_than_need_be() {
+        let errors = compile(&"$".repeat(3 * ERRORS)).unwrap_err();
+        assert_eq!(errors.matches("ERROR").count(), ERRORS);
+        assert!(errors.ends_with("\n1 more errors were truncated"), "{errors}");
+        let error = compile(&" ".repeat(LENGTH + 1)).unwrap_err();
+        assert!(error.ends_with("size exceeds limit: size: 100001, limit 100000"), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 //! What a webhook converts is converted before it is shown or stored, never with a lock held. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
-use crate::registry::{Resource, convert, decode};
+use crate::registry::{Resource, convert_whole, pruned};
 use crate::server::Inner;
 use crate::storage::Entry;
 use crate::webhook::{Client, Patience};
@@ -143,16 +143,26 @@ fn keep_metadata(before: &Object, mut after: Object) -> Result<Object, String> {
 }
 
 impl Inner {
-    /// Turns an object of one version of a resource into another.
+    /// Turns an object of one version of a resource into another, as far as that one knows what is in it.
     pub(crate) async fn as_version(&self, from: &Resource, to: &Resource, object: Object) -> Result<Object, Status> {
         if from.kind == to.kind {
             return Ok(object);
         }
-        let Some(conversion) = from.custom().and_then(|custom| custom.conversion.as_ref()) else {
-            return Ok(convert(from, to, object));
-        };
-        let converted = conversion.convert(self, from, to, &object).await.map_err(|why| Status::new(500, None, why))?;
-        Ok(pruned(to, converted))
+        let whole = self.as_whole_version(from, to, object).await.map_err(|why| Status::new(500, None, why))?;
+        Ok(pruned(to, whole))
+    }
+
+    /// Turns an object of one version of a resource into another, with all that is in it.
+    pub(crate) async fn as_whole_version(
+        &self,
+        from: &Resource,
+        to: &Resource,
+        object: Object,
+    ) -> Result<Object, String> {
+        match from.custom().and_then(|custom| custom.conversion.as_ref()) {
+            Some(conversion) => conversion.convert(self, from, to, &object).await,
+            None => Ok(convert_whole(from, to, object)),
+        }
     }
 
     /// Turns an object into the version in which it is stored; also returns that version.
@@ -202,9 +212,4 @@ impl Inner {
         let facts = resource.facts(&object);
         Ok(Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number)))
     }
-}
-
-/// Takes from what a webhook made what the version does not know; what the version has by default stays away.
-fn pruned(resource: &Resource, object: Object) -> Object {
-    decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read)
 }

@@ -24,7 +24,7 @@ struct Served<'c> {
 /// noted, and all is counted again when it is.
 #[derive(Default)]
 pub(crate) struct Conversions {
-    known: Vec<(Value, String, Option<Value>)>,
+    known: Vec<(Value, String, Result<Value, String>)>,
     missing: Mutex<Vec<(Value, String)>>,
 }
 
@@ -32,17 +32,17 @@ pub(crate) struct Conversions {
 pub(crate) const MAX_COUNTS: usize = 16;
 
 impl Conversions {
-    fn get(&self, object: &Value, api_version: &str) -> Option<Value> {
+    fn get(&self, object: &Value, api_version: &str) -> Result<Option<Value>, String> {
         let asked = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
         if let Some((.., made)) = self.known.iter().find(asked) {
-            return made.clone();
+            return made.clone().map(Some);
         }
         let (mut missing, asked) =
             (self.missing.lock().expect("nobody panics with it"), (object.clone(), api_version.to_owned()));
         if !missing.contains(&asked) {
             missing.push(asked);
         }
-        None
+        Ok(None)
     }
 
     /// Has everything converted that was asked for; tells whether there was anything.
@@ -50,25 +50,20 @@ impl Conversions {
         let missing = std::mem::take(self.missing.get_mut().expect("nobody panics with it"));
         let any = !missing.is_empty();
         for (object, api_version) in missing {
-            let made = ask(inner, resource, &object, &api_version).await;
-            self.known.push((object, api_version, made));
+            if let Some(made) = ask(inner, resource, &object, &api_version).await {
+                self.known.push((object, api_version, made));
+            }
         }
         any
     }
 }
 
-/// Asks the webhook.
-async fn ask(inner: &Inner, resource: &Resource, object: &Value, api_version: &str) -> Option<Value> {
+/// Asks the webhook; `None` if the version is no longer served.
+async fn ask(inner: &Inner, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
     let catalog = inner.catalog();
     let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
     let object = Object::try_from(object.clone()).ok()?;
-    match inner.as_version(from, to, object).await {
-        Ok(made) => Some(made.into()),
-        Err(status) => {
-            tracing::warn!(%status, "what is owned in another version is not known");
-            None
-        }
-    }
+    Some(inner.as_whole_version(from, to, object).await.map(Value::from))
 }
 
 /// Finds a version of a resource.
@@ -91,17 +86,17 @@ impl Versions for Served<'_> {
         version(self.catalog, self.resource, api_version).map(|resource| resource.schema.node())
     }
 
-    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Option<Cow<'v, Value>> {
-        let to = version(self.catalog, self.resource, api_version)?;
+    fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Option<Cow<'v, Value>>, String> {
+        let Some(to) = version(self.catalog, self.resource, api_version) else { return Ok(None) };
         let from = version_of(self.catalog, self.resource, object);
         if from.kind == to.kind {
-            return Some(Cow::Borrowed(object));
+            return Ok(Some(Cow::Borrowed(object)));
         }
-        if from.custom().is_some_and(|custom| custom.conversion.is_some()) {
-            return self.conversions.get(object, api_version).map(Cow::Owned);
+        if from.converts() {
+            return Ok(self.conversions.get(object, api_version)?.map(Cow::Owned));
         }
-        let object = Object::try_from(object.clone()).ok()?;
-        Some(Cow::Owned(super::read::convert(from, to, object).into()))
+        let object = Object::try_from(object.clone()).map_err(|error| error.to_string())?;
+        Ok(Some(Cow::Owned(super::read::convert_whole(from, to, object).into())))
     }
 }
 
@@ -187,7 +182,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
         Ok(managed) => put(new, managed),
         // A write does not fail because its bookkeeping does: nobody owns anything then.
-        Err(error) => tracing::error!(%error, object = %new.key(), "managedFields could not be updated"),
+        Err(error) => tracing::warn!(%error, object = %new.key(), "managedFields could not be updated"),
     }
 }
 
@@ -234,6 +229,7 @@ pub(crate) fn apply(
                 apply::Error::Live(misfit) => {
                     broken(resource, &live, "failed to create typed live object", &misfit.to_string())
                 }
+                apply::Error::Conversion(why) => Status::new(500, None, why),
                 apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
             }
         })?;

@@ -92,23 +92,27 @@ pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
         .with_details(details)
 }
 
-/// Turns an object of one version of a resource into another.
-pub(crate) fn convert(from: &Resource, to: &Resource, mut object: Object) -> Object {
-    match (&from.behaviour, &to.behaviour) {
-        (Behaviour::BuiltIn(from), Behaviour::BuiltIn(kind)) => {
-            from.stored.iter().for_each(|stored| (stored.write)(&mut object));
-            kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
-            object.set_kind(&to.kind);
-        }
-        _ => {
-            object.set_kind(&to.kind);
-            // What the other version's schema does not know does not pass.
-            if let Ok((pruned, _)) = super::decode::read_as(to, object.clone()) {
-                object = pruned;
-            }
-        }
+/// Turns an object of one version of a resource into another, as far as that one knows what is in it.
+pub(crate) fn convert(from: &Resource, to: &Resource, object: Object) -> Object {
+    pruned(to, convert_whole(from, to, object))
+}
+
+/// Turns an object of one version of a resource into another, with all that is in it.
+pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
+    if let (Behaviour::BuiltIn(from), Behaviour::BuiltIn(kind)) = (&from.behaviour, &to.behaviour) {
+        from.stored.iter().for_each(|stored| (stored.write)(&mut object));
+        kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
     }
+    object.set_kind(&to.kind);
     object
+}
+
+/// Takes from a converted object what its version does not know; what the version has by default stays away.
+pub(crate) fn pruned(resource: &Resource, object: Object) -> Object {
+    match resource.behaviour {
+        Behaviour::BuiltIn(_) => object,
+        _ => super::decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read),
+    }
 }
 
 /// What a list or a watch selects.

@@ -4,8 +4,8 @@
 //! `tests/fuzz/corpus`, changes it, and goes on from whatever made the server say something that it had not said before:
 //! what it says takes the place of coverage. Inputs come from a seed, so a short run in `cargo test` is the same each
 //! time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for each target, with another seed (`FLYBALL_FUZZ_SEED`), and
-//! keeps what it found (`FLYBALL_FUZZ_KEEP`). The last input of each target stands in `target/tmp/fuzz`, so that what
-//! ends the process can be looked at.
+//! keeps what it found (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest stand in `target/tmp/fuzz`, so
+//! that what ends the process, or holds it up, can be looked at.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "how long an input takes, and how long to go on, is real time")]
 #![expect(clippy::print_stdout, reason = "a test says what it did")]
@@ -92,7 +92,10 @@ fn run(name: &'static str, target: Target) {
         std::fs::write(last(name), &input).unwrap();
         let start = Instant::now();
         let answer = runtime.block_on((target.play)(&mut world, &input));
-        slowest = slowest.max(start.elapsed());
+        if start.elapsed() > slowest {
+            slowest = start.elapsed();
+            std::fs::write(last(name).with_extension("slowest"), &input).unwrap();
+        }
         tried += 1;
         done.store(tried, Ordering::Relaxed);
         if said.insert(answer) && !fresh && input.len() <= LONGEST {

@@ -86,21 +86,22 @@ impl World {
     }
 }
 
-/// A message without its values: quoted texts, numbers, and whatever comes late in it.
+/// The words that a message begins with, without what it quotes.
 fn outline(message: &str) -> String {
-    let mut out = String::new();
-    let mut quoted = false;
-    for c in message.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            _ if quoted || c.is_ascii_digit() => {}
-            c => out.push(c),
+    let mut quote = None;
+    let unquoted = message.chars().map(|c| match quote {
+        Some(open) => {
+            quote = (c != open).then_some(open);
+            ' '
         }
-        if out.len() > 100 {
-            break;
+        None => {
+            quote = matches!(c, '"' | '\'' | '`').then_some(c);
+            c
         }
-    }
-    out
+    });
+    let text: String = unquoted.collect();
+    let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
+    words.take(12).collect::<Vec<_>>().join(" ")
 }
 
 fn json_of(input: &[u8]) -> Value {
