@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 pub(crate) trait Fields {
     /// Gives a field a value, unless it has one; an empty text is none.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
+    /// Gives a field a value, unless it has one, be it an empty text: for fields that are texts or numbers.
+    fn fill_absent(&mut self, name: &str, value: impl Into<Value>);
     /// Puts a value in place of another, or of none.
     fn set(&mut self, name: &str, value: impl Into<Value>);
     /// Makes a field what it is in another object: absent, if it is absent there.
@@ -25,6 +27,12 @@ pub(crate) trait Fields {
 impl Fields for Map<String, Value> {
     fn fill(&mut self, name: &str, value: impl Into<Value>) {
         if !self.has(name) || self.get(name).is_some_and(|value| value == "") {
+            self.set(name, value);
+        }
+    }
+
+    fn fill_absent(&mut self, name: &str, value: impl Into<Value>) {
+        if !self.has(name) {
             self.set(name, value);
         }
     }

@@ -19,8 +19,8 @@ pub(super) fn deployment(deployment: &mut Object) {
     strategy.fill("type", "RollingUpdate");
     if strategy.text("type") == "RollingUpdate" {
         let rolling = strategy.inner_or_new("rollingUpdate");
-        rolling.fill("maxUnavailable", "25%");
-        rolling.fill("maxSurge", "25%");
+        rolling.fill_absent("maxUnavailable", "25%");
+        rolling.fill_absent("maxSurge", "25%");
     }
 }
 
@@ -57,8 +57,8 @@ pub(super) fn daemon_set(set: &mut Object) {
     strategy.fill("type", "RollingUpdate");
     if strategy.text("type") == "RollingUpdate" {
         let rolling = strategy.inner_or_new("rollingUpdate");
-        rolling.fill("maxUnavailable", 1);
-        rolling.fill("maxSurge", 0);
+        rolling.fill_absent("maxUnavailable", 1);
+        rolling.fill_absent("maxSurge", 0);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
+use super::write::undeterminable;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
@@ -133,6 +134,10 @@ impl Patch {
             Behaviour::BuiltIn(_) => {
                 if let Some(why) = other_kind(resource, &object) {
                     return refuse(&why);
+                }
+                // What does not say of which version it is, the real server reads as none, and finds no metadata in it.
+                if object.api_version().is_empty() {
+                    return Err(undeterminable(live.name()));
                 }
             }
             Behaviour::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {

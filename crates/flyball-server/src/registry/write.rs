@@ -40,9 +40,7 @@ impl Target {
             return Err(Status::bad_request(message));
         }
         if object.name().is_empty() {
-            let message =
-                format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-            return Err(Status::bad_request(message));
+            return Err(undeterminable(name));
         }
         if object.name() != name {
             let message =
@@ -51,6 +49,13 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// 400: an object does not say its name.
+pub(crate) fn undeterminable(name: &str) -> Status {
+    Status::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
 }
 
 /// Who writes, and how.

@@ -4,7 +4,11 @@ use super::Revision;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey};
 use serde_json::value::RawValue;
+use std::cell::RefCell;
 use std::sync::Arc;
+
+/// How much room for writing a thread keeps.
+const KEPT: usize = 64 << 10;
 
 /// One state of one object; never changed once made.
 #[derive(Debug)]
@@ -43,15 +47,28 @@ impl Facts {
     }
 }
 
+/// Writes JSON down in just the memory that it takes: entries are what memory is full of. What is written grows in room
+/// that is used again and again, since a vector that is cut to its size leaves the rest as holes that nothing fits.
+fn written(value: &serde_json::Value) -> Bytes {
+    thread_local! {
+        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    ROOM.with_borrow_mut(|room| {
+        room.clear();
+        serde_json::to_writer(&mut *room, value).expect("JSON values can be written");
+        let body = Bytes::copy_from_slice(room);
+        room.shrink_to(KEPT);
+        body
+    })
+}
+
 impl Entry {
     /// Writes an object down; its `apiVersion` and `kind` are left out.
     pub(crate) fn new(key: ObjectKey, mut object: Object, revision: Revision, facts: Facts, schema: u64) -> Self {
         object.remove("apiVersion");
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
-        let body = serde_json::to_vec(object.as_value()).expect("JSON values can be written");
-        // Without the room to grow that a vector keeps: entries are what memory is full of.
-        Self { key, revision, body: body.into_boxed_slice().into(), facts, schema }
+        Self { key, revision, body: written(object.as_value()), facts, schema }
     }
 
     /// Returns the same state at another revision, as a removal shows it.
