@@ -1,11 +1,11 @@
 //! Bad input, in ever new forms: no input makes the server panic, hang or grow.
 //!
 //! Each target is a way for input to come in. A run begins with what is written in [`targets`] and kept in
-//! `tests/fuzz/corpus`, changes it, and goes on from whatever made the server say something that it had not said before:
-//! what it says takes the place of coverage. Inputs come from a seed, so a short run in `cargo test` is the same each
-//! time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for each target, with another seed (`FLYBALL_FUZZ_SEED`), and
-//! keeps what it found (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest stand in `target/tmp/fuzz`, so
-//! that what ends the process, or holds it up, can be looked at.
+//! `tests/fuzz/corpus` (an input on each line, in base64), changes it, and goes on from whatever made the server say
+//! something that it had not said before: what it says takes the place of coverage. Inputs come from a seed, so a short
+//! run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for each target, with
+//! another seed (`FLYBALL_FUZZ_SEED`), and keeps what it found (`FLYBALL_FUZZ_KEEP`). The last input of each target and its
+//! slowest stand in `target/tmp/fuzz`, so that what ends the process, or holds it up, can be looked at.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "how long an input takes, and how long to go on, is real time")]
 #![expect(clippy::print_stdout, reason = "a test says what it did")]
@@ -13,8 +13,10 @@
 mod mutate;
 mod targets;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use flyball_core::Rng;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,7 +30,9 @@ const MEMORY: u64 = 1500;
 /// How many inputs a server gets before a new one takes its place.
 const LIFE: u64 = 300;
 /// The longest input that is worth to go on from.
-const LONGEST: usize = 16 << 10;
+const LONGEST: usize = 2 << 10;
+/// How many inputs there are at most to go on from.
+const MOST: usize = 400;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -62,12 +66,10 @@ fn last(name: &str) -> PathBuf {
 }
 
 fn run(name: &'static str, target: Target) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
     let mut pool: Vec<Vec<u8>> = (target.seeds)().into_iter().map(String::into_bytes).collect();
-    let mut kept: Vec<PathBuf> =
-        std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    kept.sort();
-    pool.extend(kept.iter().filter_map(|path| std::fs::read(path).ok()));
+    let kept = std::fs::read_to_string(&corpus).unwrap_or_default();
+    pool.extend(kept.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
 
     let rng = Rng::from_seed(number("FLYBALL_FUZZ_SEED").unwrap_or(1)).fork(name);
     let until = number("FLYBALL_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -98,10 +100,10 @@ fn run(name: &'static str, target: Target) {
         }
         tried += 1;
         done.store(tried, Ordering::Relaxed);
-        if said.insert(answer) && !fresh && input.len() <= LONGEST {
+        if said.insert(answer) && !fresh && input.len() <= LONGEST && pool.len() < MOST {
             if keep {
-                std::fs::create_dir_all(&folder).unwrap();
-                std::fs::write(folder.join(format!("{:04}", pool.len())), &input).unwrap();
+                let file = std::fs::OpenOptions::new().create(true).append(true).open(&corpus);
+                writeln!(file.unwrap(), "{}", BASE64_STANDARD.encode(&input)).unwrap();
             }
             pool.push(input);
         }
