@@ -8,13 +8,16 @@
 //! Every request passes the reconcile's context, which notes it for the barrier.
 
 mod child;
+mod children;
 mod condition;
 mod event;
+mod readiness;
 mod recorder;
 mod replace;
 mod status;
 mod unchanged;
 
+pub use children::{Children, Rollout};
 pub use condition::Condition;
 pub use event::Event;
 pub(crate) use recorder::Recorder;

@@ -3,7 +3,7 @@
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use k8s_openapi::ClusterResourceScope;
 use serde::de::DeserializeOwned;
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +28,19 @@ pub trait Resource:
 impl<T> Resource for T where
     T: kube::Resource<DynamicType = (), Scope: 'static> + DeserializeOwned + Send + Sync + 'static
 {
+}
+
+/// A [`Resource`] as a value: which type it is, and what that is called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Type {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
+}
+
+impl Type {
+    pub(crate) fn of<T: Resource>() -> Self {
+        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
 }
 
 /// Returns namespace and name of an object.

@@ -15,7 +15,7 @@
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
-//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
+//! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | the same in CEL, kept by the API server itself | [`Policy`] |
 //! | requests of any other sort | [`Client`] |
@@ -109,7 +109,7 @@ pub mod policy;
 
 mod operator;
 
-pub use apply::{Condition, Event};
+pub use apply::{Children, Condition, Event, Rollout};
 pub use batch::slow_start_batch;
 pub use cache::Caches;
 pub use conflict::retry_on_conflict;

@@ -1,7 +1,7 @@
 //! Children: what an object owns, and what goes when it goes.
 
 use super::unchanged::without_nulls;
-use crate::cache::Entry;
+use crate::cache::{Entry, Store};
 use crate::client;
 use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource, key_of};
@@ -11,6 +11,7 @@ use flyball_core::ObjectKey;
 use http::{Request, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// How often a create is tried whose answer does not come.
 const ATTEMPTS: usize = 3;
@@ -41,23 +42,30 @@ impl<K: Resource> Context<K> {
     /// [waits](Error::wait) for it to be gone); when the API server refuses.
     pub async fn apply<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
         let kind = Kind::of::<T>();
-        let mut object = self.owned_object(&kind, child)?;
-        let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
-        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+        let (key, object) = self.named_child(&kind, serde_json::to_value(child)?)?;
+        let store = self.owned_store::<T>(key.namespace())?;
+        Ok(self.apply_child(store, &key, &object).await?.decode()?)
+    }
+
+    /// Makes the JSON of a child, and tells where it is.
+    pub(super) fn named_child(&self, kind: &Kind, child: Value) -> Result<(ObjectKey, Value)> {
+        let object = self.owned_object(kind, child)?;
+        let text = |field: &str| object["metadata"][field].as_str();
         let Some(name) = text("name") else {
             let text = format!("{kind} has no metadata.name: use create for generated names");
             return Err(Error::from(text).terminal());
         };
-        let namespace = text("namespace");
-        let key = ObjectKey::new(namespace.as_deref(), &name);
-        let store = self.owned_store::<T>(namespace.as_deref())?;
-        if let Some(known) = self.latest(store, &key).await? {
-            self.check_adoption(&kind, &key, &known)?;
+        Ok((ObjectKey::new(text("namespace"), name), object))
+    }
+
+    /// Makes an object be as the JSON of a child says, and returns it as it is.
+    pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
+        if let Some(known) = self.latest(store, key).await? {
+            self.check_adoption(store.kind(), key, &known)?;
         }
         let mut fields = object.clone();
         without_names(&mut fields);
-        let entry = self.apply_fields(store, &key, "", &object, &fields).await?;
-        Ok(entry.decode()?)
+        self.apply_fields(store, key, "", object, &fields).await
     }
 
     /// Makes a new object, owned by the one being reconciled, and returns it.
@@ -72,7 +80,7 @@ impl<K: Resource> Context<K> {
     /// As for [`apply`](Self::apply); and when the name is taken.
     pub async fn create<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
         let kind = Kind::of::<T>();
-        let object = self.owned_object(&kind, child)?;
+        let object = self.owned_object(&kind, serde_json::to_value(child)?)?;
         self.post(&kind, object).await
     }
 
@@ -85,7 +93,7 @@ impl<K: Resource> Context<K> {
     /// As for [`create`](Self::create).
     pub async fn create_unowned<T: Resource + Serialize>(&self, object: &T) -> Result<T> {
         let kind = Kind::of::<T>();
-        let object = self.new_object(&kind, object)?;
+        let object = self.new_object(&kind, serde_json::to_value(object)?)?;
         self.post(&kind, object).await
     }
 
@@ -155,12 +163,18 @@ impl<K: Resource> Context<K> {
         let Some(uid) = object.meta().uid.clone().filter(|uid| !uid.is_empty()) else {
             return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
         };
+        self.delete_child(store, &key, uid).await
+    }
+
+    /// Deletes an object if it still has a UID.
+    pub(super) async fn delete_child(&self, store: &Store, key: &ObjectKey, uid: String) -> Result<()> {
+        let kind = store.kind();
         let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
-        let request = Request::delete(kind.object_path(&key))
+        let request = Request::delete(kind.object_path(key))
             .header(CONTENT_TYPE, "application/json")
             .body(options.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
-        let number = self.note(store, &key);
+        let number = self.note(store, key);
         match client::exchange(&self.env.client, request).await {
             Ok(_) => {
                 tracing::debug!(resource = %kind, object = %key, uid, "deleted");
@@ -175,7 +189,7 @@ impl<K: Resource> Context<K> {
             // The precondition failed, if this is another object now.
             Err(kube::Error::Api(status)) if status.is_conflict() => {
                 self.cancel(number);
-                match self.env.fetch(&kind, &key).await?.filter(|entry| entry.uid() == uid) {
+                match self.env.fetch(kind, key).await?.filter(|entry| entry.uid() == uid) {
                     Some(_) => Err(kube::Error::Api(status).into()),
                     None => Ok(()),
                 }
@@ -188,8 +202,7 @@ impl<K: Resource> Context<K> {
     }
 
     /// Makes the JSON of a new object: with its kind, in its namespace, without what is not to be applied.
-    fn new_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
-        let mut object = serde_json::to_value(child)?;
+    fn new_object(&self, kind: &Kind, mut object: Value) -> Result<Value> {
         without_nulls(&mut object);
         let refuse = |text: String| Err(Error::from(text).terminal());
         let Some(fields) = object.as_object_mut() else { return refuse(format!("{kind} is no JSON object")) };
@@ -210,7 +223,7 @@ impl<K: Resource> Context<K> {
     }
 
     /// Makes the JSON of a child: a new object, with its owner.
-    fn owned_object<T: Resource + Serialize>(&self, kind: &Kind, child: &T) -> Result<Value> {
+    fn owned_object(&self, kind: &Kind, child: Value) -> Result<Value> {
         let mut object = self.new_object(kind, child)?;
         let refuse = |text: String| Err(Error::from(text).terminal());
         let metadata = object["metadata"].as_object_mut().expect("new_object makes metadata");
@@ -268,7 +281,8 @@ impl<K: Resource> Context<K> {
         }
     }
 
-    fn controls(&self, entry: &Entry) -> bool {
+    /// Tells whether the object being reconciled is what controls another.
+    pub(super) fn controls(&self, entry: &Entry) -> bool {
         entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Entry, Store, StoreId, Writer};
 use crate::error::Result;
-use crate::kind::{Kind, Resource};
+use crate::kind::{Kind, Resource, Type};
 use flyball_core::ObjectKey;
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,7 +90,7 @@ impl Caches {
     /// As for [`get`](Self::get).
     pub fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        for store in self.stores_of::<T>(namespace)? {
+        for store in self.stores_of(Type::of::<T>(), namespace)? {
             let entries = store.list(namespace);
             found.extend(entries.iter().filter_map(|(key, entry)| self.decode(store.kind(), key, entry)));
         }
@@ -104,13 +104,13 @@ impl Caches {
 
     /// Returns the store that would hold the objects of a namespace.
     pub(crate) fn store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        Ok(self.stores_of::<T>(namespace)?[0])
+        Ok(self.stores_of(Type::of::<T>(), namespace)?[0])
     }
 
     /// Returns the stores that would hold the objects of a namespace, or of all; there is one at least.
-    pub(crate) fn stores_of<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
-        let Some(kind) = self.by_type.get(&TypeId::of::<T>()) else {
-            return Err(crate::Error::from(Error::NotDeclared(type_name::<T>())).terminal());
+    pub(crate) fn stores_of(&self, ty: Type, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
+        let Some(kind) = self.by_type.get(&ty.id) else {
+            return Err(crate::Error::from(Error::NotDeclared(ty.name)).terminal());
         };
         let all = self.by_kind.get(kind).into_iter().flatten().map(|id| &self.stores[*id]);
         let serves =
@@ -121,6 +121,12 @@ impl Caches {
             return Err(crate::Error::from(Error::NotWatched { kind: kind.to_string(), namespace }).terminal());
         }
         Ok(found)
+    }
+
+    /// Returns the stores of some types, each once.
+    pub(crate) fn stores_among(&self, types: &BTreeSet<TypeId>) -> impl Iterator<Item = &Arc<Store>> {
+        let kinds: BTreeSet<&Kind> = types.iter().filter_map(|id| self.by_type.get(id)).collect();
+        kinds.into_iter().flat_map(|kind| &self.by_kind[kind]).map(|id| &self.stores[*id])
     }
 
     /// Decodes an object; one that does not fit the type harms nothing but itself.

@@ -3,7 +3,7 @@
 use crate::cache::{self, Caches, Entry, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Resource, key_of};
+use crate::kind::{Kind, Resource, Type, key_of};
 use crate::operator::Environment;
 use crate::queue::{Effect, Write};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
@@ -175,7 +175,7 @@ impl<K: Resource> Context<K> {
         let found = match self.store::<T>(namespace)? {
             Some(_) => {
                 let mut found = Vec::new();
-                for store in self.env.caches.stores_of::<T>(namespace)? {
+                for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
                     found.extend(self.latest_list(store, namespace, |store| store.list(namespace)).await?);
                 }
                 found
@@ -194,7 +194,7 @@ impl<K: Resource> Context<K> {
     pub async fn children<T: Resource>(&self) -> Result<Vec<T>> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut children = Vec::new();
-        for store in self.env.caches.stores_of::<T>(namespace)? {
+        for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
             for (key, entry) in self.latest_list(store, namespace, |store| store.owned_by(&uid)).await? {
                 if entry.owner_references().iter().any(|owner| owner.uid == uid) {
                     let child = entry.decode();
@@ -226,11 +226,31 @@ impl<K: Resource> Context<K> {
 
     /// Returns the cache of a type that the controller may write.
     pub(crate) fn owned_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        if !self.declared.owned.contains(&TypeId::of::<T>()) {
-            let text = format!("{} is not owned: declare it with Controller::owns", type_name::<T>());
-            return Err(Error::from(text).terminal());
+        self.owned_store_of(Type::of::<T>(), namespace)
+    }
+
+    /// The same for a type that is known as a value only.
+    pub(crate) fn owned_store_of(&self, ty: Type, namespace: Option<&str>) -> Result<&Arc<Store>> {
+        if !self.declared.owned.contains(&ty.id) {
+            return Err(Error::from(format!("{} is not owned: declare it with Controller::owns", ty.name)).terminal());
         }
-        self.env.caches.store::<T>(namespace)
+        Ok(self.env.caches.stores_of(ty, namespace)?[0])
+    }
+
+    /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types that
+    /// the controller owns.
+    pub(crate) async fn applied_children(&self) -> Result<Vec<(&Arc<Store>, ObjectKey, Arc<Entry>)>> {
+        let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
+        let mut found = Vec::new();
+        for store in self.env.caches.stores_among(&self.declared.owned) {
+            for (key, entry) in self.latest_list(store, namespace, |store| store.owned_by(&uid)).await? {
+                let controller = entry.controller();
+                if controller.is_some_and(|owner| owner.uid == *uid) && entry.applied_fields("").is_some() {
+                    found.push((store, key, entry));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the cache of a type whose objects the controller may replace.

@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod barrier;
+mod children;
 mod deletion;
 mod operator;
 mod reconcile;

@@ -1,0 +1,158 @@
+//! When an object is as its spec wants it, for the kinds that most operators own.
+
+use serde_json::Value;
+
+/// Says what an object still waits for; `None` if it is as its spec wants it.
+///
+/// Deployments, stateful sets, daemon sets and replica sets are ready when their newest pods are available and no older
+/// ones are left, pods when they are ready or done, jobs when they are complete, claims when they are bound, load
+/// balancers when they have an address, definitions when they are established. Everything else is ready unless its
+/// condition `Ready` or `Available` says otherwise, or its status is about an older generation.
+pub(super) fn waits_for(kind: &str, object: &Value) -> Option<String> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    if object["metadata"].get("deletionTimestamp").is_some() {
+        return Some("it is being deleted".into());
+    }
+    let (generation, observed) = (number(&object["metadata"], "generation"), status.get("observedGeneration"));
+    if observed.and_then(Value::as_i64).is_some_and(|observed| observed < generation) {
+        return Some(format!("its status is about generation {}, not {generation}", observed.unwrap_or(&Value::Null)));
+    }
+    let wanted = spec.get("replicas").and_then(Value::as_i64).unwrap_or(1);
+    match kind {
+        // These tell of the generation that they have seen, from the first status on.
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" if observed.is_none() => {
+            Some("it has no status yet".into())
+        }
+        "Deployment" => failed(status, "Progressing", "False")
+            .or_else(|| fewer(status, "updatedReplicas", wanted, "updated"))
+            .or_else(|| more(status, "replicas", number(status, "updatedReplicas")))
+            .or_else(|| fewer(status, "availableReplicas", wanted, "available")),
+        "StatefulSet" => {
+            let partition = number(&spec["updateStrategy"]["rollingUpdate"], "partition");
+            let rolls = spec["updateStrategy"]["type"] != "OnDelete";
+            let newest = if rolls { (wanted - partition).max(0) } else { 0 };
+            let is_new = status["updateRevision"] == status["currentRevision"];
+            fewer(status, "replicas", wanted, "made")
+                .or_else(|| more(status, "replicas", wanted))
+                .or_else(|| fewer(status, "readyReplicas", wanted, "ready"))
+                .or_else(|| if is_new { None } else { fewer(status, "updatedReplicas", newest, "updated") })
+        }
+        "DaemonSet" => {
+            let wanted = number(status, "desiredNumberScheduled");
+            let rolls = spec["updateStrategy"]["type"] != "OnDelete";
+            fewer(status, "updatedNumberScheduled", if rolls { wanted } else { 0 }, "updated")
+                .or_else(|| fewer(status, "numberAvailable", wanted, "available"))
+        }
+        "ReplicaSet" => {
+            more(status, "replicas", wanted).or_else(|| fewer(status, "availableReplicas", wanted, "available"))
+        }
+        "Pod" if status["phase"] == "Succeeded" => None,
+        "Pod" => unmet(status, "Ready", true),
+        "Job" => failed(status, "Failed", "True").or_else(|| unmet(status, "Complete", true)),
+        "PersistentVolumeClaim" if status["phase"] != "Bound" => Some("it is not bound".into()),
+        "Service" if spec["type"] == "LoadBalancer" => {
+            let addresses = status["loadBalancer"]["ingress"].as_array();
+            addresses.is_none_or(Vec::is_empty).then(|| "it has no address".into())
+        }
+        "CustomResourceDefinition" => unmet(status, "Established", true),
+        _ => unmet(status, "Ready", false).or_else(|| unmet(status, "Available", false)),
+    }
+}
+
+fn number(of: &Value, field: &str) -> i64 {
+    of[field].as_i64().unwrap_or_default()
+}
+
+fn fewer(status: &Value, field: &str, wanted: i64, what: &str) -> Option<String> {
+    let there = number(status, field);
+    (there < wanted).then(|| format!("{there} of {wanted} replicas are {what}"))
+}
+
+fn more(status: &Value, field: &str, wanted: i64) -> Option<String> {
+    let surplus = number(status, field) - wanted;
+    (surplus > 0).then(|| format!("{surplus} surplus replicas are still there"))
+}
+
+fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Says how far a condition is from being true; one that is missing may be needed or not.
+fn unmet(status: &Value, kind: &str, needed: bool) -> Option<String> {
+    match condition(status, kind) {
+        Some(condition) if condition["status"] == "True" => None,
+        Some(condition) => Some(told(&format!("it is not {kind}"), condition)),
+        None => needed.then(|| format!("it is not {kind}")),
+    }
+}
+
+/// Says that an object will not get further by itself.
+fn failed(status: &Value, kind: &str, when: &str) -> Option<String> {
+    condition(status, kind)
+        .filter(|condition| condition["status"] == when)
+        .map(|condition| told("it failed", condition))
+}
+
+fn told(what: &str, condition: &Value) -> String {
+    match ["message", "reason"].into_iter().find_map(|field| condition[field].as_str().filter(|text| !text.is_empty()))
+    {
+        Some(why) => format!("{what}: {why}"),
+        None => what.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_waits_says_for_what() {
+        let conditions = |kind, status| json!({"conditions": [{"type": kind, "status": status, "reason": "R"}]});
+        let rolled = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3});
+        let with = |more: Value| {
+            let mut status = rolled.clone();
+            status.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            status
+        };
+        let cases = [
+            ("Deployment", json!({}), Some("it has no status yet")),
+            ("Deployment", json!({"observedGeneration": 1}), Some("its status is about generation 1, not 2")),
+            ("Deployment", rolled.clone(), None),
+            ("Deployment", with(json!({"updatedReplicas": 1})), Some("1 of 3 replicas are updated")),
+            ("Deployment", with(json!({"replicas": 4})), Some("1 surplus replicas are still there")),
+            ("Deployment", with(json!({"availableReplicas": 0})), Some("0 of 3 replicas are available")),
+            ("Deployment", with(conditions("Progressing", "False")), Some("it failed: R")),
+            ("StatefulSet", with(json!({"readyReplicas": 2})), Some("2 of 3 replicas are ready")),
+            (
+                "StatefulSet",
+                with(json!({"readyReplicas": 3, "updateRevision": "b", "updatedReplicas": 2})),
+                Some("2 of 3 replicas are updated"),
+            ),
+            ("StatefulSet", with(json!({"readyReplicas": 3, "updateRevision": "b"})), None),
+            (
+                "DaemonSet",
+                with(json!({"desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 1})),
+                Some("1 of 2 replicas are available"),
+            ),
+            ("ReplicaSet", rolled.clone(), None),
+            ("Pod", conditions("Ready", "False"), Some("it is not Ready: R")),
+            ("Pod", json!({"phase": "Succeeded"}), None),
+            ("Job", json!({}), Some("it is not Complete")),
+            ("Job", conditions("Failed", "True"), Some("it failed: R")),
+            ("Job", conditions("Complete", "True"), None),
+            ("PersistentVolumeClaim", json!({"phase": "Pending"}), Some("it is not bound")),
+            ("ConfigMap", Value::Null, None),
+            ("Widget", conditions("Ready", "Unknown"), Some("it is not Ready: R")),
+            ("Widget", conditions("Other", "False"), None),
+        ];
+        for (kind, status, why) in cases {
+            let object = json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}, "status": status});
+            assert_eq!(waits_for(kind, &object).as_deref(), why, "{kind} {status}");
+        }
+        let service = json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {}}});
+        assert_eq!(waits_for("Service", &service).as_deref(), Some("it has no address"));
+        let going = json!({"metadata": {"deletionTimestamp": "now"}});
+        assert_eq!(waits_for("ConfigMap", &going).as_deref(), Some("it is being deleted"));
+    }
+}
