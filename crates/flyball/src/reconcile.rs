@@ -71,6 +71,7 @@ use std::time::Duration;
 /// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no object with
 ///   something behind it goes unseen; and nothing runs after the finalizer was removed.
 /// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.
+/// - An object whose annotation `flyball.dev/paused` is `true` is left alone, be it changed or deleted, until it no longer is.
 ///
 /// So whatever is to happen next must follow from what can be read: do not keep in memory what the last call did, and return
 /// [`Action::requeue_after`] where the world outside has to be looked at again.

@@ -2,7 +2,7 @@
 
 use crate::resource::{MyApp, MyAppStatus};
 use flyball::policy::{Policy, Reason, Rule};
-use flyball::{Action, Condition, Context, Controller, Reconcile, Result};
+use flyball::{Action, Children, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount};
 use kube::ResourceExt;
@@ -41,32 +41,17 @@ impl Reconcile for MyApps {
     type Resource = MyApp;
 
     async fn reconcile(&self, app: &MyApp, cx: &Context<MyApp>) -> Result<Action> {
-        cx.apply(&service_account(app)?).await?;
-        cx.apply(&claim(app)?).await?;
-        let mut ready = 0;
+        let mut children = Children::new().child(&service_account(app)?).child(&claim(app)?).child(&service(app)?);
         for component in COMPONENTS {
-            let deployment = cx.apply(&deployment(app, component)?).await?;
-            ready += usize::from(is_ready(&deployment));
+            // None waits for another: each has to bear that others are away.
+            children = children.stage(component).after::<String>([]).child(&deployment(app, component)?);
         }
-        cx.apply(&service(app)?).await?;
-
-        let all = ready == COMPONENTS.len();
+        let rollout = cx.apply_all(&children).await?;
+        let ready = COMPONENTS.iter().filter(|component| rollout.is_stage_ready(component)).count();
         let ready = format!("{ready}/{}", COMPONENTS.len());
-        let condition = Condition::new("Ready", all, if all { "AllReady" } else { "Progressing" });
-        let condition = condition.message(format!("{ready} components are ready"));
-        cx.set_status(&MyAppStatus { ready, conditions: vec![condition] }).await?;
+        cx.set_status(&MyAppStatus { ready, conditions: vec![rollout.condition("Ready")] }).await?;
         Ok(Action::done())
     }
-}
-
-/// Tells whether what runs is what the deployment asks for now.
-fn is_ready(deployment: &Deployment) -> bool {
-    let Some(status) = &deployment.status else { return false };
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    status.observed_generation == deployment.metadata.generation
-        && status.updated_replicas.unwrap_or(0) == wanted
-        && status.available_replicas.unwrap_or(0) == wanted
-        && status.replicas.unwrap_or(0) == wanted
 }
 
 fn service_account(app: &MyApp) -> Result<ServiceAccount> {

@@ -17,6 +17,7 @@ mod nodes;
 mod policies;
 mod replica_sets;
 mod roles;
+mod samples;
 mod stateful_sets;
 mod terminating;
 mod volumes;

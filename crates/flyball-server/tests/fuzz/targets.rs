@@ -101,7 +101,7 @@ fn outline(message: &str) -> String {
     });
     let text: String = unquoted.collect();
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
-    words.take(6).collect::<Vec<_>>().join(" ")
+    words.take(16).collect::<Vec<_>>().join(" ")
 }
 
 fn json_of(input: &[u8]) -> Value {

@@ -6,6 +6,9 @@ use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// The annotation that pauses an object, if it is `true`.
+const PAUSED: &str = "flyball.dev/paused";
+
 /// An object as the API server sent it, without the managed fields of others.
 ///
 /// The text is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
@@ -151,6 +154,14 @@ impl Entry {
     /// Returns the annotations as JSON; empty if there are none.
     pub(crate) fn annotations(&self) -> &str {
         self.piece(self.annotations)
+    }
+
+    /// Tells whether nobody is to touch what belongs to the object for now.
+    pub(crate) fn is_paused(&self) -> bool {
+        let annotations = self.annotations();
+        let value =
+            || serde_json::from_str::<serde_json::Value>(annotations).ok()?.get(PAUSED).map(|value| value == "true");
+        annotations.contains(PAUSED) && value() == Some(true)
     }
 
     /// Returns the references to owners.

@@ -121,12 +121,14 @@ impl Listener for Sources {
             .into_iter()
             .flatten()
             .all(|filter| filter.passes(old.map(|old| &**old), new.map(|new| &**new)));
+        // What happened while an object was paused may have been hidden from it.
+        let goes_on = old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
                 self.queue.forget(change.key);
                 continue;
             }
-            if !passes {
+            if !passes && !(goes_on && matches!(map, Map::Primary)) {
                 continue;
             }
             let mut keys = BTreeSet::new();

@@ -77,6 +77,10 @@ impl<R: Reconcile> Worker<R> {
             Ok(None) => return (Next::Rest, Vec::new()),
             Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), Vec::new()),
         };
+        if cx.primary.entry.is_paused() {
+            tracing::info!("paused");
+            return (self.ended(item, Ending::Idle, began, 0), cx.into_writes());
+        }
         let call = AssertUnwindSafe(self.call(&cx)).catch_unwind();
         let ending = match timeout(self.deadline, call).await {
             Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),

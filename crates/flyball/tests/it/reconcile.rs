@@ -2,7 +2,7 @@
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
-use flyball::{Action, Backoff, Error, Predicate};
+use flyball::{Action, Backoff, Controller, Error, Predicate};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use std::sync::Arc;
@@ -336,4 +336,26 @@ async fn what_follows_a_reconcile_is_what_it_said() {
     check(3, &[0, 7, 14]).await;
     check(4, &[0, 1, 3, 7, 15]).await;
     check(5, &[0]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_object_is_left_alone_until_it_goes_on() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    let pause = |paused: &str| {
+        api.edit("widgets", "ns", "a", |object| {
+            object["metadata"]["annotations"] = json!({"flyball.dev/paused": paused});
+        });
+    };
+    widget(&api, "a", 1);
+    pause("true");
+    let set_up =
+        |controller: Controller<Widgets>| controller.owns::<ConfigMap>().filter(Predicate::<Widget>::generation());
+    let _stage = Stage::with(&api, &widgets, set_up).await;
+    widget(&api, "a", 2);
+    settle().await;
+    assert_eq!((widgets.calls(), api.writes()), (Vec::new(), Vec::new()));
+    // Its generation does not move, but what it missed was hidden.
+    pause("false");
+    settle().await;
+    assert_eq!(size_of(&api, "a").as_deref(), Some("2"));
 }

@@ -1,0 +1,46 @@
+//! The reconciler: the name that is copied, and the claim.
+
+use crate::resource::{DemoVolume, DemoVolumeStatus};
+use flyball::{Action, Context, Controller, Reconcile, Result};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use serde_json::json;
+
+/// Name of the operator: its field manager, and what it signs events with.
+pub const NAME: &str = "demovolume-operator";
+
+/// Reconciles [`DemoVolume`]s.
+#[derive(Debug)]
+pub struct DemoVolumes;
+
+impl DemoVolumes {
+    /// Makes the controller.
+    pub fn controller(self) -> Controller<Self> {
+        Controller::new(self).owns::<PersistentVolumeClaim>()
+    }
+}
+
+impl Reconcile for DemoVolumes {
+    type Resource = DemoVolume;
+
+    async fn reconcile(&self, volume: &DemoVolume, cx: &Context<DemoVolume>) -> Result<Action> {
+        tracing::info!("enter reconcile");
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {"name": volume.name_any()},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": gibibytes(volume.spec.size)}},
+            },
+        }))?;
+        let claim = cx.apply(&claim).await?;
+        let phase = claim.status.and_then(|status| status.phase).unwrap_or_default();
+        cx.set_status(&DemoVolumeStatus { name: volume.spec.name.clone(), claim: phase }).await?;
+        Ok(Action::done())
+    }
+}
+
+/// Writes a size as the [quantity](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/) that
+/// it is.
+fn gibibytes(size: u32) -> String {
+    format!("{size}Gi")
+}
