@@ -1,22 +1,39 @@
 //! `flyball demo`: the whole loop in a few seconds, on the embedded control plane or on any other.
 //!
-//! The operator runs in this process against a simulated vCenter; all else is what it would be in production: TLS, the
-//! operator's own service account, and no more rights than its controllers declare.
+//! The operator runs in this process, that of virtual machines against a simulated vCenter; all else is what it would be in
+//! production: TLS, the operator's own service account, and no more rights than its controllers declare.
 
+mod demovolume;
 mod installed;
 mod show;
 mod stage;
 mod table;
+mod visitors;
+mod vmgroup;
 
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Style, paint, say};
-use clap::Args;
+use ::demovolume::operator::{DemoVolumes, NAME as VOLUME_OPERATOR};
+use ::demovolume::resource::DemoVolume;
+use ::visitors::operator::{NAME as SITE_OPERATOR, Visitors, random_password};
+use ::visitors::resource::VisitorsApp;
+use ::vmgroup::operator::NAME as VM_OPERATOR;
+use ::vmgroup::resource::VmGroup;
+use clap::{Args, ValueEnum};
+use flyball::Operator;
+use installed::{Installed, install};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use stage::Stage;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Show an operator at work: VMs come, scale, heal and go
+/// Show an operator at work: what it makes comes, changes, heals and goes
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
+    /// The operator to show
+    #[arg(default_value = "vmgroup")]
+    play: Play,
     /// Show it on the cluster of this kubeconfig instead of the embedded control plane
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -26,6 +43,35 @@ pub(crate) struct DemoArgs {
     /// Go on serving when the show is over, until Ctrl-C
     #[arg(long)]
     keep: bool,
+}
+
+/// The sample operators that there is a show of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Play {
+    /// Virtual machines on a simulated vCenter
+    Vmgroup,
+    /// Volumes and their claims
+    Demovolume,
+    /// A site of three tiers
+    Visitors,
+}
+
+impl Play {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Vmgroup => "VmGroup, the operator of virtual machines",
+            Self::Demovolume => "DemoVolume, the operator of volumes",
+            Self::Visitors => "Visitors, the operator of a site of three tiers",
+        }
+    }
+
+    fn crd(self) -> CustomResourceDefinition {
+        match self {
+            Self::Vmgroup => VmGroup::crd(),
+            Self::Demovolume => DemoVolume::crd(),
+            Self::Visitors => VisitorsApp::crd(),
+        }
+    }
 }
 
 pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
@@ -39,12 +85,12 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
                 _ = terminated.recv() => {}
             }
         });
-        say(&format!("{}  VmGroup, the operator of virtual machines", paint(Style::Strong, "Flyball demo")));
-        let stage = stage::set(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+        say(&format!("{}  {}", paint(Style::Strong, "Flyball demo"), args.play.title()));
+        let stage = stage::set(args.kubeconfig.as_deref(), args.context.as_deref(), args.play.crd()).await?;
         let shown = tokio::select! {
             biased;
             () = &mut stop => Err(Error::new("interrupted")),
-            shown = perform(&stage, args.keep) => shown,
+            shown = perform(args.play, &stage, args.keep) => shown,
         };
         let shown = match shown {
             Ok(installed) if args.keep => tokio::select! {
@@ -60,10 +106,28 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
     })
 }
 
-async fn perform(stage: &stage::Stage, keep: bool) -> Result<installed::Installed> {
-    let installed = installed::install(stage).await?;
-    show::run(stage, &installed).await?;
+async fn perform(play: Play, stage: &Stage, keep: bool) -> Result<Installed> {
+    let (installed, sample, commands) = match play {
+        Play::Vmgroup => {
+            let vcenter = vmgroup::vcenter();
+            let installed = install(stage, vmgroup::operator(&vcenter)?, VM_OPERATOR).await?;
+            vmgroup::run(stage, &vcenter).await?;
+            (installed, vmgroup::sample(), vmgroup::COMMANDS.as_slice())
+        }
+        Play::Demovolume => {
+            let operator = Operator::new(VOLUME_OPERATOR).controller(DemoVolumes.controller());
+            let installed = install(stage, operator, VOLUME_OPERATOR).await?;
+            demovolume::run(stage).await?;
+            (installed, demovolume::sample(), demovolume::COMMANDS.as_slice())
+        }
+        Play::Visitors => {
+            let operator = Operator::new(SITE_OPERATOR).controller(Visitors::new(random_password).controller());
+            let installed = install(stage, operator, SITE_OPERATOR).await?;
+            visitors::run(stage).await?;
+            (installed, visitors::sample(), visitors::COMMANDS.as_slice())
+        }
+    };
     say("");
-    show::how_to_go_on(stage, keep)?;
+    show::how_to_go_on(stage, keep, &sample, commands)?;
     Ok(installed)
 }

@@ -9,46 +9,27 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::PostParams;
 use kube::config::AuthInfo;
-use kube::{Api, Client, CustomResourceExt};
+use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::future::pending;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use vmgroup::converge::Groups;
-use vmgroup::operator::{NAME, VmGroups};
-use vmgroup::resource::VmGroup;
-use vmgroup::simulator::{self, Simulator, TaskTimes};
-use vmgroup::vsphere::{self, Site, Timing};
 
-/// How long the operator lets a group be before it looks for what changed in vCenter.
-const RESYNC: Duration = Duration::from_secs(1);
-
-/// A running operator and the vCenter that it works on.
+/// A running operator.
 pub(super) struct Installed {
-    pub(super) vcenter: Simulator,
     running: JoinHandle<Result<()>>,
 }
 
-/// Installs the CRD, the service account and its rights, and starts the operator.
-pub(super) async fn install(stage: &Stage) -> Result<Installed> {
-    let vcenter = Simulator::new(simulator::Options {
-        tasks: TaskTimes {
-            clone: Duration::from_millis(250),
-            power: Duration::from_millis(150),
-            destroy: Duration::from_millis(150),
-        },
-        ..simulator::Options::default()
-    });
-    let operator = operator(&vcenter)?;
+/// Installs the CRD, the service account and its rights, and starts the operator, which goes by a name.
+pub(super) async fn install(stage: &Stage, operator: Operator, name: &str) -> Result<Installed> {
     let admin = &stage.admin;
-
-    let mut crd = VmGroup::crd();
+    let mut crd = stage.crd.clone();
     crd.metadata.labels.get_or_insert_default().insert(MARK.0.into(), MARK.1.into());
     make(&Api::all(admin.clone()), &crd).await?;
     established(stage).await?;
-    say(&format!("installed CRD {}", VmGroup::crd_name()));
+    say(&format!("installed CRD {}", crd.name_any()));
 
     if stage.namespace != "default" {
         make(&Api::all(admin.clone()), &object::<Namespace>(json!({"metadata": marked(stage.namespace)}))?).await?;
@@ -68,8 +49,8 @@ pub(super) async fn install(stage: &Stage) -> Result<Installed> {
     let client = as_account(stage, &accounts).await?;
     let rules = operator.rules().len();
     let running = tokio::spawn(async move { operator.run(client, pending()).await.when("the operator ended") });
-    say(&format!("operator {NAME} runs as service account {}/{OPERATOR} with {rules} rules", stage.namespace));
-    Ok(Installed { vcenter, running })
+    say(&format!("operator {name} runs as service account {}/{OPERATOR} with {rules} rules", stage.namespace));
+    Ok(Installed { running })
 }
 
 impl Installed {
@@ -85,13 +66,6 @@ impl Drop for Installed {
     }
 }
 
-fn operator(vcenter: &Simulator) -> Result<Operator> {
-    let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
-    let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
-    let groups = VmGroups::new(Groups::new(client.when("cannot make a client of vCenter")?, 3), RESYNC);
-    Ok(Operator::new(NAME).controller(groups.controller()))
-}
-
 fn marked(name: &str) -> Value {
     json!({"name": name, "labels": {MARK.0: MARK.1}})
 }
@@ -102,9 +76,9 @@ fn object<T: DeserializeOwned>(object: Value) -> Result<T> {
 
 /// Waits until the cluster serves the kind.
 async fn established(stage: &Stage) -> Result<()> {
-    let groups: Api<VmGroup> = Api::all(stage.admin.clone());
+    let objects = stage.objects();
     let served = async {
-        while groups.list(&kube::api::ListParams::default().limit(1)).await.is_err() {
+        while objects.list(&kube::api::ListParams::default().limit(1)).await.is_err() {
             sleep(Duration::from_millis(20)).await;
         }
     };

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, Config, CustomResourceExt, Resource, ResourceExt};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::future::pending;
@@ -17,12 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use vmgroup::resource::VmGroup;
 
 /// Marks what belongs to the demo, and nothing else may be touched.
 pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
 /// Name of what the operator is installed as.
-pub(super) const OPERATOR: &str = "flyball-demo-vm-operator";
+pub(super) const OPERATOR: &str = "flyball-demo-operator";
 /// How long clearing up may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,6 +34,8 @@ pub(super) struct Stage {
     pub(super) config: Config,
     /// Where the demo's objects are.
     pub(super) namespace: &'static str,
+    /// What the operator reconciles.
+    pub(super) crd: CustomResourceDefinition,
     /// Where kubectl finds the cluster.
     pub(super) kubeconfig: PathBuf,
     pub(super) context: Option<String>,
@@ -42,14 +44,18 @@ pub(super) struct Stage {
 }
 
 /// Sets the stage: on the cluster of a kubeconfig, or on a control plane that is started for it.
-pub(super) async fn set(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Stage> {
+pub(super) async fn set(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    crd: CustomResourceDefinition,
+) -> Result<Stage> {
     match kubeconfig {
-        Some(path) => elsewhere(path, context).await,
-        None => embedded().await,
+        Some(path) => elsewhere(path, context, crd).await,
+        None => embedded(crd).await,
     }
 }
 
-async fn embedded() -> Result<Stage> {
+async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
     let folder = std::env::temp_dir().join(format!("flyball-demo-{}", std::process::id()));
     let path = folder.join("kubeconfig");
     let options = Options::system().when("cannot make a cluster")?;
@@ -68,10 +74,11 @@ async fn embedded() -> Result<Stage> {
     });
     let config = config_of(&path, None).await?;
     let admin = Client::try_from(config.clone()).when("cannot make a client")?;
-    Ok(Stage { admin, config, namespace: "default", kubeconfig: path, context: None, own: Some((folder, tasks)) })
+    let own = Some((folder, tasks));
+    Ok(Stage { admin, config, namespace: "default", crd, kubeconfig: path, context: None, own })
 }
 
-async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
+async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<Stage> {
     let config = config_of(path, context).await?;
     let admin = Client::try_from(config.clone()).when(format!("cannot use {}", path.display()))?;
     let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
@@ -82,6 +89,7 @@ async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
         admin,
         config,
         namespace: "flyball-demo",
+        crd,
         kubeconfig: path.to_owned(),
         context: context.map(str::to_owned),
         own: None,
@@ -91,18 +99,22 @@ async fn elsewhere(path: &Path, context: Option<&str>) -> Result<Stage> {
 }
 
 impl Stage {
+    /// Tells whether the control plane is the demo's own, with nothing on it but what the demo brings.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Returns what to add to kubectl's command line.
     pub(super) fn kubectl_flags(&self) -> String {
         let context = self.context.as_ref().map(|context| format!(" --context {context}")).unwrap_or_default();
-        let namespace = if self.own.is_some() { String::new() } else { format!(" -n {}", self.namespace) };
+        let namespace = if self.is_own() { String::new() } else { format!(" -n {}", self.namespace) };
         format!("--kubeconfig {}{context}{namespace}", self.kubeconfig.display())
     }
 
     /// Refuses a cluster where the demo would meet what is not its own.
     async fn check(&self) -> Result<()> {
-        let name = VmGroup::crd_name();
         let found = [
-            foreign::<CustomResourceDefinition>(&self.admin, name).await?,
+            foreign::<CustomResourceDefinition>(&self.admin, &self.crd.name_any()).await?,
             foreign::<Namespace>(&self.admin, self.namespace).await?,
             foreign::<ClusterRole>(&self.admin, OPERATOR).await?,
             foreign::<ClusterRoleBinding>(&self.admin, OPERATOR).await?,
@@ -128,15 +140,24 @@ impl Stage {
         cleared.map_err(|error| error.hint(hint))
     }
 
+    /// Returns the objects that the operator reconciles.
+    pub(super) fn objects(&self) -> Api<DynamicObject> {
+        let spec = &self.crd.spec;
+        let version = spec.versions.first().map_or("", |version| &version.name);
+        let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
+        Api::namespaced_with(self.admin.clone(), self.namespace, &resource)
+    }
+
     async fn remove_all(&self) -> Result<()> {
-        // No operator runs any more that would take its finalizers off; there are no machines behind them either.
-        let groups: Api<VmGroup> = Api::namespaced(self.admin.clone(), self.namespace);
-        let listed = groups.list(&ListParams::default()).await;
-        for group in listed.map(|list| list.items).unwrap_or_default() {
+        // No operator runs any more that would take its finalizers off; there is nothing behind them either.
+        let objects = self.objects();
+        let listed = objects.list(&ListParams::default()).await;
+        for object in listed.map(|list| list.items).unwrap_or_default() {
             let free = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
-            let _ = groups.patch(&group.name_any(), &PatchParams::default(), &free).await;
+            let _ = objects.patch(&object.name_any(), &PatchParams::default(), &free).await;
         }
-        remove::<CustomResourceDefinition>(&self.admin, VmGroup::crd_name()).await?;
+        remove::<CustomResourceDefinition>(&self.admin, &self.crd.name_any()).await?;
         remove::<ClusterRoleBinding>(&self.admin, OPERATOR).await?;
         remove::<ClusterRole>(&self.admin, OPERATOR).await?;
         remove::<Namespace>(&self.admin, self.namespace).await

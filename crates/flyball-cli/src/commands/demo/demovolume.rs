@@ -1,0 +1,61 @@
+//! DemoVolume: a claim of the right size, made again when somebody deletes it.
+
+use super::show::{MANAGER, title, until};
+use super::stage::Stage;
+use crate::error::{Result, ResultExt};
+use ::demovolume::resource::DemoVolume;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+const NAME: &str = "films";
+
+/// What may be done with it.
+pub(super) const COMMANDS: [&str; 3] =
+    ["get demovolumes,persistentvolumeclaims", "delete persistentvolumeclaim films", "delete demovolume films"];
+
+pub(super) fn sample() -> Value {
+    json!({
+        "apiVersion": "demo.flyball.dev/v1",
+        "kind": "DemoVolume",
+        "metadata": {"name": NAME},
+        "spec": {"name": "holiday-films", "size": 2},
+    })
+}
+
+/// Runs the show.
+pub(super) async fn run(stage: &Stage) -> Result<()> {
+    if stage.is_own() {
+        // On any other cluster, the class is the one that its administrators chose.
+        let class = json!({
+            "metadata": {"name": "at-once", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "provisioner": "flyball.dev/simulated",
+        });
+        let class: StorageClass = serde_json::from_value(class).when("the storage class of the demo is none")?;
+        let classes = Api::all(stage.admin.clone());
+        classes.create(&PostParams::default(), &class).await.when("cannot make a storage class")?;
+    }
+    let volumes: Api<DemoVolume> = Api::namespaced(stage.admin.clone(), stage.namespace);
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(stage.admin.clone(), stage.namespace);
+    let bound = |volume: &DemoVolume| {
+        let status = volume.status.clone().unwrap_or_default();
+        std::future::ready(status.name == volume.spec.name && status.claim == "Bound")
+    };
+
+    title("Apply films: a volume of 2 GiB");
+    let applied = Patch::Apply(sample());
+    volumes.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply films")?;
+    until(stage, &volumes, NAME, "its name is in the status, its claim is bound", bound).await?;
+
+    title("Delete the claim behind the operator's back");
+    let claim = claims.get(NAME).await.when("cannot read the claim")?;
+    claims.delete(NAME, &DeleteParams::default()).await.when("cannot delete the claim")?;
+    until(stage, &volumes, NAME, "there is another one, bound as well", |volume| {
+        let bound = bound(volume);
+        let (claims, before) = (claims.clone(), claim.uid());
+        async move { bound.await && claims.get(NAME).await.is_ok_and(|claim| claim.uid() != before) }
+    })
+    .await
+}

@@ -1,0 +1,67 @@
+//! Visitors: a database, a backend and a frontend, one after the other.
+
+use super::show::{MANAGER, title, until};
+use super::stage::Stage;
+use crate::error::{Result, ResultExt};
+use ::visitors::resource::VisitorsApp;
+use flyball_cluster::Nodes;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+const NAME: &str = "site";
+
+/// What may be done with it.
+pub(super) const COMMANDS: [&str; 3] = [
+    "get visitorsapps,deployments,services",
+    "patch visitorsapp site --type=merge -p '{\"spec\":{\"size\":5}}'",
+    "delete visitorsapp site",
+];
+
+pub(super) fn sample() -> Value {
+    json!({
+        "apiVersion": "example.com/v1",
+        "kind": "VisitorsApp",
+        "metadata": {"name": NAME},
+        "spec": {"size": 1, "title": "Visitors"},
+    })
+}
+
+/// Runs the show.
+pub(super) async fn run(stage: &Stage) -> Result<()> {
+    if stage.is_own() {
+        Nodes::new("node", 1).add_to(&stage.admin).await.when("cannot make a node")?;
+    }
+    let sites: Api<VisitorsApp> = Api::namespaced(stage.admin.clone(), stage.namespace);
+    let deployments: Api<Deployment> = Api::namespaced(stage.admin.clone(), stage.namespace);
+    let ready = |site: &VisitorsApp| {
+        let conditions = site.status.iter().flat_map(|status| &status.conditions);
+        let generation = site.metadata.generation;
+        conditions.clone().any(|condition| condition.status == "True" && condition.observed_generation == generation)
+    };
+    let change = async |what: &str, spec: Value| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        sites.patch(NAME, &PatchParams::default(), &patch).await.map(drop).when(what.to_owned())
+    };
+
+    title("Apply site: a MySQL database, then a backend, then a frontend");
+    let applied = Patch::Apply(sample());
+    sites.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply site")?;
+    until(stage, &sites, NAME, "all three are ready", |site| std::future::ready(ready(site))).await?;
+
+    title("Give it another title, which only the frontend shows");
+    change("cannot change the title", json!({"title": "Welcome"})).await?;
+    until(stage, &sites, NAME, "the frontend has rolled", |site| std::future::ready(ready(site))).await?;
+
+    title("Let three pods count the visitors");
+    change("cannot change the size", json!({"size": 3})).await?;
+    until(stage, &sites, NAME, "three backends are available", |site| {
+        let (deployments, ready) = (deployments.clone(), ready(site));
+        async move {
+            let backend = deployments.get("site-backend").await.ok().and_then(|backend| backend.status);
+            ready && backend.is_some_and(|status| status.available_replicas == Some(3))
+        }
+    })
+    .await
+}
