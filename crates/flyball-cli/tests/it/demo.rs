@@ -40,6 +40,30 @@ fn the_demo_comes_to_pass() {
 }
 
 #[test]
+fn other_operators_have_shows_of_their_own() {
+    let stories: [(&str, &[&str]); 2] = [
+        ("demovolume", &["demovolumes.demo.flyball.dev", "its claim is bound", "there is another one, bound as well"]),
+        (
+            "visitors",
+            &[
+                "visitorsapps.example.com",
+                "backend waits for mysql",
+                "all three are ready",
+                "the frontend has rolled",
+                "three backends are available",
+            ],
+        ),
+    ];
+    for (play, story) in stories {
+        let said = Home::new(play).run(&["demo", play]).ok();
+        let at = |text: &&str| said.out.find(*text).unwrap_or_else(|| panic!("{text:?} is missing from {}", said.out));
+        assert!(story.iter().map(at).is_sorted(), "{}", said.out);
+    }
+    let home = Home::new("plays");
+    assert_eq!(home.run(&["demo", "hamlet"]).code, Some(2));
+}
+
+#[test]
 fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
     let home = Home::new("keep");
     let mut child = home.spawn(&["demo", "--keep"]);
