@@ -83,7 +83,9 @@ pub(crate) async fn compare(runs: usize, sizes: &[usize]) -> Result<()> {
 
 async fn populate(client: &Client, sizes: &[usize]) -> Result<()> {
     let post = async |path: &str, object: serde_json::Value| {
-        let request = http::Request::post(path).header("content-type", "application/json").body(object.to_string().into_bytes())?;
+        let request = http::Request::post(path)
+            .header("content-type", "application/json")
+            .body(object.to_string().into_bytes())?;
         client.request::<serde_json::Value>(request).await?;
         Ok::<_, Box<dyn Error>>(())
     };
@@ -92,7 +94,8 @@ async fn populate(client: &Client, sizes: &[usize]) -> Result<()> {
     post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await?;
     for n in sizes {
         let namespace = format!("w{n}");
-        post("/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await?;
+        post("/api/v1/namespaces", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
+            .await?;
         let path = format!("/apis/bench.flyball.dev/v1/namespaces/{namespace}/widgets?fieldManager=bench");
         for i in 0..*n {
             let object = json!({
@@ -154,7 +157,8 @@ fn finish() -> ! {
     });
     let cpu = nanos.sum::<f64>() / 1e9;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
     let _ = writeln!(std::io::stdout(), "{ended} {cpu} {}", peak.unwrap_or_default() / 1024.0);
     std::process::exit(0)
 }
@@ -175,7 +179,8 @@ pub(crate) async fn contestant(name: &str, kubeconfig: &str, namespace: &str, n:
                 Ok::<_, Infallible>(controller::Action::await_change())
             };
             let failed = |_: Arc<Widget>, _: &Infallible, _: Arc<Goal>| controller::Action::await_change();
-            let run = controller::Controller::new(api, watcher::Config::default()).run(reconcile, failed, Arc::new(goal));
+            let run =
+                controller::Controller::new(api, watcher::Config::default()).run(reconcile, failed, Arc::new(goal));
             run.for_each(|_| async {}).await;
         }
         _ => {

@@ -55,7 +55,8 @@ async fn get(client: &Client, path: &str) -> Result<()> {
 
 async fn create(client: &Client, i: usize) -> Result<()> {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c-{i}")}, "data": {"a": "x".repeat(1024)}});
-    let request = http::Request::post("/api/v1/namespaces/default/configmaps").header("content-type", "application/json");
+    let request =
+        http::Request::post("/api/v1/namespaces/default/configmaps").header("content-type", "application/json");
     client.request_text(request.body(serde_json::to_vec(&map)?)?).await?;
     Ok(())
 }

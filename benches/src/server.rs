@@ -39,7 +39,9 @@ pub(crate) async fn measure(flyball: &str, peer: Option<&str>) -> Result<()> {
     println!("requests a second, {CLIENTS} connections:");
     for (i, (what, ours)) in ours.iter().enumerate() {
         match &theirs {
-            Some(theirs) => println!("  {what:24} {ours:>8.0}   peer {:>8.0}   × {:.1}", theirs[i].1, ours / theirs[i].1),
+            Some(theirs) => {
+                println!("  {what:24} {ours:>8.0}   peer {:>8.0}   × {:.1}", theirs[i].1, ours / theirs[i].1)
+            }
             None => println!("  {what:24} {ours:>8.0}"),
         }
     }
@@ -112,9 +114,10 @@ async fn throughput(kubeconfig: &str) -> Result<Vec<(&'static str, f64)>> {
     rates.push(("create custom resource", rate(&clients, |i| ("POST", gadgets.clone(), gadget(i))).await?));
     rates.push(("get ConfigMap", rate(&clients, |i| ("GET", one(i), Value::Null)).await?));
     rates.push(("merge patch ConfigMap", rate(&clients, |i| ("PATCH", one(i), json!({"data": {"b": "c"}}))).await?));
-    rates.push(("apply custom resource", rate(&clients, |i| {
-        ("APPLY", format!("{gadgets}/g-{i}?fieldManager=bench&force=true"), gadget(i + 1))
-    }).await?));
+    rates.push((
+        "apply custom resource",
+        rate(&clients, |i| ("APPLY", format!("{gadgets}/g-{i}?fieldManager=bench&force=true"), gadget(i + 1))).await?,
+    ));
     rates.push(("delete ConfigMap", rate(&clients, |i| ("DELETE", one(i), Value::Null)).await?));
     send(&clients[0], "DELETE", &format!("{definitions}/gadgets.bench.flyball.dev"), &Value::Null).await?;
     send(&clients[0], "DELETE", &format!("{namespaces}/{NAMESPACE}"), &Value::Null).await?;
@@ -125,12 +128,15 @@ async fn rate(clients: &[Client], request: impl Fn(usize) -> (&'static str, Stri
     let mut running = Vec::new();
     let began = Instant::now();
     for (at, client) in clients.iter().enumerate() {
-        let requests: Vec<_> = (at..REQUESTS).step_by(clients.len()).map(|i| {
-            let (verb, path, body) = request(i);
-            // An apply of an object sends it under its own name.
-            let body = if verb == "APPLY" { with_name(body, &path) } else { body };
-            (verb, path, body)
-        }).collect();
+        let requests: Vec<_> = (at..REQUESTS)
+            .step_by(clients.len())
+            .map(|i| {
+                let (verb, path, body) = request(i);
+                // An apply of an object sends it under its own name.
+                let body = if verb == "APPLY" { with_name(body, &path) } else { body };
+                (verb, path, body)
+            })
+            .collect();
         let client = client.clone();
         running.push(tokio::spawn(async move {
             for (verb, path, body) in requests {

@@ -1,0 +1,144 @@
+//! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
+//!
+//! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency` or `write`), `N` and `CONCURRENCY` say
+//! what to do. It prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
+//! line for each size that it saw for the first time, `total` and `end`; it ends with its input.
+
+use flyball::{Action, Context, Controller, Operator, Reconcile, Resource, Result};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{Client, Config, CustomResource, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::io::BufRead;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[derive(CustomResource, Deserialize, Serialize, Clone, Debug, JsonSchema)]
+#[kube(group = "bench.flyball.dev", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
+struct WidgetSpec {
+    size: i64,
+    #[serde(default)]
+    payload: String,
+}
+
+#[derive(Deserialize, Serialize, Clone, Debug, Default, JsonSchema)]
+struct WidgetStatus {
+    observed: i64,
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Seen {
+    names: BTreeSet<String>,
+    sizes: BTreeMap<String, i64>,
+    reconciles: usize,
+    samples: Vec<(i64, u128, u128)>,
+}
+
+impl Seen {
+    fn reconciled(&mut self, name: &str, wanted: usize) {
+        if self.reconciles == 0 {
+            // Nothing is reconciled before the caches are in sync.
+            println!("ready {}", now());
+        }
+        self.reconciles += 1;
+        if self.names.len() < wanted && self.names.insert(name.to_owned()) && self.names.len() == wanted {
+            println!("reconciled {wanted} {}", now());
+        }
+    }
+}
+
+fn now() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
+}
+
+fn variable(name: &str, otherwise: &str) -> String {
+    std::env::var(name).ok().filter(|value| !value.is_empty()).unwrap_or_else(|| otherwise.into())
+}
+
+struct Widgets {
+    workload: String,
+    wanted: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Reconcile for Widgets {
+    type Resource = Widget;
+
+    async fn reconcile(&self, widget: &Widget, cx: &Context<Widget>) -> Result<Action> {
+        let (begun, name, size) = (now(), widget.name_any(), widget.spec.size);
+        match self.workload.as_str() {
+            "latency" => {
+                let mut seen = self.seen.lock().expect("nobody panics with it");
+                if seen.sizes.insert(name.clone(), size).is_some_and(|before| before != size) {
+                    let sent = widget.annotations().get("bench/sent").and_then(|sent| sent.parse().ok());
+                    seen.samples.push((size, sent.unwrap_or_default(), begun));
+                }
+            }
+            "write" => {
+                let child = json!({"metadata": {"name": name}, "data": {"size": size.to_string()}});
+                cx.apply::<ConfigMap>(&serde_json::from_value(child)?).await?;
+                cx.set_status(&WidgetStatus { observed: size }).await?;
+            }
+            _ => {}
+        }
+        self.seen.lock().expect("nobody panics with it").reconciled(&name, self.wanted);
+        Ok(Action::done())
+    }
+}
+
+struct Pods {
+    wanted: usize,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Reconcile for Pods {
+    type Resource = Pod;
+
+    async fn reconcile(&self, pod: &Pod, _: &Context<Pod>) -> Result<Action> {
+        self.seen.lock().expect("nobody panics with it").reconciled(&pod.name_any(), self.wanted);
+        Ok(Action::done())
+    }
+}
+
+/// Sets a controller up as the variables say.
+fn set_up<R: Reconcile<Resource: Resource>>(controller: Controller<R>) -> Result<Controller<R>, Box<dyn Error>> {
+    Ok(match variable("CONCURRENCY", "").as_str() {
+        "" => controller,
+        workers => controller.concurrency(workers.parse()?),
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let seen: Arc<Mutex<Seen>> = Arc::default();
+    let (workload, wanted) = (variable("WORKLOAD", "noop"), variable("N", "0").parse()?);
+    let operator = Operator::new("peer-flyball").namespaces([variable("NAMESPACE", "default")]);
+    let operator = match variable("KIND", "widgets").as_str() {
+        "pods" => operator.controller(set_up(Controller::new(Pods { wanted, seen: seen.clone() }))?),
+        _ => {
+            let writes = workload == "write";
+            let controller = Controller::new(Widgets { workload, wanted, seen: seen.clone() });
+            let controller = if writes { controller.owns::<ConfigMap>() } else { controller };
+            operator.controller(set_up(controller)?)
+        }
+    };
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok).filter(|line| line == "dump") {
+            let seen = seen.lock().expect("nobody panics with it");
+            for (size, sent, begun) in &seen.samples {
+                println!("latency {size} {sent} {begun}");
+            }
+            println!("total {}\nend", seen.reconciles);
+            drop(line);
+        }
+        std::process::exit(0);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = Client::try_from(Config::infer().await?)?;
+        Ok(operator.run(client, std::future::pending()).await?)
+    })
+}
