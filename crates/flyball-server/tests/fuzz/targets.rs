@@ -467,6 +467,7 @@ pub(crate) fn webhooks() -> Target {
                 review(
                     json!({"uid": "UID", "allowed": false, "status": {"code": 418, "message": "no", "reason": "X", "details": {"causes": []}}, "warnings": ["w", "ä\n"], "auditAnnotations": {"a": "b"}}),
                 ),
+                review(json!({"uid": "UID", "allowed": false, "status": {"code": 4818}})),
                 converted.to_string(),
             ]
         },
