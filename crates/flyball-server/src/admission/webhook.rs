@@ -119,7 +119,7 @@ impl Webhook {
     /// Says that the webhook refuses, in its own words.
     fn denial(&self, status: Option<Value>) -> Status {
         let mut status: Status = status.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
-        // The real server has no answer of more than three digits either, and breaks the connection off.
+        // An answer's code has three digits.
         status.code = if status.code > 999 { 500 } else { status.code.max(400) };
         let said = match (&status.message, &status.reason) {
             (message, _) if !message.is_empty() => format!(": {message}"),
