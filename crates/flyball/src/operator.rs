@@ -13,6 +13,7 @@ mod latch;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
+mod settings;
 mod task;
 
 pub use describe::{
