@@ -8,7 +8,7 @@
 //! lets one of several candidates win.
 
 use super::LeaderElection;
-use flyball_core::time::{Timestamp, rfc3339_micro};
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -69,12 +69,12 @@ impl Elector {
 
     /// Returns the lease to write in order to lead, `None` while somebody else does.
     pub(super) fn next(&self, now: Instant, time: Timestamp) -> Option<Value> {
-        let time = rfc3339_micro(time);
+        let text = rfc3339_micro(time);
         let mut record = json!({
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self.settings.lease_duration.as_secs(),
-            "acquireTime": time,
-            "renewTime": time,
+            "acquireTime": text,
+            "renewTime": text,
             "leaseTransitions": 0,
         });
         let (mut lease, since) = match &self.seen {
@@ -89,6 +89,11 @@ impl Elector {
         }
         if self.gone {
             return Some(json!({"spec": record}));
+        }
+        if ours && let Some(last) = spec["renewTime"].as_str().and_then(parse_rfc3339) {
+            // By a clock that stands still, or goes back, one renewal would look like the other.
+            let next = last.checked_add(SignedDuration::from_micros(1)).unwrap_or(time);
+            record["renewTime"] = rfc3339_micro(time.max(next)).into();
         }
         let transitions = spec["leaseTransitions"].as_i64().unwrap_or_default();
         record["leaseTransitions"] = transitions.saturating_add(i64::from(!ours)).min(i32::MAX.into()).into();
