@@ -13,12 +13,12 @@ pub(crate) use gate::Gate;
 
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
+use gate::NotLeading;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::core::Status;
-use gate::NotLeading;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;

@@ -409,9 +409,10 @@ impl Operator {
         };
         let roles =
             rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.webhook_rules(), &self.namespaces);
-        let election = self.election.as_ref().map(|election| {
-            rbac::election_role(&self.name, home, election.lease.as_deref().unwrap_or(&self.name))
-        });
+        let election = self
+            .election
+            .as_ref()
+            .map(|election| rbac::election_role(&self.name, home, election.lease.as_deref().unwrap_or(&self.name)));
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
         let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(&self.name));
@@ -621,7 +622,8 @@ impl Operator {
         if let Some(election) = &self.election {
             let lease = election.lease.as_ref().unwrap_or(&self.name);
             let wrong = names::dns_subdomain(lease);
-            let wrong = (!wrong.is_empty()).then(|| format!("{lease:?} cannot be the name of a lease: {}", wrong.join("; ")));
+            let wrong =
+                (!wrong.is_empty()).then(|| format!("{lease:?} cannot be the name of a lease: {}", wrong.join("; ")));
             if let Some(why) = wrong.or(election.mistake().map(Into::into)) {
                 return Err(RunError::LeaderElection { why });
             }

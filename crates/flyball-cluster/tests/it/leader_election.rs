@@ -5,7 +5,7 @@
 
 use crate::cluster_of;
 use flyball::{
-    Action, Clock, Context, Controller, LeaderElection, Operator, Reconcile, Result, Rng, RunError, Task,
+    Action, Clock, Context, Controller, LeaderElection, Operator, Predicate, Reconcile, Result, Rng, RunError, Task,
 };
 use flyball_cluster::{Cluster, Faults, Options, Trace, User, simulated_clock};
 use flyball_core::time::SignedDuration;
@@ -41,6 +41,11 @@ impl Reconcile for Beat {
         cx.apply::<Secret>(&serde_json::from_value(secret)?).await?;
         Ok(Action::requeue_after(Duration::from_millis(200)))
     }
+}
+
+/// Wakes nobody: the beat keeps its own time.
+fn mute() -> Predicate<Secret> {
+    Predicate::new(|_, _| false)
 }
 
 /// What passes between one replica and the server.
@@ -145,7 +150,7 @@ impl Stage {
             .clock(clock)
             .rng(rng.fork("operator"))
             .leader_election(LeaderElection::default())
-            .controller(Controller::new(Beat("beat", AtomicU64::new(0))).owns::<Secret>());
+            .controller(Controller::new(Beat("beat", AtomicU64::new(0))).owns::<Secret>().filter(mute()));
         let client = self.client(name, wire.clone(), &rng);
         let (stop, stopped) = oneshot::channel::<()>();
         let operator = set_up(operator);
@@ -226,17 +231,19 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
         let names = ["one", "two", "three"];
         let mut replicas: Vec<_> = names.map(|name| (name, stage.start(name))).into();
         sleep(60 * SECOND).await;
-        for round in 0..2 {
+        for round in 0..3 {
             let writers = stage.writers();
-            assert_eq!(writers.len(), 1, "seed {seed}: {writers:?}");
+            assert_eq!(writers.len(), 1, "seed {seed}, round {round}: {writers:?}");
+            if round == 2 {
+                break;
+            }
             let at = replicas.iter().position(|(name, _)| *name == writers[0]).unwrap();
             let (_, leader) = replicas.remove(at);
             let before = stage.lease().await["spec"]["leaseTransitions"].as_i64().unwrap();
             leader.running.abort();
             sleep(10 * SECOND).await;
             assert_eq!(stage.writers(), [""; 0], "seed {seed}: the lease has not lapsed yet");
-            sleep(35 * SECOND).await;
-            assert_eq!(stage.writers().len(), 1, "seed {seed}, round {round}");
+            sleep(30 * SECOND).await;
             assert_eq!(stage.lease().await["spec"]["leaseTransitions"], before + 1);
         }
     });
@@ -285,8 +292,7 @@ fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
         assert!(is_lost(&ended), "{ended:?}");
         let after = held.elapsed();
         assert!(after > 7 * SECOND && after <= 10 * SECOND, "{after:?}");
-        let took = stage.taken_over("two").await;
-        assert!(took < 12 * SECOND, "{took:?}");
+        assert!(stage.taken_over("two").await + after < 16 * SECOND);
     });
 }
 
@@ -351,7 +357,7 @@ fn the_time_of_day_plays_no_part() {
         assert_eq!(stage.lease().await["spec"]["leaseTransitions"], 0);
         first.running.abort();
         let took = stage.taken_over("two").await;
-        assert!(took > 10 * SECOND && took < 20 * SECOND, "{took:?}");
+        assert!(took > 12 * SECOND && took <= 15 * SECOND + SECOND / 10, "within the lease: {took:?}");
     });
 }
 
@@ -388,7 +394,7 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
         assert!(given.elapsed() < SECOND);
         stage.writes.lock().unwrap().clear();
         let took = stage.taken_over("two").await;
-        assert!(took > 14 * SECOND && took < 20 * SECOND, "{took:?}");
+        assert!(took > 14 * SECOND && took < 16 * SECOND, "{took:?}");
         drop(second);
     });
 }
@@ -401,7 +407,8 @@ fn some_things_need_no_leader() {
         let set_up = |secret: &'static str, fails: bool| {
             let told = told.clone();
             move |operator: Operator| {
-                let free = Controller::new(Beat(secret, AtomicU64::new(0))).name("free").owns::<Secret>();
+                let free =
+                    Controller::new(Beat(secret, AtomicU64::new(0))).name("free").owns::<Secret>().filter(mute());
                 let task = |who: &'static str| {
                     let told = told.clone();
                     Task::new(who, move |cx| async move {

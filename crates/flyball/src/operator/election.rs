@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// How replicas of an operator agree on the one that acts.
 ///
@@ -136,7 +136,7 @@ pub(super) struct Election {
     elector: Elector,
     standing: Arc<Standing>,
     master: Gauge,
-    /// Rings when the lease is free, or taken away.
+    /// Rings when others changed the lease.
     bell: Arc<Notify>,
 }
 
@@ -168,8 +168,7 @@ impl Election {
         let namespace = self.standing.lease.namespace().map(Into::into);
         let (_, mut writer) = Store::new(0, Kind::of::<Lease>(), namespace);
         let identity = self.elector.identity().to_owned();
-        let heed = Heed { identity, gate: self.standing.gate.clone(), bell: self.bell.clone() };
-        writer.subscribe(Arc::new(heed));
+        writer.subscribe(Arc::new(Heed { identity, bell: self.bell.clone() }));
         writer
     }
 
@@ -209,12 +208,15 @@ impl Election {
                 return Ended::Lost(format!("it is held by {:?}", self.elector.holder()));
             }
             let jitter = if leads.is_some() { 0.0 } else { JITTER * self.rng.fraction() };
+            let now = Instant::now();
+            let next = now + self.settings.retry_period.mul_f64(1.0 + jitter);
+            let next = self.elector.lapses().filter(|at| *at > now).map_or(next, |at| at.min(next));
             tokio::select! {
                 biased;
                 () = stop.wait() => return Ended::Stopped,
                 () = expired(leads) => return unrenewed(),
                 () = self.bell.notified() => {}
-                () = sleep(self.settings.retry_period.mul_f64(1.0 + jitter)) => {}
+                () = sleep_until(next) => {}
             }
         }
     }
@@ -236,9 +238,12 @@ impl Election {
                 }
                 Err(error) => {
                     self.elector.failed();
-                    // What was known is not so any more, if it was not just looked at.
-                    if !std::mem::take(&mut known) {
-                        return Err(error);
+                    match (std::mem::take(&mut known), &error) {
+                        // What was known may not be so any more: it has to be looked at.
+                        (true, _) => {}
+                        // Somebody was faster.
+                        (false, kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+                        (false, _) => return Err(error),
                     }
                 }
             }
@@ -262,7 +267,6 @@ impl Election {
         } else {
             self.standing.gate.shut();
         }
-        // A conflict says that somebody else was faster, which the next look shows.
         if self.standing.see(self.elector.holder(), failure.clone()) {
             match failure {
                 Some(error) => tracing::warn!(%lease, error, "leader election failed, trying again"),
@@ -297,7 +301,9 @@ impl Election {
         match released {
             Ok(true) => tracing::info!(%lease, "released"),
             Ok(false) => tracing::debug!(%lease, "was not held any more"),
-            Err(error) => tracing::warn!(%lease, error = chain(&error), "not released: others have to wait for its end"),
+            Err(error) => {
+                tracing::warn!(%lease, error = chain(&error), "not released: others have to wait for its end")
+            }
         }
     }
 
@@ -344,11 +350,12 @@ async fn expired(until: Option<Instant>) {
     }
 }
 
-/// Has a candidate look at the lease when that is worth it before its time: it need not poll faster.
+/// Has a candidate look at the lease when others changed it: so a follower knows to the moment when the leader was last heard
+/// of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling makes up for
+/// what the watch misses.
 #[derive(Debug)]
 struct Heed {
     identity: String,
-    gate: Arc<Gate>,
     bell: Arc<Notify>,
 }
 
@@ -356,7 +363,7 @@ impl Listener for Heed {
     fn changed(&self, change: &Change<'_>) {
         let lease = change.new.and_then(|lease| lease.decode::<Lease>().ok());
         let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
-        if holder.is_empty() || (holder != self.identity && self.gate.is_open()) {
+        if holder != self.identity {
             self.bell.notify_one();
         }
     }

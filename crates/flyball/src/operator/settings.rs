@@ -166,7 +166,11 @@ mod tests {
             let error = parse(&["--token=t"], variables, file).expect_err(expected);
             assert!(error.starts_with(expected), "{error}");
         };
-        check(&[("FLYBALL_PORT", "x")], "port: 1", "port in the environment (FLYBALL_PORT): invalid value 'x' for '--port");
+        check(
+            &[("FLYBALL_PORT", "x")],
+            "port: 1",
+            "port in the environment (FLYBALL_PORT): invalid value 'x' for '--port",
+        );
         check(&[], "port: 70000", "port in FILE: invalid value '70000' for '--port");
         check(&[], "ports: 1", "ports in FILE: there is no such option");
         check(&[], "config: a", "config in FILE: there is no such option");

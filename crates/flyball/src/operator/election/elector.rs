@@ -67,6 +67,14 @@ impl Elector {
         }
     }
 
+    /// Returns when the lease of another holder lapses unless it changes, `None` if there is none.
+    pub(super) fn lapses(&self) -> Option<Instant> {
+        let (lease, since) =
+            self.seen.as_ref().filter(|_| !self.holder().is_empty() && self.holder() != self.identity)?;
+        let seconds = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default();
+        Some(*since + Duration::from_secs(seconds.min(i32::MAX as u64)))
+    }
+
     /// Returns the lease to write in order to lead, `None` while somebody else does.
     pub(super) fn next(&self, now: Instant, time: Timestamp) -> Option<Value> {
         let text = rfc3339_micro(time);
@@ -77,19 +85,14 @@ impl Elector {
             "renewTime": text,
             "leaseTransitions": 0,
         });
-        let (mut lease, since) = match &self.seen {
-            Some((lease, since)) => (lease.clone(), *since),
-            None => return Some(json!({"spec": record})),
-        };
-        let spec = &lease["spec"];
-        let ours = self.holder() == self.identity;
-        let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
-        if !ours && !self.holder().is_empty() && now < since + duration {
+        if self.lapses().is_some_and(|at| now < at) {
             return None;
         }
-        if self.gone {
-            return Some(json!({"spec": record}));
-        }
+        let mut lease = match &self.seen {
+            Some((lease, _)) if !self.gone => lease.clone(),
+            _ => return Some(json!({"spec": record})),
+        };
+        let (spec, ours) = (&lease["spec"], self.holder() == self.identity);
         if ours && let Some(last) = spec["renewTime"].as_str().and_then(parse_rfc3339) {
             // By a clock that stands still, or goes back, one renewal would look like the other.
             let next = last.checked_add(SignedDuration::from_micros(1)).unwrap_or(time);
