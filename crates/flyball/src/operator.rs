@@ -13,6 +13,7 @@ mod latch;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
+mod running;
 mod settings;
 mod task;
 
@@ -32,7 +33,7 @@ use crate::policy::{self, Policy};
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::watcher::Watcher;
 use crate::webhook::{self, Certificates, Keeper, Live, Reach, Serving, Target, Webhook, Webhooks};
-use election::{Election, Ended, Standing};
+use election::{Election, Standing};
 use flyball_core::{Clock, ObjectKey, Rng, names};
 use health::{Pages, Report};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -40,6 +41,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use latch::Latch;
 use metrics::{Metrics, WatchMetrics};
 use rbac::Grant;
+use running::Running;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,12 +51,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tower::BoxError;
-
-/// What is given to each thing that is left to do once all reconciles have ended.
-const LAST_BREATH: Duration = Duration::from_secs(1);
 
 /// A set of controllers that run in one process, under one name.
 ///
@@ -485,26 +481,30 @@ impl Operator {
             _ => everywhere.clone(),
         };
 
-        // Dropping a set aborts its tasks, so nothing outlives this function.
-        let (mut workers, mut tasks, mut others) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        let mut elections = JoinSet::new();
-        let (stop, release) = (Arc::<Latch>::default(), Arc::<Latch>::default());
+        let mut running = Running {
+            queues: queues.iter().map(|(_, queue)| queue.clone()).collect(),
+            recorders: vec![everywhere.recorder.clone()],
+            ..Running::default()
+        };
+        if standing.is_some() {
+            running.recorders.push(leading.recorder.clone());
+        }
         for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
             let env = if controller.runs_everywhere() { &everywhere } else { &leading };
             for work in controller.start(env, queue.clone(), &mut writers) {
-                workers.spawn(work);
+                running.workers.spawn(work);
             }
             let queue = queue.clone();
-            others.spawn(async move { queue.watch_clock().await });
+            running.others.spawn(async move { queue.watch_clock().await });
         }
         for task in self.tasks {
             let env = if task.everywhere { &everywhere } else { &leading };
-            tasks.spawn(task.run(env.clone(), stop.clone()));
+            running.tasks.spawn(task.run(env.clone(), running.stop.clone()));
         }
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
-            others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
+            running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
         }
         if let Some((settings, standing)) = elect {
             let (clock, master) = (everywhere.clock.clone(), metrics.master(standing.lease.name()));
@@ -512,14 +512,14 @@ impl Operator {
                 Election::new(client.clone(), clock, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
             let watcher = Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch);
-            others.spawn(watcher.named(standing.lease.name()).run());
+            running.others.spawn(watcher.named(standing.lease.name()).run());
             let caches = caches.clone();
             let warm = async move {
                 for store in caches.stores() {
                     store.synced().await;
                 }
             };
-            elections.spawn(election.run(warm, release.clone()));
+            running.elections.spawn(election.run(warm, running.release.clone()));
         }
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
         // It is empty: an operator runs but once.
@@ -538,72 +538,32 @@ impl Operator {
                 targets,
                 serving: serving.clone(),
             };
-            others.spawn(keeper.run());
-            others.spawn(webhook::serve(listener, webhooks, serving.clone()));
+            running.others.spawn(keeper.run());
+            running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));
         }
-        let (longest_stale, stopping) = (self.longest_stale, stop.clone());
-        let report =
-            Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop: stopping });
+        let (longest_stale, stop) = (self.longest_stale, running.stop.clone());
+        let report = Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop });
         for (listener, pages) in [(metrics_listener, Pages::Metrics), (health_listener, Pages::Health)] {
             if let Some(listener) = listener {
-                others.spawn(health::serve(listener, pages, report.clone()));
+                running.others.spawn(health::serve(listener, pages, report.clone()));
             }
         }
-        let mut events = JoinSet::new();
-        let recording: Vec<_> = match standing {
-            Some(_) => vec![&everywhere, &leading],
-            None => vec![&everywhere],
-        };
-        for env in &recording {
-            let env = Arc::clone(env);
-            events.spawn(async move { env.recorder.run(&env.client).await });
+        for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
+            let recorder = recorder.clone();
+            running.events.spawn(async move { recorder.run(&env.client).await });
         }
 
+        let lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
         let outcome = tokio::select! {
             biased;
             () = shutdown => Ok(()),
-            // These end by a panic only: the others would go on half blind.
-            Some(Err(error)) = others.join_next() => return Err(RunError::Stopped(error)),
-            Some(Err(error)) = workers.join_next() => return Err(RunError::Stopped(error)),
-            Some(ended) = elections.join_next() => return Err(lost(ended, standing.as_deref())),
-            error = failure(&mut tasks) => Err(error),
+            error = running.failed(&lease) => match error {
+                RunError::Task { .. } => Err(error),
+                _ => return Err(error),
+            },
         };
         tracing::info!("shutting down");
-        stop.open();
-        for (_, queue) in &queues {
-            queue.close();
-        }
-        let drained = async {
-            while workers.join_next().await.is_some() {}
-            while tasks.join_next().await.is_some() {}
-        };
-        // Meanwhile the lease is renewed.
-        let drained = tokio::select! {
-            biased;
-            Some(_) = elections.join_next() => false,
-            drained = timeout(self.grace, drained) => drained.is_ok(),
-        };
-        let mut idle = true;
-        if !drained {
-            tracing::warn!(reconciles = workers.len(), tasks = tasks.len(), "not ended in time, and cut off");
-            workers.abort_all();
-            tasks.abort_all();
-            let ended = async {
-                while workers.join_next().await.is_some() {}
-                while tasks.join_next().await.is_some() {}
-            };
-            idle = timeout(LAST_BREATH, ended).await.is_ok();
-        }
-        for env in recording {
-            env.recorder.close();
-        }
-        // Events are worth a moment, not more.
-        let _ = timeout(2 * LAST_BREATH, async { while events.join_next().await.is_some() {} }).await;
-        if idle {
-            // What cannot be stopped may still act, for as long as the lease says.
-            release.open();
-            let _ = timeout(2 * LAST_BREATH, elections.join_next()).await;
-        }
+        running.end(self.grace).await;
         outcome
     }
 
@@ -649,28 +609,6 @@ impl Operator {
         }
         Ok(())
     }
-}
-
-/// Tells why this replica leads no longer.
-fn lost(ended: Result<Ended, tokio::task::JoinError>, standing: Option<&Standing>) -> RunError {
-    let why = match ended {
-        Ok(Ended::Lost(why)) => why,
-        Ok(Ended::Stopped) => "it was released".into(),
-        Err(error) => return RunError::Stopped(error),
-    };
-    RunError::LeadershipLost { lease: standing.map(|standing| standing.lease.to_string()).unwrap_or_default(), why }
-}
-
-/// Waits until a task fails.
-async fn failure(tasks: &mut JoinSet<(String, Result<(), BoxError>)>) -> RunError {
-    while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok((_, Ok(()))) => {}
-            Ok((name, Err(source))) => return RunError::Task { name, source },
-            Err(error) => return RunError::Stopped(error),
-        }
-    }
-    std::future::pending().await
 }
 
 async fn listen(address: Option<SocketAddr>) -> Result<Option<TcpListener>, RunError> {

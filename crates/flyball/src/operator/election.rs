@@ -53,7 +53,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// clock that leases are measured by. And who edits or deletes a lease by hand may make two replicas lead, until the
 /// first one hears of it, by its watch of the lease or at its next renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LeaderElection {
     /// Name of the lease, which lies in the operator's [home](crate::Operator::home); the operator's name unless told otherwise.
     pub lease: Option<String>,
@@ -118,7 +117,7 @@ impl Standing {
     }
 
     /// Takes in who leads or why that cannot be told; tells whether that is news.
-    fn see(&self, holder: &str, trouble: Option<String>) -> bool {
+    pub(super) fn see(&self, holder: &str, trouble: Option<String>) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.why) != trouble.as_ref();
         let since = seen.1.as_ref().map_or_else(Instant::now, |known| known.since);
@@ -148,7 +147,7 @@ pub(super) enum Ended {
 }
 
 impl Election {
-    /// Makes a candidate; `instance` is told who leads, with something that no other process has.
+    /// Makes a replica's part; its identity is `instance` and something that no other process has.
     pub(super) fn new(
         client: kube::Client,
         clock: Clock,
@@ -163,7 +162,7 @@ impl Election {
         Self { client, clock, rng, settings, elector, standing, master, bell: Arc::default() }
     }
 
-    /// Makes a store for the lease, whose changes this candidate heeds.
+    /// Makes a store for the lease, whose changes this replica heeds.
     pub(super) fn watched(&self) -> Writer {
         let namespace = self.standing.lease.namespace().map(Into::into);
         let (_, mut writer) = Store::new(0, Kind::of::<Lease>(), namespace);
@@ -350,7 +349,7 @@ async fn expired(until: Option<Instant>) {
     }
 }
 
-/// Has a candidate look at the lease when others changed it: so a follower knows to the moment when the leader was last heard
+/// Has a replica look at the lease when others changed it: so a follower knows to the moment when the leader was last heard
 /// of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling makes up for
 /// what the watch misses.
 #[derive(Debug)]

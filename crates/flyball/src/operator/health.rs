@@ -130,3 +130,58 @@ fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Respons
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(format));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind;
+    use flyball_core::ObjectKey;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use std::any::TypeId;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_cut_off_for_too_long_or_shutting_down_is_not_ready() {
+        let types = [(TypeId::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (TypeId::of::<Node>(), Kind::of::<Node>())];
+        let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
+        let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
+        let report = Report {
+            caches: Arc::new(caches),
+            metrics: Arc::new(Metrics::new(String::new())),
+            serving: None,
+            standing: Some(standing.clone()),
+            longest_stale: Duration::from_secs(60),
+            stop: Arc::default(),
+        };
+        let check = |code: u16, expected: [&str; 3]| {
+            let (found, text) = report.readiness();
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!((found.as_u16(), &lines[..3]), (code, &expected[..]));
+        };
+        let follows = r#"[+] leader election: "other_1" leads"#;
+        standing.see("other_1", None);
+        for writer in &mut writers {
+            writer.apply(crate::cache::Delta::Restart);
+        }
+        check(503, ["[-] cache of configmaps in a: not filled yet", "[-] cache of nodes: not filled yet", follows]);
+        for writer in &mut writers {
+            writer.apply(crate::cache::Delta::Complete(1));
+        }
+        let (maps, nodes) = ("[+] cache of configmaps in a", "[+] cache of nodes");
+        check(200, [maps, nodes, follows]);
+        writers[0].store().set_trouble(Some("connection refused"));
+        standing.see("other_1", Some("403 forbidden".into()));
+        advance(Duration::from_secs(60)).await;
+        check(200, [maps, nodes, follows]);
+        advance(Duration::from_secs(1)).await;
+        let cut = "[-] cache of configmaps in a: cut off for 61 s: connection refused";
+        check(503, [cut, nodes, "[-] leader election: cut off for 61 s: 403 forbidden"]);
+        writers[0].store().set_trouble(None);
+        standing.see("", None);
+        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        check(200, [maps, nodes, "[+] leader election: leading"]);
+        report.stop.open();
+        let (code, text) = report.readiness();
+        assert!(code == StatusCode::SERVICE_UNAVAILABLE && text.ends_with("[-] shutting down\n"), "{text}");
+    }
+}

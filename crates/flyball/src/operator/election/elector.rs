@@ -1,11 +1,11 @@
-//! What a candidate makes of a Lease: a state machine without I/O.
+//! What a replica makes of a Lease: a state machine without I/O.
 //!
 //! Times of other machines are never compared with one's own. A lease has lapsed when its record has not changed for as long as
 //! it says itself, by the clock of whoever looks. The holder counts from the moment *before* it sent what renewed the lease,
 //! which nobody can have seen earlier: so it gives up before anybody else can take over.
 //!
 //! What could be broken here: a write is only made of the very state that it follows from, so that the resource version
-//! lets one of several candidates win.
+//! lets one of several replicas win.
 
 use super::LeaderElection;
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One candidate.
+/// One replica's view.
 #[derive(Debug)]
 pub(super) struct Elector {
     identity: String,
@@ -24,7 +24,7 @@ pub(super) struct Elector {
     current: bool,
     /// Whether there was no lease when we last looked.
     gone: bool,
-    /// When the write was sent by which this candidate holds the lease.
+    /// When the write was sent by which this replica holds the lease.
     held: Option<Instant>,
 }
 
@@ -42,7 +42,7 @@ impl Elector {
         self.current && self.held.is_some()
     }
 
-    /// Returns when this candidate ceases to lead unless it renews the lease, `None` if it does not lead.
+    /// Returns when this replica ceases to lead unless it renews the lease, `None` if it does not lead.
     pub(super) fn until(&self) -> Option<Instant> {
         self.held.map(|held| held + self.settings.renew_deadline)
     }
@@ -107,7 +107,7 @@ impl Elector {
         Some(lease)
     }
 
-    /// Returns the lease to write in order to let others lead at once, if this candidate holds it.
+    /// Returns the lease to write in order to let others lead at once, if this replica holds it.
     pub(super) fn released(&self, time: Timestamp) -> Option<Value> {
         let (mut lease, _) = self.seen.clone().filter(|_| self.holder() == self.identity && !self.gone)?;
         let time = rfc3339_micro(time);

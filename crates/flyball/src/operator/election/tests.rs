@@ -1,10 +1,10 @@
-//! Candidates against a server of a few lines, step by step, in any order.
+//! Replicas against a server of a few lines, step by step, in any order.
 
 use super::*;
 use flyball_core::time::Timestamp;
 use proptest::prelude::*;
 
-const CANDIDATES: usize = 3;
+const REPLICAS: usize = 3;
 
 fn time() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -37,8 +37,8 @@ impl Server {
     }
 }
 
-/// One candidate, and what it waits for.
-struct Candidate {
+/// One replica, and what it waits for.
+struct Replica {
     elector: Elector,
     waits: Waits,
 }
@@ -60,13 +60,13 @@ enum Waits {
 enum Event {
     /// So many milliseconds pass.
     Pass(u64),
-    /// A candidate goes one step on.
+    /// A replica goes one step on.
     Step(usize),
-    /// A candidate waits no longer; a write that it sent is under way all the same.
+    /// A replica waits no longer; a write that it sent is under way all the same.
     Lose(usize),
     /// A write that nobody waits for reaches the server.
     Arrive,
-    /// A candidate stops, and another one starts in its place.
+    /// A replica stops, and another one starts in its place.
     Release(usize),
     /// Somebody annotates the lease.
     Annotate,
@@ -75,14 +75,14 @@ enum Event {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let candidate = || 0..CANDIDATES;
+    let replica = || 0..REPLICAS;
     let event = prop_oneof![
         4 => (1u64..1500).prop_map(Event::Pass),
         1 => (1500u64..30_000).prop_map(Event::Pass),
-        12 => candidate().prop_map(Event::Step),
-        2 => candidate().prop_map(Event::Lose),
+        12 => replica().prop_map(Event::Step),
+        2 => replica().prop_map(Event::Lose),
         2 => Just(Event::Arrive),
-        1 => candidate().prop_map(Event::Release),
+        1 => replica().prop_map(Event::Release),
         1 => Just(Event::Annotate),
     ];
     proptest::collection::vec(event, 1..300)
@@ -90,7 +90,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 struct World {
     server: Server,
-    candidates: Vec<Candidate>,
+    replicas: Vec<Replica>,
     late: Vec<Value>,
     now: Instant,
     made: usize,
@@ -99,15 +99,15 @@ struct World {
 impl World {
     fn new() -> Self {
         let (server, now) = (Server::default(), Instant::now());
-        let mut world = Self { server, candidates: Vec::new(), late: Vec::new(), now, made: 0 };
-        world.candidates = (0..CANDIDATES).map(|_| world.candidate()).collect();
+        let mut world = Self { server, replicas: Vec::new(), late: Vec::new(), now, made: 0 };
+        world.replicas = (0..REPLICAS).map(|_| world.replica()).collect();
         world
     }
 
-    fn candidate(&mut self) -> Candidate {
+    fn replica(&mut self) -> Replica {
         self.made += 1;
-        let elector = Elector::new(format!("candidate-{}", self.made), LeaderElection::default());
-        Candidate { elector, waits: Waits::Nothing }
+        let elector = Elector::new(format!("replica-{}", self.made), LeaderElection::default());
+        Replica { elector, waits: Waits::Nothing }
     }
 
     fn happens(&mut self, event: &Event) {
@@ -115,13 +115,13 @@ impl World {
             Event::Pass(millis) => self.now += Duration::from_millis(*millis),
             Event::Step(n) => self.step(*n),
             Event::Lose(n) => {
-                let candidate = &mut self.candidates[*n];
-                match std::mem::replace(&mut candidate.waits, Waits::Nothing) {
+                let replica = &mut self.replicas[*n];
+                match std::mem::replace(&mut replica.waits, Waits::Nothing) {
                     Waits::Nothing => return,
                     Waits::Write(lease, _) | Waits::Release(lease) => self.late.push(lease),
                     Waits::Look(_) | Waits::Answer(..) => {}
                 }
-                candidate.elector.failed();
+                replica.elector.failed();
             }
             Event::Arrive => {
                 if !self.late.is_empty() {
@@ -129,16 +129,16 @@ impl World {
                 }
             }
             Event::Release(n) => {
-                let lease = match self.candidates[*n].elector.is_current() {
-                    true => self.candidates[*n].elector.released(time()),
+                let lease = match self.replicas[*n].elector.is_current() {
+                    true => self.replicas[*n].elector.released(time()),
                     false => None,
                 };
                 // A new process has a new identity and remembers nothing.
-                let next = self.candidate();
-                let candidate = &mut self.candidates[*n];
-                *candidate = next;
+                let next = self.replica();
+                let replica = &mut self.replicas[*n];
+                *replica = next;
                 if let Some(lease) = lease {
-                    candidate.waits = Waits::Release(lease);
+                    replica.waits = Waits::Release(lease);
                 }
             }
             Event::Annotate => self.server.edit(|lease| lease["metadata"]["annotations"] = json!({"a": "b"})),
@@ -148,11 +148,11 @@ impl World {
 
     fn step(&mut self, n: usize) {
         let (now, server) = (self.now, &mut self.server);
-        let Candidate { elector, waits } = &mut self.candidates[n];
+        let Replica { elector, waits } = &mut self.replicas[n];
         *waits = match std::mem::replace(waits, Waits::Nothing) {
             // The shell ends at this time; here another process takes its place.
             Waits::Nothing if elector.until().is_some_and(|until| now >= until) => {
-                self.candidates[n] = self.candidate();
+                self.replicas[n] = self.replica();
                 return;
             }
             Waits::Nothing if elector.is_current() => match elector.next(now, time()) {
@@ -180,11 +180,11 @@ impl World {
     }
 
     fn leaders(&self) -> Vec<&str> {
-        let leads = |candidate: &&Candidate| candidate.elector.until().is_some_and(|until| self.now < until);
-        self.candidates.iter().filter(leads).map(|candidate| candidate.elector.identity()).collect()
+        let leads = |replica: &&Replica| replica.elector.until().is_some_and(|until| self.now < until);
+        self.replicas.iter().filter(leads).map(|replica| replica.elector.identity()).collect()
     }
 
-    /// Lets one candidate run alone, as often as a follower looks.
+    /// Lets one replica run alone, as often as a follower looks.
     fn runs_alone(&mut self, n: usize, duration: Duration) {
         let end = self.now + duration;
         while self.now < end {
@@ -218,17 +218,17 @@ proptest! {
             }
         }
         world.runs_alone(0, Duration::from_secs(40));
-        prop_assert_eq!(world.leaders(), [world.candidates[0].elector.identity()]);
+        prop_assert_eq!(world.leaders(), [world.replicas[0].elector.identity()]);
     }
 
     #[test]
     fn a_lease_that_was_seen_counts_after_it_is_deleted(events in events(), after in 0usize..300) {
         let mut world = World::new();
         // All have seen the first one lead.
-        for _ in 0..CANDIDATES {
+        for _ in 0..REPLICAS {
             (0..4).for_each(|_| world.step(0));
         }
-        (1..CANDIDATES).for_each(|n| (0..2).for_each(|_| world.step(n)));
+        (1..REPLICAS).for_each(|n| (0..2).for_each(|_| world.step(n)));
         for (n, event) in events.iter().enumerate() {
             if n == after {
                 world.happens(&Event::Delete);
@@ -237,7 +237,7 @@ proptest! {
             if !matches!(event, Event::Release(_)) {
                 world.happens(event);
             }
-            if world.made > CANDIDATES {
+            if world.made > REPLICAS {
                 return Ok(());
             }
             let leaders = world.leaders();
