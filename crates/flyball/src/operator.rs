@@ -369,7 +369,8 @@ impl Operator {
     }
 
     /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource, then
-    /// those that controllers [allow](Controller::allows) on top.
+    /// those that controllers [allow](Controller::allows) on top. What it needs in its own namespace only, for leases and
+    /// certificates, is in the [manifests](Self::manifests).
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
         rules.extend(self.extra_rules());

@@ -12,6 +12,7 @@ use flyball_core::time::SignedDuration;
 use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
@@ -41,6 +42,11 @@ impl Reconcile for Beat {
         cx.apply::<Secret>(&serde_json::from_value(secret)?).await?;
         Ok(Action::requeue_after(Duration::from_millis(200)))
     }
+}
+
+fn operator() -> Operator {
+    let controller = Controller::new(Beat("beat", AtomicU64::new(0))).owns::<Secret>().filter(mute());
+    Operator::new("beats").leader_election(LeaderElection::default()).controller(controller)
 }
 
 /// Wakes nobody: the beat keeps its own time.
@@ -93,6 +99,8 @@ struct Stage {
     admin: Client,
     seed: u64,
     faults: Faults,
+    /// What the replicas may do.
+    groups: &'static [&'static str],
     writes: Arc<Mutex<Vec<Write>>>,
 }
 
@@ -118,7 +126,7 @@ impl Stage {
         let admin = cluster.admin();
         let beat: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "beat"}})).unwrap();
         Api::namespaced(admin.clone(), "default").create(&PostParams::default(), &beat).await.unwrap();
-        Self { cluster, clock, admin, seed, faults, writes: Arc::default() }
+        Self { cluster, clock, admin, seed, faults, groups: &["system:masters"], writes: Arc::default() }
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -145,12 +153,7 @@ impl Stage {
             let (clock, off) = (self.clock.clone(), off.clone());
             move || clock.now() + SignedDuration::from_secs(off.load(Ordering::Relaxed))
         });
-        let operator = Operator::new("beats")
-            .instance(name)
-            .clock(clock)
-            .rng(rng.fork("operator"))
-            .leader_election(LeaderElection::default())
-            .controller(Controller::new(Beat("beat", AtomicU64::new(0))).owns::<Secret>().filter(mute()));
+        let operator = operator().instance(name).clock(clock).rng(rng.fork("operator"));
         let client = self.client(name, wire.clone(), &rng);
         let (stop, stopped) = oneshot::channel::<()>();
         let operator = set_up(operator);
@@ -159,7 +162,7 @@ impl Stage {
     }
 
     fn client(&self, name: &'static str, wire: Arc<Wire>, rng: &Rng) -> Client {
-        let user = User::new(name, &["system:masters"]);
+        let user = User::new(name, self.groups);
         let server = self.cluster.simulated_client(user, self.faults, rng.fork("faults"), Trace::default());
         let (leases, writes, rng) = (self.leases(), self.writes.clone(), rng.fork("wire"));
         let pass = move |request: Request<Body>| {
@@ -251,7 +254,7 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
 
 #[test]
 fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
-    play(20, |seed| async move {
+    play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let first = stage.start("one");
         sleep(5 * SECOND).await;
@@ -279,7 +282,7 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
 
 #[test]
 fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
-    play(20, |seed| async move {
+    play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let first = stage.start("one");
         sleep(5 * SECOND).await;
@@ -298,7 +301,7 @@ fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
 
 #[test]
 fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
-    play(20, |seed| async move {
+    play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let first = stage.start("one");
         sleep(20 * SECOND).await;
@@ -314,7 +317,7 @@ fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
 
 #[test]
 fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
-    play(20, |seed| async move {
+    play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = (stage.start("one"), stage.start("two"));
         sleep(20 * SECOND).await;
@@ -456,5 +459,42 @@ fn some_things_need_no_leader() {
         assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 2);
         let maps: Api<ConfigMap> = Api::default_namespaced(stage.admin.clone());
         assert!(maps.get_opt("leader-free-1").await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn the_roles_in_the_manifests_are_enough() {
+    play(1, |seed| async move {
+        let mut stage = Stage::new(seed, Faults::default()).await;
+        stage.groups = &[];
+        let params = PostParams::default();
+        for role in operator().manifests() {
+            let kind = role["kind"].as_str().unwrap().to_owned();
+            let binding = json!({
+                "metadata": role["metadata"],
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "one"}],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},
+            });
+            if kind == "ClusterRole" {
+                let (roles, bindings) = (Api::all(stage.admin.clone()), Api::all(stage.admin.clone()));
+                roles.create(&params, &serde_json::from_value::<ClusterRole>(role).unwrap()).await.unwrap();
+                bindings
+                    .create(&params, &serde_json::from_value::<ClusterRoleBinding>(binding).unwrap())
+                    .await
+                    .unwrap();
+            } else {
+                let admin = || stage.admin.clone();
+                let (roles, bindings) = (Api::namespaced(admin(), "default"), Api::namespaced(admin(), "default"));
+                roles.create(&params, &serde_json::from_value::<Role>(role).unwrap()).await.unwrap();
+                bindings.create(&params, &serde_json::from_value::<RoleBinding>(binding).unwrap()).await.unwrap();
+            }
+        }
+        let replica = stage.start("one");
+        assert!(stage.taken_over("one").await < SECOND);
+        sleep(5 * SECOND).await;
+        // By its watch of the lease it hears at once that another one has it.
+        stage.patch(json!({"holderIdentity": "another"})).await;
+        let given = Instant::now();
+        assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);
     });
 }

@@ -78,6 +78,9 @@ struct CommonArgs {
     /// Have one of several replicas act, and the others wait: true in a pod and in `manifests`, false elsewhere unless given
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     leader_elect: Option<bool>,
+    /// Name of the lease by which they agree: the operator's name unless given. Replicas that deal with other namespaces need another
+    #[arg(long, value_name = "NAME")]
+    leader_elect_resource_name: Option<String>,
     /// How long the others wait for a leader that is not heard of: 15s unless given
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_lease_duration: Option<Duration>,
@@ -145,6 +148,7 @@ impl CommonArgs {
         ] {
             *set = told.unwrap_or(*set);
         }
+        election.lease = self.leader_elect_resource_name.clone().or(election.lease);
         self.leader_elect.unwrap_or(unless_told).then_some(election)
     }
 }

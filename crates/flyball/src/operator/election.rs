@@ -37,6 +37,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// assert_eq!(operator.manifests()[1]["metadata"]["name"], "site-operator-leader-election");
 /// ```
 ///
+/// A replica fills its caches first, and stands for election when they are filled, or after
+/// [`lease_duration`](Self::lease_duration) at the latest: who takes over goes on where the other one stopped.
+///
 /// **What may be relied on.** A replica that follows has its caches filled and its webhooks, metrics and health pages served, but
 /// reconciles nothing. One that leads reconciles, and sends no write (events and status included) once
 /// [`renew_deadline`](Self::renew_deadline) has passed since it *sent* what renewed its lease last, while others wait for

@@ -14,7 +14,7 @@ use tower::BoxError;
 ///
 /// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads, unless it runs
 /// [on every replica](Self::on_every_replica). If it fails or panics the whole operator ends, with its error; if it returns `Ok`,
-/// the others go on. On a shutdown it has the operator's [grace](crate::Operator::grace) to end by itself, and is cut off then.
+/// the others go on. When leadership is lost it is cut off at once. On a shutdown it has the operator's [grace](crate::Operator::grace) to end by itself, and is cut off then.
 ///
 /// ```
 /// use flyball::{Operator, Task};
