@@ -18,7 +18,7 @@ use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
 use prometheus_client::metrics::gauge::Gauge;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -340,7 +340,8 @@ impl Election {
         let body = if lease.is_null() { Vec::new() } else { lease.to_string().into_bytes() };
         let request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json").body(body);
         let answer = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
-        serde_json::from_slice(&answer).map_err(kube::Error::SerdeError)
+        let lease = serde_json::from_slice::<Map<String, Value>>(&answer);
+        lease.map(Value::Object).map_err(kube::Error::SerdeError)
     }
 }
 

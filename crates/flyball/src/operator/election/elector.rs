@@ -123,6 +123,10 @@ impl Elector {
 
     /// Takes in what the API server made of a write that was sent at this time.
     pub(super) fn wrote(&mut self, lease: Value, sent: Instant) {
+        // What answers otherwise, such as a proxy, has renewed nothing.
+        if lease["spec"]["holderIdentity"] != self.identity {
+            return self.failed();
+        }
         self.seen = Some((lease, sent));
         (self.current, self.gone, self.held) = (true, false, Some(sent));
     }
