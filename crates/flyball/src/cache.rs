@@ -16,7 +16,7 @@ pub use caches::Caches;
 pub(crate) use caches::Error;
 pub(crate) use entry::Entry;
 pub(crate) use shown::Shown;
-pub(crate) use store::{Delta, Store, StoreId, Writer};
+pub(crate) use store::{Delta, Store, StoreId, Trouble, Writer};
 
 use flyball_core::ObjectKey;
 use std::fmt::Debug;

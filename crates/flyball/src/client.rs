@@ -4,16 +4,23 @@
 //! not repeat them. Here time is tokio's and chance is the operator's [`Rng`].
 //!
 //! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else is:
-//! whether an answer that was lost stands for a write that happened is for the caller to find out.
+//! whether an answer that was lost stands for a write that happened is for the caller to find out. A client of what only a
+//! leader does sends no write, first or again, that its [`Gate`] does not let through.
+
+mod gate;
+
+pub(crate) use gate::Gate;
 
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
+use gate::NotLeading;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::core::Status;
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tower::{BoxError, service_fn};
@@ -39,12 +46,17 @@ pub(crate) struct OwnPace;
 struct Late;
 
 /// Puts our layers around a client.
-pub(crate) fn layered(client: kube::Client, metrics: RequestMetrics, rng: &Rng) -> kube::Client {
+pub(crate) fn layered(
+    client: kube::Client,
+    metrics: RequestMetrics,
+    rng: &Rng,
+    gate: Option<Arc<Gate>>,
+) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
     let rng = rng.fork("client");
     let service = service_fn(move |request| {
-        let (client, metrics, rng) = (client.clone(), metrics.clone(), rng.clone());
-        async move { send(&client, request, &metrics, &rng).await }
+        let (client, metrics, rng, gate) = (client.clone(), metrics.clone(), rng.clone(), gate.clone());
+        async move { send(&client, request, &metrics, &rng, gate.as_deref()).await }
     });
     kube::Client::new(service, namespace)
 }
@@ -54,6 +66,7 @@ async fn send(
     mut request: Request<Body>,
     metrics: &RequestMetrics,
     rng: &Rng,
+    gate: Option<&Gate>,
 ) -> Result<Response<Body>, BoxError> {
     let method = request.method().clone();
     if request.extensions().get::<OwnPace>().is_some() {
@@ -63,6 +76,7 @@ async fn send(
     }
     for attempt in 0.. {
         let again = copy(&request);
+        gate.map_or(Ok(()), |gate| gate.pass(&request))?;
         let answer = timeout(DEADLINE, client.send(request)).await;
         let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
         metrics.count(&method, status);
@@ -130,6 +144,7 @@ pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code >= 500,
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => false,
+        kube::Error::Service(error) => !error.is::<NotLeading>(),
         _ => true,
     }
 }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
+//! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
@@ -79,7 +80,7 @@
 //!
 //! # What is not here
 //!
-//! Leader election and a protected metrics endpoint. Run one replica.
+//! A protected metrics endpoint.
 
 /// The README is compiled with the tests.
 #[cfg(doctest)]
@@ -117,8 +118,8 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{
-    ControllerDescription, DefinitionDescription, Description, Operator, PolicyDescription, RunError,
-    VersionDescription, WebhookDescription,
+    ControllerDescription, DefinitionDescription, Description, LeaderElection, Operator, PolicyDescription, RunError,
+    Task, TaskContext, VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
 pub use queue::Backoff;

@@ -6,17 +6,24 @@
 mod args;
 pub(crate) mod connections;
 mod describe;
+mod election;
 mod environment;
 mod health;
+mod latch;
 mod log;
 pub(crate) mod metrics;
 pub(crate) mod rbac;
+mod running;
+mod settings;
+mod task;
 
 pub use describe::{
     ControllerDescription, DefinitionDescription, Description, PolicyDescription, VersionDescription,
     WebhookDescription,
 };
+pub use election::LeaderElection;
 pub(crate) use environment::Environment;
+pub use task::{Task, TaskContext};
 
 use crate::apply::Recorder;
 use crate::cache::Caches;
@@ -26,12 +33,15 @@ use crate::policy::{self, Policy};
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::watcher::Watcher;
 use crate::webhook::{self, Certificates, Keeper, Live, Reach, Serving, Target, Webhook, Webhooks};
-use flyball_core::{Clock, Rng, names};
+use election::{Election, Standing};
+use flyball_core::{Clock, ObjectKey, Rng, names};
 use health::{Pages, Report};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use metrics::Metrics;
+use latch::Latch;
+use metrics::{Metrics, WatchMetrics};
 use rbac::Grant;
+use running::Running;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,8 +51,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 /// A set of controllers that run in one process, under one name.
 ///
@@ -83,7 +91,10 @@ pub struct Operator {
     host: String,
     metrics_address: Option<SocketAddr>,
     health_address: Option<SocketAddr>,
+    election: Option<LeaderElection>,
+    tasks: Vec<Task>,
     grace: Duration,
+    longest_stale: Duration,
 }
 
 /// Why an operator could not run.
@@ -159,6 +170,28 @@ pub enum RunError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The settings of its leader election make no sense.
+    #[error("leader election is set up wrongly: {why}")]
+    LeaderElection {
+        /// What is wrong with them.
+        why: String,
+    },
+    /// It led, and does not any more. Everything was stopped at once.
+    #[error("lost the lease {lease}: {why}")]
+    LeadershipLost {
+        /// Namespace and name of the lease.
+        lease: String,
+        /// How it came about.
+        why: String,
+    },
+    /// A [`Task`] failed. The others were ended in order.
+    #[error("task {name} failed")]
+    Task {
+        /// The name of the task.
+        name: String,
+        /// Its error.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// A task of the operator itself panicked.
     #[error("a task of the operator stopped")]
     Stopped(#[source] tokio::task::JoinError),
@@ -170,7 +203,8 @@ impl RunError {
         match self {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
             Self::SameWebhook { .. } | Self::SamePolicy { .. } | Self::SetUp { .. } => true,
-            Self::Listen { .. } | Self::Stopped(_) => false,
+            Self::LeaderElection { .. } => true,
+            Self::Listen { .. } | Self::LeadershipLost { .. } | Self::Task { .. } | Self::Stopped(_) => false,
         }
     }
 }
@@ -199,7 +233,10 @@ impl Operator {
             host: String::new(),
             metrics_address: None,
             health_address: None,
+            election: None,
+            tasks: Vec::new(),
             grace: Duration::from_secs(25),
+            longest_stale: Duration::from_secs(60),
         }
     }
 
@@ -303,15 +340,37 @@ impl Operator {
         self
     }
 
-    /// Gives reconciles this time to end when the operator is shut down: 25 seconds unless told otherwise, which fits into
-    /// the 30 seconds that a pod has.
+    /// Gives reconciles and tasks this time to end when the operator is shut down: 25 seconds unless told otherwise. What is
+    /// to be done then takes 5 more at most, so that all fits into the 30 seconds that a pod has.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
+    /// Is ready, by `/readyz`, as long as no watch has been cut off from the API server for longer than this: 60 seconds unless told
+    /// otherwise. The page names the watch that is.
+    pub fn longest_stale(mut self, bound: Duration) -> Self {
+        self.longest_stale = bound;
+        self
+    }
+
+    /// Has one of several replicas act, and the others wait. Without this, all act.
+    ///
+    /// A program made by [`main`](Self::main) does this in a pod anyway, see there.
+    pub fn leader_election(mut self, election: LeaderElection) -> Self {
+        self.election = Some(election);
+        self
+    }
+
+    /// Runs something beside the controllers.
+    pub fn task(mut self, task: Task) -> Self {
+        self.tasks.push(task);
+        self
+    }
+
     /// Returns the RBAC rules that the operator needs: one for each resource, in the order of group and resource, then
-    /// those that controllers [allow](Controller::allows) on top.
+    /// those that controllers [allow](Controller::allows) on top. What it needs in its own namespace only, for leases and
+    /// certificates, is in the [manifests](Self::manifests).
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
         rules.extend(self.extra_rules());
@@ -334,7 +393,8 @@ impl Operator {
     /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), the roles that grant its
     /// [rules](Self::rules), what leads the API server to its [webhooks](Self::webhook), and its [policies](Self::policy). The roles
     /// are one `ClusterRole`, or, for an operator that is limited to namespaces, a `Role` in each of them, and a `ClusterRole`
-    /// for what lives in none.
+    /// for what lives in none; and a `Role` in its [home](Self::home) for each of the lease that
+    /// [leads](Self::leader_election) and the certificates of webhooks.
     pub fn manifests(&self) -> Vec<Value> {
         let (home, certificates) = (self.home.as_deref().unwrap_or("default"), &self.webhook_certificates);
         let crd = |crd: &CustomResourceDefinition| {
@@ -346,10 +406,14 @@ impl Operator {
         };
         let roles =
             rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.webhook_rules(), &self.namespaces);
+        let election = self
+            .election
+            .as_ref()
+            .map(|election| rbac::election_role(&self.name, home, election.lease.as_deref().unwrap_or(&self.name)));
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
         let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(&self.name));
-        self.crds.iter().map(crd).chain(roles).chain(webhooks).chain(policies).collect()
+        self.crds.iter().map(crd).chain(roles).chain(election).chain(webhooks).chain(policies).collect()
     }
 
     fn grants(&self) -> Vec<Grant> {
@@ -357,13 +421,14 @@ impl Operator {
         declared.chain([Grant::events()]).collect()
     }
 
-    /// Runs until `shutdown` completes, and then ends in order: no new reconciles, those under way are waited for, then
-    /// what events there are is sent. If the future is dropped, all of it ends at once.
+    /// Runs until `shutdown` completes, and then ends in order: it is not ready any more, begins no reconciles, waits for those
+    /// under way and for [tasks](Self::task), sends what events there are, and lets another replica lead. If the future is
+    /// dropped, all of it ends at once, and the lease has to lapse.
     ///
     /// # Errors
     ///
-    /// When the operator is declared wrongly, or cannot listen at its addresses. The API server being unreachable is no error
-    /// but a reason to try again.
+    /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](LeaderElection), or one of its
+    /// tasks failed. The API server being unreachable is no error but a reason to try again.
     pub async fn run(mut self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         self.set_up()?;
         let metrics_listener = listen(self.metrics_address).await?;
@@ -373,44 +438,89 @@ impl Operator {
         let webhooks = self.webhooks();
         let targets = Target::all(&self.name, &self.webhooks);
         let mut metrics = Metrics::new(self.host);
-        let client = client::layered(client, metrics.requests(), &self.rng);
+        let namespace = self.home.unwrap_or_else(|| client.default_namespace().to_owned());
+        let elect = self.election.map(|election| {
+            let lease = ObjectKey::new(Some(&namespace), election.lease.as_deref().unwrap_or(&self.name));
+            (election, Arc::new(Standing::new(lease)))
+        });
+        let standing = elect.as_ref().map(|(_, standing)| standing.clone());
+        let gated = standing.as_ref().map(|standing| {
+            client::layered(client.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone()))
+        });
+        let client = client::layered(client, metrics.requests(), &self.rng, None);
         let types = self.controllers.iter().flat_map(|controller| controller.types().to_vec());
         let (caches, mut writers) = Caches::new(types, &self.namespaces);
         let caches = Arc::new(caches);
         let name: Arc<str> = self.name.as_str().into();
         let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
         let instance = self.instance.unwrap_or(self.name);
-        let recorder = Arc::new(Recorder::new(name.clone(), instance, &self.rng, metrics.events.clone()));
+        let recorder = || Arc::new(Recorder::new(name.clone(), instance.clone(), &self.rng, metrics.events.clone()));
+        let (first, second) = (recorder(), standing.is_some().then(recorder));
         let controllers = self.controllers.iter();
         let queues: Vec<_> =
             controllers.map(|each| (each.name().to_owned(), Arc::new(each.queue(&self.rng)))).collect();
         metrics.observe(queues.clone(), caches.clone());
         let metrics = Arc::new(metrics);
-        let env = Arc::new(Environment {
+        let everywhere = Arc::new(Environment {
             name: name.clone(),
             manager: manager.clone(),
             client: client.clone(),
+            gate: None,
+            leads: Arc::new(Latch::opened()),
             caches: caches.clone(),
             clock: self.clock,
             rng: self.rng.fork("reconcile"),
-            recorder: recorder.clone(),
+            recorder: first,
             metrics: metrics.clone(),
             rephrased: Arc::default(),
         });
+        let leading = match (&standing, gated, second) {
+            (Some(standing), Some(client), Some(recorder)) => {
+                let (gate, leads) = (Some(standing.gate.clone()), standing.leads.clone());
+                Arc::new(Environment { client, gate, leads, recorder, ..(*everywhere).clone() })
+            }
+            _ => everywhere.clone(),
+        };
 
-        // Dropping a set aborts its tasks, so nothing outlives this function.
-        let (mut workers, mut others) = (JoinSet::new(), JoinSet::new());
+        let mut running = Running {
+            queues: queues.iter().map(|(_, queue)| queue.clone()).collect(),
+            recorders: vec![everywhere.recorder.clone()],
+            ..Running::default()
+        };
+        if standing.is_some() {
+            running.recorders.push(leading.recorder.clone());
+        }
         for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
-            for work in controller.start(&env, queue.clone(), &mut writers) {
-                workers.spawn(work);
+            let env = if controller.runs_everywhere() { &everywhere } else { &leading };
+            for work in controller.start(env, queue.clone(), &mut writers) {
+                running.workers.spawn(work);
             }
             let queue = queue.clone();
-            others.spawn(async move { queue.watch_clock().await });
+            running.others.spawn(async move { queue.watch_clock().await });
+        }
+        for task in self.tasks {
+            let env = if task.everywhere { &everywhere } else { &leading };
+            running.tasks.spawn(task.run(env.clone(), running.stop.clone()));
         }
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
-            others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
+            running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
+        }
+        if let Some((settings, standing)) = elect {
+            let (clock, master) = (everywhere.clock.clone(), metrics.master(standing.lease.name()));
+            let election =
+                Election::new(client.clone(), clock, &self.rng, settings, &instance, standing.clone(), master);
+            let (writer, watch) = (election.watched(), WatchMetrics::default());
+            let watcher = Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch);
+            running.others.spawn(watcher.named(standing.lease.name()).run());
+            let caches = caches.clone();
+            let warm = async move {
+                for store in caches.stores() {
+                    store.synced().await;
+                }
+            };
+            running.elections.spawn(election.run(warm, running.release.clone()));
         }
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
         // It is empty: an operator runs but once.
@@ -418,11 +528,10 @@ impl Operator {
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
         if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
             let port = listener.local_addr().map_or(webhook::PORT, |address| address.port());
-            let namespace = self.home.unwrap_or_else(|| client.default_namespace().to_owned());
             let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&name) };
             let keeper = Keeper {
                 client: client.clone(),
-                clock: env.clock.clone(),
+                clock: everywhere.clock.clone(),
                 operator: name.to_string(),
                 reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, port)),
                 namespace,
@@ -430,41 +539,33 @@ impl Operator {
                 targets,
                 serving: serving.clone(),
             };
-            others.spawn(keeper.run());
-            others.spawn(webhook::serve(listener, webhooks, serving.clone()));
+            running.others.spawn(keeper.run());
+            running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));
         }
-        let report = Arc::new(Report { caches, metrics, serving });
+        let (longest_stale, stop) = (self.longest_stale, running.stop.clone());
+        let report = Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop });
         for (listener, pages) in [(metrics_listener, Pages::Metrics), (health_listener, Pages::Health)] {
             if let Some(listener) = listener {
-                others.spawn(health::serve(listener, pages, report.clone()));
+                running.others.spawn(health::serve(listener, pages, report.clone()));
             }
         }
-        let mut events = JoinSet::new();
-        events.spawn({
-            let (recorder, client) = (recorder.clone(), client.clone());
-            async move { recorder.run(&client).await }
-        });
+        for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
+            let recorder = recorder.clone();
+            running.events.spawn(async move { recorder.run(&env.client).await });
+        }
 
-        tokio::select! {
+        let lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
+        let outcome = tokio::select! {
             biased;
-            () = shutdown => {}
-            // These end by a panic only: the others would go on half blind.
-            Some(Err(error)) = others.join_next() => return Err(RunError::Stopped(error)),
-            Some(Err(error)) = workers.join_next() => return Err(RunError::Stopped(error)),
-        }
+            () = shutdown => Ok(()),
+            error = running.failed(&lease) => match error {
+                RunError::Task { .. } => Err(error),
+                _ => return Err(error),
+            },
+        };
         tracing::info!("shutting down");
-        for (_, queue) in &queues {
-            queue.close();
-        }
-        let ended = timeout(self.grace, async { while workers.join_next().await.is_some() {} }).await;
-        if ended.is_err() {
-            tracing::warn!(unfinished = workers.len(), "reconciles took too long to end and were cut off");
-        }
-        workers.abort_all();
-        recorder.close();
-        // Events are worth a moment, not more.
-        let _ = timeout(Duration::from_secs(2), events.join_next()).await;
-        Ok(())
+        running.end(self.grace).await;
+        outcome
     }
 
     /// Finds mistakes that need no cluster to be found, and makes the reconcilers that are not made yet.
@@ -477,6 +578,15 @@ impl Operator {
             let wrong = names::dns_label(namespace);
             if !wrong.is_empty() {
                 return Err(RunError::Namespace { name: namespace.clone(), why: wrong.join("; ") });
+            }
+        }
+        if let Some(election) = &self.election {
+            let lease = election.lease.as_ref().unwrap_or(&self.name);
+            let wrong = names::dns_subdomain(lease);
+            let wrong =
+                (!wrong.is_empty()).then(|| format!("{lease:?} cannot be the name of a lease: {}", wrong.join("; ")));
+            if let Some(why) = wrong.or(election.mistake().map(Into::into)) {
+                return Err(RunError::LeaderElection { why });
             }
         }
         let mut seen: BTreeMap<&str, &Kind> = BTreeMap::new();

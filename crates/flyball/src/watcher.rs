@@ -60,6 +60,12 @@ impl Watcher {
         Self { client, writer, session, metrics, accept: "application/json" }
     }
 
+    /// Watches nothing but the object of this name.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.session.named(name);
+        self
+    }
+
     /// Asks for the metadata of the objects only.
     fn metadata_only(mut self) -> Self {
         self.accept = METADATA;

@@ -11,6 +11,7 @@ mod determinism;
 mod durable;
 mod expectations;
 mod jobs;
+mod leader_election;
 mod load_balancers;
 mod namespaces;
 mod nodes;

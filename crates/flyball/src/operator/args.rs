@@ -1,9 +1,10 @@
 //! The command line that every operator has.
 
-use super::{Operator, RunError, log};
+use super::{LeaderElection, Operator, RunError, log, settings};
 use crate::client::chain;
 use crate::webhook::{Certificates, PORT};
-use clap::{ArgAction, Args, Parser, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use flyball_core::time::parse_duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -11,10 +12,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+Every option may be given by an environment variable too, such as FLYBALL_METRICS_ADDR for --metrics-addr, or in the file \
+that --config names, in YAML, such as `metrics-addr: 0.0.0.0:8080`. Options go before variables, variables before the file.";
 
 // Without a doc comment, so that the help begins with that of the operator's own flags.
 #[derive(Debug, Parser)]
-#[command(name = "operator")]
+#[command(name = "operator", after_help = AFTER_HELP)]
 struct Cli<F: Args> {
     /// What to do
     #[arg(value_enum, default_value = "run")]
@@ -26,7 +32,7 @@ struct Cli<F: Args> {
 }
 
 // A command is an argument, not a subcommand: so every flag may stand before it or behind it.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
     /// Run the operator
     Run,
@@ -69,12 +75,41 @@ struct CommonArgs {
     /// Namespace that the operator itself lives in; that of its pod or of the kubeconfig's context unless given
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
+    /// Have one of several replicas act, and the others wait: true in a pod and in `manifests`, false elsewhere unless given
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    leader_elect: Option<bool>,
+    /// Name of the lease by which they agree: the operator's name unless given. Replicas that deal with other namespaces need another
+    #[arg(long, value_name = "NAME")]
+    leader_elect_resource_name: Option<String>,
+    /// How long the others wait for a leader that is not heard of: 15s unless given
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    leader_elect_lease_duration: Option<Duration>,
+    /// How long a leader tries to renew its lease before it ends: 10s unless given
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    leader_elect_renew_deadline: Option<Duration>,
+    /// How often a leader renews its lease: 2s unless given
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    leader_elect_retry_period: Option<Duration>,
+    /// How long reconciles may take to end when the operator is told to stop: 25s unless given
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    grace: Option<Duration>,
+    /// How long a watch may be cut off before /readyz says so: 60s unless given
+    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    longest_stale: Option<Duration>,
+    /// File with options, in YAML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Format of the log
     #[arg(long, value_enum, default_value = "text")]
     log_format: log::Format,
     /// Log more: -v debug, -vv everything; RUST_LOG says it per module
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
+}
+
+fn parse_positive(text: &str) -> Result<Duration, String> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok()).filter(|nanos| *nanos > 0);
+    nanos.map(Duration::from_nanos).ok_or_else(|| "give a time such as 15s or 1m30s".into())
 }
 
 /// An address to listen on, or `0` for none.
@@ -99,6 +134,28 @@ fn parse_webhook_url(text: &str) -> Result<String, String> {
     let fits =
         url.is_some_and(|url| url.scheme_str() == Some("https") && url.host().is_some() && url.query().is_none());
     if fits { Ok(text.to_owned()) } else { Err("give https, a host and a port, such as https://10.0.0.7:9443".into()) }
+}
+
+impl CommonArgs {
+    /// Says how a leader is elected, if one is.
+    fn election(&self, declared: Option<LeaderElection>, command: Command) -> Option<LeaderElection> {
+        let unless_told = declared.is_some() || command != Command::Run || in_pod();
+        let mut election = declared.unwrap_or_default();
+        for (told, set) in [
+            (self.leader_elect_lease_duration, &mut election.lease_duration),
+            (self.leader_elect_renew_deadline, &mut election.renew_deadline),
+            (self.leader_elect_retry_period, &mut election.retry_period),
+        ] {
+            *set = told.unwrap_or(*set);
+        }
+        election.lease = self.leader_elect_resource_name.clone().or(election.lease);
+        self.leader_elect.unwrap_or(unless_told).then_some(election)
+    }
+}
+
+/// Tells whether this process runs in a pod.
+fn in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
 /// Tells whether the API server can call this process by the loopback interface, and by nothing else.
@@ -147,7 +204,17 @@ impl Operator {
     /// $ vm-operator manifests | kubectl apply --server-side -f -
     /// ```
     ///
-    /// The exit code is 0 after it was told to stop, 1 after a failure, 2 if the command line or the settings make no sense.
+    /// Every option may be given by an environment variable too, such as `FLYBALL_METRICS_ADDR` for `--metrics-addr`, or in the
+    /// file that `--config` (or `FLYBALL_CONFIG`) names, in YAML, such as `metrics-addr: 0.0.0.0:8080`. Options go before variables, variables before the
+    /// file, and the file before what is built in; `--help` shows what is in effect. That includes options of the operator's
+    /// own, see [`main_with`](Self::main_with).
+    ///
+    /// In a pod it [elects a leader](crate::LeaderElection), since a rolling update alone makes two of them run at a time; the role that
+    /// this takes is in `manifests`. Elsewhere it does if the operator [says so](Self::leader_election). `--leader-elect` and
+    /// `--leader-elect=false` go before both.
+    ///
+    /// The exit code is 0 after it was told to stop, 1 after a failure or the loss of its lease, 2 if the command line or the
+    /// settings make no sense.
     pub fn main(self) -> ExitCode {
         Self::main_with(|_: NoFlags| self)
     }
@@ -180,9 +247,22 @@ impl Operator {
     ///     })
     /// }
     /// ```
+    #[expect(clippy::print_stderr, reason = "the log is not there yet")]
     pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
-        let Cli { command, common, flags } = Cli::parse();
+        let arguments: Vec<_> = std::env::args_os().collect();
+        let settled = settings::settle(Cli::<F>::command(), &arguments, |name| std::env::var(name).ok());
+        let matches = match settled {
+            Ok(command) => command.get_matches_from(arguments),
+            Err(error) => {
+                eprintln!("error: {error}");
+                return ExitCode::from(2);
+            }
+        };
+        let Cli { command, common, flags } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut operator = declare(flags);
+        operator.election = common.election(operator.election, command);
+        operator.grace = common.grace.unwrap_or(operator.grace);
+        operator.longest_stale = common.longest_stale.unwrap_or(operator.longest_stale);
         if !common.namespace.is_empty() {
             operator.namespaces = common.namespace.iter().cloned().collect();
         }
@@ -235,7 +315,7 @@ impl Operator {
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;
-        let beside = is_beside(&config.cluster_url, std::env::var_os("KUBERNETES_SERVICE_HOST").is_some());
+        let beside = is_beside(&config.cluster_url, in_pod());
         let unless_told = match beside {
             true => (Ipv4Addr::LOCALHOST, 0),
             false => (Ipv4Addr::UNSPECIFIED, PORT),
@@ -288,6 +368,23 @@ mod tests {
         assert_eq!((parsed.flags.token.as_str(), parsed.common.namespace.join(" ").as_str()), ("t", "a b"));
         let error = Cli::<Flags>::try_parse_from(["op"]).expect_err("--token is missing");
         assert!(error.to_string().contains("--token <TOKEN>"), "{error}");
+    }
+
+    #[test]
+    fn a_leader_is_elected_where_it_is_told_or_likely() {
+        let check = |arguments: &[&str], declared: bool, expected: Option<u64>| {
+            let arguments = [&["op"], arguments].concat();
+            let Cli { command, common, .. } = Cli::<NoFlags>::try_parse_from(arguments).expect("fits");
+            let election = common.election(declared.then(LeaderElection::default), command);
+            assert_eq!(election.map(|election| election.lease_duration.as_secs()), expected);
+        };
+        check(&[], false, None);
+        check(&[], true, Some(15));
+        check(&["manifests"], false, Some(15));
+        check(&["manifests", "--leader-elect=false"], true, None);
+        check(&["--leader-elect", "--leader-elect-lease-duration", "1m", "run"], false, Some(60));
+        check(&["--leader-elect=false"], true, None);
+        assert!(parse_positive("0s").is_err() && parse_positive("-1s").is_err() && parse_positive("1").is_err());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What all controllers of an operator share.
 
+use super::latch::Latch;
 use super::metrics::Metrics;
 use crate::apply::{Recorder, Rephrased};
 use crate::cache::{Caches, Entry};
-use crate::client;
+use crate::client::{self, Gate};
 use crate::kind::Kind;
 use crate::watcher;
 use flyball_core::{Clock, ObjectKey, Rng};
@@ -19,6 +20,10 @@ pub(crate) struct Environment {
     /// Whom the API server takes for the one who sets fields.
     pub(crate) manager: Arc<str>,
     pub(crate) client: kube::Client,
+    /// What the client asks before it writes, if only a leader may.
+    pub(crate) gate: Option<Arc<Gate>>,
+    /// Opens when work may begin.
+    pub(crate) leads: Arc<Latch>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
@@ -30,7 +35,7 @@ pub(crate) struct Environment {
 impl Environment {
     /// Returns the same for a controller that acts through a client of its own.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
-        let client = client::layered(client, self.metrics.requests(), &self.rng.fork(controller));
+        let client = client::layered(client, self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
         Self { client, ..self.clone() }
     }
 

@@ -1,8 +1,10 @@
 //! Tells whoever asks over HTTP how an operator is: `/healthz`, `/readyz`, `/metrics`.
 
 use super::connections;
+use super::election::Standing;
+use super::latch::Latch;
 use super::metrics::Metrics;
-use crate::cache::{Caches, Store};
+use crate::cache::{Caches, Store, Trouble};
 use crate::webhook::Serving;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
@@ -12,10 +14,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::time::Instant;
 
-/// A cache that was cut off from the API server for longer makes the operator not ready.
-const LONGEST_TROUBLE: Duration = Duration::from_secs(60);
 /// Connections at the same time; more wait.
 const CONNECTIONS: usize = 32;
 
@@ -35,6 +34,12 @@ pub(super) struct Report {
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the webhooks, if there are any.
     pub(super) serving: Option<Arc<Serving>>,
+    /// The election of a leader, if there is one.
+    pub(super) standing: Option<Arc<Standing>>,
+    /// What is cut off from the API server for longer makes the operator not ready.
+    pub(super) longest_stale: Duration,
+    /// Opens when the operator is shutting down.
+    pub(super) stop: Arc<Latch>,
 }
 
 impl Report {
@@ -47,12 +52,12 @@ impl Report {
         }
     }
 
-    /// Tells whether every cache is filled and connected, and webhooks can be called; one line for each.
+    /// Tells whether every cache is filled and connected, the leader is known, and webhooks can be called; one line for each.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-            let line = match complaint(store) {
+            let line = match self.complaint(store) {
                 None => format!("[+] cache of {}{place}", store.kind()),
                 Some(complaint) => {
                     code = StatusCode::SERVICE_UNAVAILABLE;
@@ -60,6 +65,21 @@ impl Report {
                 }
             };
             writeln!(text, "{line}").expect("writing to a string cannot fail");
+        }
+        if let Some(standing) = &self.standing {
+            let (holder, trouble) = standing.seen();
+            match trouble.and_then(|trouble| self.stale(&trouble)) {
+                None if standing.gate.is_open() => text.push_str("[+] leader election: leading\n"),
+                None => writeln!(text, "[+] leader election: {holder:?} leads").expect("as above"),
+                Some(complaint) => {
+                    code = StatusCode::SERVICE_UNAVAILABLE;
+                    writeln!(text, "[-] leader election: {complaint}").expect("as above");
+                }
+            }
+        }
+        if self.stop.is_open() {
+            code = StatusCode::SERVICE_UNAVAILABLE;
+            text.push_str("[-] shutting down\n");
         }
         match self.serving.as_ref().map(|serving| serving.is_ready()) {
             None => {}
@@ -71,17 +91,20 @@ impl Report {
         }
         (code, text)
     }
-}
 
-fn complaint(store: &Store) -> Option<String> {
-    let trouble = store.trouble();
-    if !store.is_synced() {
-        let why = trouble.map(|trouble| format!(": {}", trouble.why)).unwrap_or_default();
-        return Some(format!("not filled yet{why}"));
+    fn complaint(&self, store: &Store) -> Option<String> {
+        let trouble = store.trouble();
+        if !store.is_synced() {
+            let why = trouble.map(|trouble| format!(": {}", trouble.why)).unwrap_or_default();
+            return Some(format!("not filled yet{why}"));
+        }
+        self.stale(&trouble?)
     }
-    let trouble = trouble.filter(|trouble| trouble.since.elapsed() > LONGEST_TROUBLE)?;
-    let seconds = (Instant::now() - trouble.since).as_secs();
-    Some(format!("cut off for {seconds} s: {}", trouble.why))
+
+    fn stale(&self, trouble: &Trouble) -> Option<String> {
+        let since = trouble.since.elapsed();
+        (since > self.longest_stale).then(|| format!("cut off for {} s: {}", since.as_secs(), trouble.why))
+    }
 }
 
 /// Serves pages until it is dropped.
@@ -106,4 +129,59 @@ fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Respons
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(format));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind;
+    use flyball_core::ObjectKey;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use std::any::TypeId;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_cut_off_for_too_long_or_shutting_down_is_not_ready() {
+        let types = [(TypeId::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (TypeId::of::<Node>(), Kind::of::<Node>())];
+        let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
+        let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
+        let report = Report {
+            caches: Arc::new(caches),
+            metrics: Arc::new(Metrics::new(String::new())),
+            serving: None,
+            standing: Some(standing.clone()),
+            longest_stale: Duration::from_secs(60),
+            stop: Arc::default(),
+        };
+        let check = |code: u16, expected: [&str; 3]| {
+            let (found, text) = report.readiness();
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!((found.as_u16(), &lines[..3]), (code, &expected[..]));
+        };
+        let follows = r#"[+] leader election: "other_1" leads"#;
+        standing.see("other_1", None);
+        for writer in &mut writers {
+            writer.apply(crate::cache::Delta::Restart);
+        }
+        check(503, ["[-] cache of configmaps in a: not filled yet", "[-] cache of nodes: not filled yet", follows]);
+        for writer in &mut writers {
+            writer.apply(crate::cache::Delta::Complete(1));
+        }
+        let (maps, nodes) = ("[+] cache of configmaps in a", "[+] cache of nodes");
+        check(200, [maps, nodes, follows]);
+        writers[0].store().set_trouble(Some("connection refused"));
+        standing.see("other_1", Some("403 forbidden".into()));
+        advance(Duration::from_secs(60)).await;
+        check(200, [maps, nodes, follows]);
+        advance(Duration::from_secs(1)).await;
+        let cut = "[-] cache of configmaps in a: cut off for 61 s: connection refused";
+        check(503, [cut, nodes, "[-] leader election: cut off for 61 s: 403 forbidden"]);
+        writers[0].store().set_trouble(None);
+        standing.see("", None);
+        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        check(200, [maps, nodes, "[+] leader election: leading"]);
+        report.stop.open();
+        let (code, text) = report.readiness();
+        assert!(code == StatusCode::SERVICE_UNAVAILABLE && text.ends_with("[-] shutting down\n"), "{text}");
+    }
 }

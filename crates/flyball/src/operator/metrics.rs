@@ -39,6 +39,7 @@ pub(crate) struct Metrics {
     watch_events: Counters<2>,
     lost: Counters<2>,
     applies: Counters<2>,
+    masters: Family<Labels<1>, Gauge>,
     pub(crate) events: EventMetrics,
     pub(crate) webhooks: WebhookMetrics,
 }
@@ -125,6 +126,7 @@ impl Metrics {
             watch_events: Family::default(),
             lost: Family::default(),
             applies: Family::default(),
+            masters: Family::default(),
             events: EventMetrics::default(),
             webhooks: WebhookMetrics::default(),
         };
@@ -148,6 +150,7 @@ impl Metrics {
         r.register("flyball_watch_events", "Objects and bookmarks taken in", m.watch_events.clone());
         r.register("flyball_watch_lost", "Objects that could not be read", m.lost.clone());
         r.register("flyball_apply", "Objects to be applied, by what became of it", m.applies.clone());
+        r.register("leader_election_master_status", "1 if this replica holds the lease, else 0", m.masters.clone());
         r.register("flyball_events_sent", "Events written", m.events.sent.clone());
         r.register("flyball_events_dropped", "Events dropped", m.events.dropped.clone());
         let w = &m.webhooks;
@@ -197,6 +200,11 @@ impl Metrics {
             events: self.watch_events.get_or_create_owned(&labels),
             lost: self.lost.get_or_create_owned(&labels),
         }
+    }
+
+    /// Returns what tells whether this replica holds a lease.
+    pub(crate) fn master(&self, lease: &str) -> Gauge {
+        self.masters.get_or_create_owned(&[("name", lease.to_owned())])
     }
 
     /// Counts something that was to be applied.
@@ -417,6 +425,7 @@ mod tests {
         let (caches, _) = Caches::new([], &BTreeSet::new());
         metrics.observe(vec![("site".into(), queue)], Arc::new(caches));
         let controller = metrics.controller("site", 4);
+        metrics.master("site").set(1);
         controller.reconciled(Outcome::Success, Duration::from_millis(3));
         controller.reconciled(Outcome::Terminal, Duration::from_millis(3));
         controller.waited(Duration::from_millis(1));
@@ -434,6 +443,7 @@ mod tests {
             r#"controller_runtime_reconcile_total{controller="site",result="requeue_after"} 0"#,
             r#"controller_runtime_reconcile_total{controller="site",result="success"} 1"#,
             r#"controller_runtime_terminal_reconcile_errors_total{controller="site"} 1"#,
+            r#"leader_election_master_status{name="site"} 1"#,
             r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:443"} 1"#,
             r#"workqueue_adds_total{name="site",controller="site"} 1"#,
             r#"workqueue_depth{name="site",controller="site"} 1.0"#,

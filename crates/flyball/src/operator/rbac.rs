@@ -88,6 +88,20 @@ pub(crate) fn roles(
     roles
 }
 
+/// Makes the role that lets an operator elect its leader: where the lease is, and nothing but this lease.
+pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Value {
+    let rule = |verbs: Value| json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
+    // What does not exist yet has no name that a rule could hold to.
+    let (create, mut keep) = (rule(json!(["create"])), rule(json!(["get", "list", "update", "watch"])));
+    keep["resourceNames"] = json!([lease]);
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": format!("{operator}-leader-election"), "namespace": namespace},
+        "rules": [create, keep],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

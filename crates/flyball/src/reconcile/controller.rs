@@ -57,6 +57,7 @@ pub struct Controller<R: Reconcile> {
     patience: Duration,
     backoff: Backoff,
     while_deleting: bool,
+    everywhere: bool,
     client: Option<kube::Client>,
 }
 
@@ -100,6 +101,7 @@ impl<R: Reconcile> Controller<R> {
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
             while_deleting: false,
+            everywhere: false,
             client: None,
         }
     }
@@ -199,6 +201,15 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Runs the controller on every replica, whether or not it [leads](crate::LeaderElection).
+    ///
+    /// Several replicas then reconcile one object at the same time, and each sees its own writes only: this is for what each process
+    /// does for itself, such as keeping a picture in memory, and for writes that may come twice.
+    pub fn on_every_replica(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
     /// Lets the controller act through a client of its own, as somebody who may do what others in the operator may not, or
     /// whom the API server is to tell from them.
     ///
@@ -232,6 +243,8 @@ pub(crate) trait Declaration: Send {
     fn types(&self) -> &[(TypeId, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    /// Tells whether it runs on replicas that do not lead.
+    fn runs_everywhere(&self) -> bool;
     fn describe(&self) -> ControllerDescription;
     /// Makes the reconciler, unless it is made already.
     fn set_up(&mut self) -> Result<(), BoxError>;
@@ -265,6 +278,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
 
     fn rules(&self) -> &[PolicyRule] {
         &self.rules
+    }
+
+    fn runs_everywhere(&self) -> bool {
+        self.everywhere
     }
 
     fn describe(&self) -> ControllerDescription {
@@ -334,6 +351,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
                     for store in &stores {
                         store.synced().await;
                     }
+                    worker.env.leads.wait().await;
                 };
                 tokio::select! {
                     biased;

@@ -93,6 +93,8 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Session {
     path: String,
+    /// What is added to each request, unless all objects are meant.
+    select: String,
     manager: Arc<str>,
     rng: Rng,
     state: State,
@@ -136,6 +138,7 @@ impl Session {
     pub(super) fn new(path: String, manager: Arc<str>, rng: Rng) -> Self {
         Self {
             path,
+            select: String::new(),
             manager,
             rng,
             state: State::Listing(ListMeta::default()),
@@ -146,6 +149,11 @@ impl Session {
             failures: 0,
             trouble: None,
         }
+    }
+
+    /// Watches the one object of this name, which a role can allow without allowing the others.
+    pub(super) fn named(&mut self, name: &str) {
+        self.select = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
     }
 
     /// Returns what stands between the cache and the server, `None` while all is well.
@@ -162,10 +170,13 @@ impl Session {
     pub(super) fn request(&mut self) -> Request {
         // The server closes a watch after this time; jitter keeps an operator's watches from ending together.
         let seconds = 270 + self.rng.below(60);
-        let path = &self.path;
-        let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+        let (path, select) = (&self.path, &self.select);
+        let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}{select}");
         let (answer, uri, silence) = match (&self.state, self.means) {
-            (State::Listing(_), Means::Whole) => (Answer::List, path.clone(), LONGEST_SILENCE_OF_LIST),
+            (State::Listing(_), Means::Whole) => {
+                let uri = select.strip_prefix('&').map_or_else(|| path.clone(), |select| format!("{path}?{select}"));
+                (Answer::List, uri, LONGEST_SILENCE_OF_LIST)
+            }
             (State::Listing(_), Means::Stream) => {
                 let uri = format!("{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
                 (Answer::Events, uri, LONGEST_SILENCE_OF_LIST)
@@ -176,7 +187,7 @@ impl Session {
                 } else {
                     format!("&continue={}", percent_encoded(&page.next))
                 };
-                (Answer::List, format!("{path}?limit={PAGE}{from}"), LONGEST_SILENCE_OF_LIST)
+                (Answer::List, format!("{path}?limit={PAGE}{from}{select}"), LONGEST_SILENCE_OF_LIST)
             }
             (State::Watching { revision }, _) => {
                 let silence = if self.bookmarks { LONGEST_SILENCE } else { Duration::from_secs(seconds) + GRACE };

@@ -1,0 +1,500 @@
+//! Of several replicas one acts, whatever happens to it, to the lease and to the API server.
+//!
+//! Each replica works without a pause: a secret changes several times a second. The server looks at each write that is not
+//! about the lease, when it arrives: the lease has to say that its sender leads.
+
+use crate::cluster_of;
+use flyball::{
+    Action, Clock, Context, Controller, LeaderElection, Operator, Predicate, Reconcile, Result, Rng, RunError, Task,
+};
+use flyball_cluster::{Cluster, Faults, Options, Trace, User, simulated_clock};
+use flyball_core::time::SignedDuration;
+use http::{Method, Request};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, advance, sleep};
+use tower::service_fn;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Changes a secret each time.
+struct Beat(&'static str, AtomicU64);
+
+impl Reconcile for Beat {
+    type Resource = ConfigMap;
+
+    async fn reconcile(&self, map: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
+        if map.metadata.name.as_deref() != Some("beat") {
+            return Ok(Action::done());
+        }
+        let n = self.1.fetch_add(1, Ordering::Relaxed);
+        let secret = json!({"metadata": {"name": self.0}, "stringData": {"n": format!("{} {n}", cx.rng().next())}});
+        cx.apply::<Secret>(&serde_json::from_value(secret)?).await?;
+        Ok(Action::requeue_after(Duration::from_millis(200)))
+    }
+}
+
+fn operator() -> Operator {
+    let controller = Controller::new(Beat("beat", AtomicU64::new(0))).owns::<Secret>().filter(mute());
+    Operator::new("beats").leader_election(LeaderElection::default()).controller(controller)
+}
+
+/// Wakes nobody: the beat keeps its own time.
+fn mute() -> Predicate<Secret> {
+    Predicate::new(|_, _| false)
+}
+
+/// What passes between one replica and the server.
+#[derive(Default)]
+struct Wire {
+    /// Requests whose path contains this are held up.
+    held: Mutex<Option<&'static str>>,
+    released: Notify,
+}
+
+impl Wire {
+    fn hold(&self, part: &'static str) {
+        *self.held.lock().unwrap() = Some(part);
+    }
+
+    fn release(&self) {
+        *self.held.lock().unwrap() = None;
+        self.released.notify_waiters();
+    }
+
+    async fn pass(&self, path: &str) {
+        loop {
+            let released = self.released.notified();
+            if self.held.lock().unwrap().is_none_or(|part| !path.contains(part)) {
+                return;
+            }
+            released.await;
+        }
+    }
+}
+
+/// A write that is not about the lease.
+#[derive(Clone, Debug)]
+struct Write {
+    at: Instant,
+    by: String,
+    path: String,
+    /// Who led by the lease when it arrived.
+    leader: String,
+}
+
+struct Stage {
+    cluster: Cluster,
+    clock: Clock,
+    admin: Client,
+    seed: u64,
+    faults: Faults,
+    /// What the replicas may do.
+    groups: &'static [&'static str],
+    writes: Arc<Mutex<Vec<Write>>>,
+}
+
+struct Replica {
+    wire: Arc<Wire>,
+    /// How far this machine's time of day is off, in seconds.
+    off: Arc<AtomicI64>,
+    stop: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), RunError>>,
+}
+
+impl Replica {
+    async fn stop(mut self) -> Result<(), RunError> {
+        drop(self.stop.take());
+        self.running.await.unwrap()
+    }
+}
+
+impl Stage {
+    async fn new(seed: u64, faults: Faults) -> Self {
+        let clock = simulated_clock();
+        let cluster = cluster_of(Options::simulated(clock.clone(), seed));
+        let admin = cluster.admin();
+        let beat: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "beat"}})).unwrap();
+        Api::namespaced(admin.clone(), "default").create(&PostParams::default(), &beat).await.unwrap();
+        Self { cluster, clock, admin, seed, faults, groups: &["system:masters"], writes: Arc::default() }
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.admin.clone(), "default")
+    }
+
+    async fn lease(&self) -> Value {
+        serde_json::to_value(self.leases().get_opt("beats").await.unwrap()).unwrap()
+    }
+
+    async fn patch(&self, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.leases().patch("beats", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    fn start(&self, name: &'static str) -> Replica {
+        self.start_with(name, |operator| operator)
+    }
+
+    fn start_with(&self, name: &'static str, set_up: impl FnOnce(Operator) -> Operator) -> Replica {
+        let (wire, off) = (Arc::<Wire>::default(), Arc::<AtomicI64>::default());
+        let rng = Rng::from_seed(self.seed).fork(name);
+        let clock = Clock::new({
+            let (clock, off) = (self.clock.clone(), off.clone());
+            move || clock.now() + SignedDuration::from_secs(off.load(Ordering::Relaxed))
+        });
+        let operator = operator().instance(name).clock(clock).rng(rng.fork("operator"));
+        let client = self.client(name, wire.clone(), &rng);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let operator = set_up(operator);
+        let running = tokio::spawn(async move { operator.run(client, async { drop(stopped.await) }).await });
+        Replica { wire, off, stop: Some(stop), running }
+    }
+
+    fn client(&self, name: &'static str, wire: Arc<Wire>, rng: &Rng) -> Client {
+        let user = User::new(name, self.groups);
+        let server = self.cluster.simulated_client(user, self.faults, rng.fork("faults"), Trace::default());
+        let (leases, writes, rng) = (self.leases(), self.writes.clone(), rng.fork("wire"));
+        let pass = move |request: Request<Body>| {
+            let (server, leases, writes, rng, wire) =
+                (server.clone(), leases.clone(), writes.clone(), rng.clone(), wire.clone());
+            async move {
+                sleep(Duration::from_micros(rng.below(5000))).await;
+                let path = request.uri().path().to_owned();
+                wire.pass(&path).await;
+                if request.method() != Method::GET && !path.contains("/leases") {
+                    let lease = leases.get_opt("beats").await?;
+                    let leader = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+                    writes.lock().unwrap().push(Write { at: Instant::now(), by: name.to_owned(), path, leader });
+                }
+                server.send(request).await
+            }
+        };
+        Client::new(service_fn(pass), "default")
+    }
+
+    /// Takes the writes that arrived since the last call, and checks that none came from who did not lead.
+    fn writes(&self) -> Vec<Write> {
+        let writes = std::mem::take(&mut *self.writes.lock().unwrap());
+        for write in writes.iter().filter(|write| !write.path.contains("/free")) {
+            assert!(write.leader.starts_with(&format!("{}_", write.by)), "seed {}: {write:?}", self.seed);
+        }
+        writes
+    }
+
+    /// Returns who wrote since the last call.
+    fn writers(&self) -> Vec<String> {
+        let mut writers: Vec<String> = self.writes().into_iter().map(|write| write.by).collect();
+        writers.sort();
+        writers.dedup();
+        writers
+    }
+
+    /// Waits until this replica writes, and returns how long that took.
+    async fn taken_over(&self, name: &str) -> Duration {
+        let began = Instant::now();
+        loop {
+            if let Some(write) = self.writes().iter().find(|write| write.by == name) {
+                return write.at - began;
+            }
+            assert!(began.elapsed() < 120 * SECOND, "seed {}: {name} does not take over", self.seed);
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Plays a story in paused time, and so for several seeds within a moment.
+fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
+    for seed in 0..seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(story(seed));
+    }
+}
+
+const FAULTS: Faults = Faults { conflict: 0.05, refused: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05 };
+
+fn is_lost(ended: &Result<(), RunError>) -> bool {
+    matches!(ended, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
+}
+
+#[test]
+fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() {
+    play(10, |seed| async move {
+        let stage = Stage::new(seed, FAULTS).await;
+        let names = ["one", "two", "three"];
+        let mut replicas: Vec<_> = names.map(|name| (name, stage.start(name))).into();
+        sleep(60 * SECOND).await;
+        for round in 0..3 {
+            let writers = stage.writers();
+            assert_eq!(writers.len(), 1, "seed {seed}, round {round}: {writers:?}");
+            if round == 2 {
+                break;
+            }
+            let at = replicas.iter().position(|(name, _)| *name == writers[0]).unwrap();
+            let (_, leader) = replicas.remove(at);
+            let before = stage.lease().await["spec"]["leaseTransitions"].as_i64().unwrap();
+            leader.running.abort();
+            sleep(10 * SECOND).await;
+            assert_eq!(stage.writers(), [""; 0], "seed {seed}: the lease has not lapsed yet");
+            sleep(30 * SECOND).await;
+            assert_eq!(stage.lease().await["spec"]["leaseTransitions"], before + 1);
+        }
+    });
+}
+
+#[test]
+fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
+    play(8, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let first = stage.start("one");
+        sleep(5 * SECOND).await;
+        let second = stage.start("two");
+        sleep(20 * SECOND).await;
+        assert_eq!(stage.writers(), ["one"]);
+        let acquired = stage.lease().await["spec"]["acquireTime"].clone();
+        let stopped = Instant::now();
+        first.stop().await.unwrap();
+        assert!(stopped.elapsed() < SECOND, "nothing was under way");
+        assert!(stage.taken_over("two").await < SECOND);
+        let lease = stage.lease().await;
+        assert!(lease["spec"]["holderIdentity"].as_str().unwrap().starts_with("two_"));
+        assert_eq!(lease["spec"]["leaseTransitions"], 1);
+        assert_ne!(lease["spec"]["acquireTime"], acquired);
+        second.stop().await.unwrap();
+        let lease = stage.lease().await;
+        assert_eq!(
+            (&lease["spec"]["holderIdentity"], &lease["spec"]["leaseDurationSeconds"]),
+            (&json!(""), &json!(1)),
+            "{lease}"
+        );
+    });
+}
+
+#[test]
+fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
+    play(8, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let first = stage.start("one");
+        sleep(5 * SECOND).await;
+        let _second = stage.start("two");
+        sleep(20 * SECOND).await;
+        // Its other requests pass: nothing but the gate keeps it from writing.
+        first.wire.hold("/leases");
+        let held = Instant::now();
+        let ended = first.running.await.unwrap();
+        assert!(is_lost(&ended), "{ended:?}");
+        let after = held.elapsed();
+        assert!(after > 7 * SECOND && after <= 10 * SECOND, "{after:?}");
+        assert!(stage.taken_over("two").await + after < 16 * SECOND);
+    });
+}
+
+#[test]
+fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
+    play(8, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let first = stage.start("one");
+        sleep(20 * SECOND).await;
+        assert_eq!(stage.writers(), ["one"]);
+        // To the paused process no time passes, while another one takes the lease.
+        stage.patch(json!({"holderIdentity": "another", "leaseTransitions": 1})).await;
+        advance(20 * SECOND).await;
+        let ended = first.running.await.unwrap();
+        assert!(is_lost(&ended), "{ended:?}");
+        assert_eq!(stage.writers(), [""; 0]);
+    });
+}
+
+#[test]
+fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
+    play(8, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let (first, second) = (stage.start("one"), stage.start("two"));
+        sleep(20 * SECOND).await;
+        let leads = stage.writers();
+        for replica in [&first, &second] {
+            replica.wire.hold("/");
+        }
+        sleep(60 * SECOND).await;
+        assert_eq!(stage.writers(), [""; 0]);
+        let (leader, follower, name) = if leads == ["one"] { (first, second, "two") } else { (second, first, "one") };
+        assert!(is_lost(&leader.running.await.unwrap()) && !follower.running.is_finished());
+        follower.wire.release();
+        // Its watches need the longest of their waits to come back; the lease is looked at every few seconds.
+        assert!(stage.taken_over(name).await < 60 * SECOND);
+
+        // An outage that is shorter changes nothing.
+        follower.wire.hold("/");
+        sleep(7 * SECOND).await;
+        follower.wire.release();
+        stage.writes();
+        sleep(60 * SECOND).await;
+        assert_eq!(stage.writers(), [name]);
+    });
+}
+
+#[test]
+fn the_time_of_day_plays_no_part() {
+    play(10, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let first = stage.start("one");
+        sleep(5 * SECOND).await;
+        let second = stage.start("two");
+        let offsets = [86_400, -86_400, 3600, -3600, 0];
+        for offset in offsets {
+            first.off.store(offset, Ordering::Relaxed);
+            second.off.store(-2 * offset, Ordering::Relaxed);
+            sleep(20 * SECOND).await;
+        }
+        assert_eq!(stage.writers(), ["one"]);
+        assert_eq!(stage.lease().await["spec"]["leaseTransitions"], 0);
+        first.running.abort();
+        let took = stage.taken_over("two").await;
+        assert!(took > 12 * SECOND && took <= 15 * SECOND + SECOND / 10, "within the lease: {took:?}");
+    });
+}
+
+#[test]
+fn what_others_do_to_the_lease_makes_no_second_leader() {
+    play(10, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let first = stage.start("one");
+        sleep(5 * SECOND).await;
+        let second = stage.start("two");
+        sleep(10 * SECOND).await;
+
+        // Who annotates it makes the next renewal a conflict.
+        for n in 0..20 {
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {"n": n.to_string()}}}));
+            stage.leases().patch("beats", &PatchParams::default(), &patch).await.unwrap();
+            sleep(SECOND).await;
+        }
+        assert_eq!(stage.writers(), ["one"]);
+        assert_eq!(stage.lease().await["metadata"]["annotations"]["n"], "19");
+
+        // If it is deleted, the leader makes it anew; who knew it waits.
+        stage.leases().delete("beats", &DeleteParams::default()).await.unwrap();
+        sleep(SECOND).await;
+        assert!(stage.lease().await["spec"]["holderIdentity"].as_str().unwrap().starts_with("one_"));
+        sleep(20 * SECOND).await;
+        let by_two: Vec<_> = std::mem::take(&mut *stage.writes.lock().unwrap());
+        assert!(by_two.iter().all(|write| write.by == "one"));
+
+        // If it is given away, the leader ends at once, and all others wait for whoever it was given to.
+        stage.patch(json!({"holderIdentity": "nobody"})).await;
+        let given = Instant::now();
+        assert!(is_lost(&first.running.await.unwrap()));
+        assert!(given.elapsed() < SECOND);
+        stage.writes.lock().unwrap().clear();
+        let took = stage.taken_over("two").await;
+        assert!(took > 14 * SECOND && took < 16 * SECOND, "{took:?}");
+        drop(second);
+    });
+}
+
+#[test]
+fn some_things_need_no_leader() {
+    play(3, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let set_up = |secret: &'static str, fails: bool| {
+            let told = told.clone();
+            move |operator: Operator| {
+                let free =
+                    Controller::new(Beat(secret, AtomicU64::new(0))).name("free").owns::<Secret>().filter(mute());
+                let task = |who: &'static str| {
+                    let told = told.clone();
+                    Task::new(who, move |cx| async move {
+                        told.lock().unwrap().push(format!("{who} {secret} begins"));
+                        cx.stopped().await;
+                        // Both may write to the end.
+                        let map = json!({"metadata": {"name": format!("{who}-{secret}")}});
+                        let maps: Api<ConfigMap> = Api::default_namespaced(cx.client().clone());
+                        maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+                        told.lock().unwrap().push(format!("{who} {secret} ends"));
+                        Ok(())
+                    })
+                };
+                let late = Task::new("late", |_| async {
+                    sleep(30 * SECOND).await;
+                    Err("disk full".into())
+                });
+                let operator = operator
+                    .controller(free.on_every_replica())
+                    .task(task("leader"))
+                    .task(task("everyone").on_every_replica());
+                if fails { operator.task(late.on_every_replica()) } else { operator }
+            }
+        };
+        let first = stage.start_with("one", set_up("free-1", false));
+        sleep(5 * SECOND).await;
+        let second = stage.start_with("two", set_up("free-2", true));
+        sleep(10 * SECOND).await;
+        let writes: Vec<_> = std::mem::take(&mut *stage.writes.lock().unwrap());
+        let wrote = |by: &str, secret: &str| {
+            writes.iter().any(|write| write.by == by && write.path.ends_with(&format!("/secrets/{secret}")))
+        };
+        assert!(wrote("one", "beat") && !wrote("two", "beat") && wrote("one", "free-1") && wrote("two", "free-2"));
+        let begun = ["everyone free-1 begins", "leader free-1 begins", "everyone free-2 begins"];
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), begun);
+
+        // A task that fails ends its operator, and the other tasks in order.
+        let ended = second.running.await.unwrap();
+        assert!(
+            matches!(&ended, Err(RunError::Task { name, source }) if name == "late" && source.to_string() == "disk full"),
+            "{ended:?}"
+        );
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), ["everyone free-2 ends"]);
+        first.stop().await.unwrap();
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 2);
+        let maps: Api<ConfigMap> = Api::default_namespaced(stage.admin.clone());
+        assert!(maps.get_opt("leader-free-1").await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn the_roles_in_the_manifests_are_enough() {
+    play(1, |seed| async move {
+        let mut stage = Stage::new(seed, Faults::default()).await;
+        stage.groups = &[];
+        let params = PostParams::default();
+        for role in operator().manifests() {
+            let kind = role["kind"].as_str().unwrap().to_owned();
+            let binding = json!({
+                "metadata": role["metadata"],
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "one"}],
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role["metadata"]["name"]},
+            });
+            if kind == "ClusterRole" {
+                let (roles, bindings) = (Api::all(stage.admin.clone()), Api::all(stage.admin.clone()));
+                roles.create(&params, &serde_json::from_value::<ClusterRole>(role).unwrap()).await.unwrap();
+                bindings
+                    .create(&params, &serde_json::from_value::<ClusterRoleBinding>(binding).unwrap())
+                    .await
+                    .unwrap();
+            } else {
+                let admin = || stage.admin.clone();
+                let (roles, bindings) = (Api::namespaced(admin(), "default"), Api::namespaced(admin(), "default"));
+                roles.create(&params, &serde_json::from_value::<Role>(role).unwrap()).await.unwrap();
+                bindings.create(&params, &serde_json::from_value::<RoleBinding>(binding).unwrap()).await.unwrap();
+            }
+        }
+        let replica = stage.start("one");
+        assert!(stage.taken_over("one").await < SECOND);
+        sleep(5 * SECOND).await;
+        // By its watch of the lease it hears at once that another one has it.
+        stage.patch(json!({"holderIdentity": "another"})).await;
+        let given = Instant::now();
+        assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);
+    });
+}

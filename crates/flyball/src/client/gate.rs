@@ -1,0 +1,77 @@
+//! Lets no write through unless this replica leads.
+
+use http::{Method, Request, header::UPGRADE};
+use std::sync::{Mutex, PoisonError};
+use tokio::time::Instant;
+
+/// Where every write of what only the leader does has to pass. It is shut until somebody [opens](Self::open_until) it, and
+/// shuts by itself: a process that was paused, or cannot reach the API server, needs nobody to tell it.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    lease: String,
+    until: Mutex<Option<Instant>>,
+}
+
+/// A write was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("this replica does not hold the lease {lease}, so it writes nothing")]
+pub(super) struct NotLeading {
+    lease: String,
+}
+
+impl Gate {
+    /// Makes a gate that is shut without this lease.
+    pub(crate) fn new(lease: String) -> Self {
+        Self { lease, until: Mutex::default() }
+    }
+
+    /// Opens the gate up to some time.
+    pub(crate) fn open_until(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    /// Shuts the gate.
+    pub(crate) fn shut(&self) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Tells whether the gate is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Refuses a request that may change something.
+    pub(super) fn pass<B>(&self, request: &Request<B>) -> Result<(), NotLeading> {
+        // Commands are run in pods, and connections made to them, by requests that are upgraded, be they GET.
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD) && !request.headers().contains_key(UPGRADE);
+        if reads || self.is_open() { Ok(()) } else { Err(NotLeading { lease: self.lease.clone() }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_shuts_by_itself_and_reads_pass_it() {
+        let gate = Gate::new("ns/op".into());
+        let passes = |method: Method, upgrade: bool| {
+            let mut request = Request::builder().method(method).uri("/api/v1/namespaces/ns/pods/a/exec");
+            if upgrade {
+                request = request.header(UPGRADE, "websocket");
+            }
+            gate.pass(&request.body(()).unwrap()).is_ok()
+        };
+        let writes = || [(Method::POST, false), (Method::PATCH, false), (Method::DELETE, false), (Method::GET, true)];
+        assert!(writes().into_iter().all(|(method, upgrade)| !passes(method, upgrade)) && passes(Method::GET, false));
+        gate.open_until(Instant::now() + Duration::from_secs(10));
+        assert!(writes().into_iter().all(|(method, upgrade)| passes(method, upgrade)));
+        advance(Duration::from_secs(10)).await;
+        assert!(writes().into_iter().all(|(method, upgrade)| !passes(method, upgrade)) && passes(Method::GET, false));
+        gate.open_until(Instant::now() + Duration::from_secs(10));
+        gate.shut();
+        assert!(!passes(Method::PUT, false) && !gate.is_open());
+    }
+}

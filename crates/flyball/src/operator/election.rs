@@ -1,0 +1,377 @@
+//! Has one of several replicas lead, by a Lease.
+//!
+//! See <https://kubernetes.io/docs/concepts/architecture/leases/>. What to make of a lease is decided by the [`Elector`], a state
+//! machine without I/O; this file sends its requests and keeps its waits. What leads others to believe that this replica leads is
+//! the lease; what keeps it from writing when it does not is the [`Gate`].
+
+mod elector;
+#[cfg(test)]
+mod tests;
+
+use super::latch::Latch;
+use crate::cache::{Change, Listener, Store, StoreId, Trouble, Writer};
+use crate::client::{Gate, chain, exchange};
+use crate::kind::Kind;
+use elector::Elector;
+use flyball_core::{Clock, ObjectKey, Rng};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use k8s_openapi::api::coordination::v1::Lease;
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// How replicas of an operator agree on the one that acts.
+///
+/// It is the protocol of client-go, on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/): replicas in Go and in Rust
+/// understand one another. The defaults are client-go's as well.
+///
+/// ```
+/// # use flyball::{LeaderElection, Operator};
+/// # use std::time::Duration;
+/// let election = LeaderElection { lease: Some("site-operator-v2".into()), ..LeaderElection::default() };
+/// let operator = Operator::new("site-operator").home("sites").leader_election(election);
+/// assert_eq!(operator.manifests()[1]["metadata"]["name"], "site-operator-leader-election");
+/// ```
+///
+/// A replica fills its caches first, and stands for election when they are filled, or after
+/// [`lease_duration`](Self::lease_duration) at the latest: who takes over goes on where the other one stopped.
+///
+/// **What may be relied on.** A replica that follows has its caches filled and its webhooks, metrics and health pages served, but
+/// reconciles nothing. One that leads reconciles, and sends no write (events and status included) once
+/// [`renew_deadline`](Self::renew_deadline) has passed since it *sent* what renewed its lease last, while others wait for
+/// [`lease_duration`](Self::lease_duration) after they *saw* it. That holds however long the process was paused or cut off, since each
+/// write asks the clock before it is sent. The time of day plays no part: it stands in the lease, but is compared with
+/// nothing. When the lease is lost [`Operator::run`](crate::Operator::run) ends with
+/// [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) with exit code 1, to be started anew:
+/// a process that does not know what became of its last writes had better begin with nothing. A clean stop lets
+/// reconciles end and then releases the lease; another replica takes over within a second.
+///
+/// **What may not.** A write that was sent in time may reach the API server late, if the connection holds it up for longer
+/// than `lease_duration - renew_deadline`: writes that must not be repeated are for preconditions (resource version, UID) to guard. So is
+/// what a reconcile does elsewhere than through [`Context`](crate::Context). A machine that sleeps, or a virtual one that is suspended, may stop the
+/// clock that leases are measured by. And who edits or deletes a lease by hand may make two replicas lead, until the
+/// first one hears of it, by its watch of the lease or at its next renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Name of the lease, which lies in the operator's [home](crate::Operator::home); the operator's name unless told otherwise.
+    pub lease: Option<String>,
+    /// After how long without a change in the lease others take over: 15 seconds, and always whole ones.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew the lease before it gives up: 10 seconds.
+    pub renew_deadline: Duration,
+    /// How often the leader renews the lease: every 2 seconds. Others look at it as often, with jitter.
+    pub retry_period: Duration,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self {
+            lease: None,
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// How much longer than the retry period a follower may wait between two looks.
+const JITTER: f64 = 1.2;
+
+impl LeaderElection {
+    /// Tells what is wrong with the settings.
+    pub(super) fn mistake(&self) -> Option<&'static str> {
+        match () {
+            () if self.retry_period.is_zero() => Some("the retry period must be greater than zero"),
+            () if self.renew_deadline <= self.retry_period.mul_f64(JITTER) => {
+                Some("the renew deadline must be greater than 1.2 times the retry period")
+            }
+            () if Duration::from_secs(self.lease_duration.as_secs()) <= self.renew_deadline => {
+                Some("the lease duration, in whole seconds, must be greater than the renew deadline")
+            }
+            () => None,
+        }
+    }
+}
+
+/// What others may know of an election.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// `namespace/name`.
+    pub(super) lease: ObjectKey,
+    pub(super) gate: Arc<Gate>,
+    /// Opens when this replica leads.
+    pub(super) leads: Arc<Latch>,
+    seen: Mutex<(String, Option<Trouble>)>,
+}
+
+impl Standing {
+    pub(super) fn new(lease: ObjectKey) -> Self {
+        let gate = Arc::new(Gate::new(lease.to_string()));
+        Self { lease, gate, leads: Arc::default(), seen: Mutex::default() }
+    }
+
+    /// Returns who leads, and what keeps this replica from knowing.
+    pub(super) fn seen(&self) -> (String, Option<Trouble>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes in who leads or why that cannot be told; tells whether that is news.
+    pub(super) fn see(&self, holder: &str, trouble: Option<String>) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = seen.0 != holder || seen.1.as_ref().map(|known| &known.why) != trouble.as_ref();
+        let since = seen.1.as_ref().map_or_else(Instant::now, |known| known.since);
+        *seen = (holder.to_owned(), trouble.map(|why| Trouble { since, why }));
+        news
+    }
+}
+
+/// One replica's part in an election.
+pub(super) struct Election {
+    client: kube::Client,
+    clock: Clock,
+    rng: Rng,
+    settings: LeaderElection,
+    elector: Elector,
+    standing: Arc<Standing>,
+    master: Gauge,
+    /// Rings when others changed the lease.
+    bell: Arc<Notify>,
+}
+
+/// How an election ended for this replica, which leads no longer.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Stopped,
+    Lost(String),
+}
+
+impl Election {
+    /// Makes a replica's part; its identity is `instance` and something that no other process has.
+    pub(super) fn new(
+        client: kube::Client,
+        clock: Clock,
+        rng: &Rng,
+        settings: LeaderElection,
+        instance: &str,
+        standing: Arc<Standing>,
+        master: Gauge,
+    ) -> Self {
+        let rng = rng.fork("leader election");
+        let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
+        Self { client, clock, rng, settings, elector, standing, master, bell: Arc::default() }
+    }
+
+    /// Makes a store for the lease, whose changes this replica heeds.
+    pub(super) fn watched(&self) -> Writer {
+        let namespace = self.standing.lease.namespace().map(Into::into);
+        let (_, mut writer) = Store::new(0, Kind::of::<Lease>(), namespace);
+        let identity = self.elector.identity().to_owned();
+        writer.subscribe(Arc::new(Heed { identity, bell: self.bell.clone() }));
+        writer
+    }
+
+    /// Tries to lead once `warm` completes, and leads until it is told to stop, which releases the lease, or has lost it.
+    pub(super) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
+        // Whose caches are filled is the better successor. But what keeps one cache empty must not keep all from work.
+        tokio::select! {
+            biased;
+            () = stop.wait() => return Ended::Stopped,
+            _ = timeout(self.settings.lease_duration, warm) => {}
+        }
+        tracing::info!(lease = %self.standing.lease, identity = self.elector.identity(), "waiting to lead");
+        let ended = self.lead(&stop).await;
+        self.standing.gate.shut();
+        if matches!(ended, Ended::Stopped) {
+            self.release().await;
+        }
+        self.master.set(0);
+        ended
+    }
+
+    async fn lead(&mut self, stop: &Latch) -> Ended {
+        let unrenewed = || Ended::Lost("it could not be renewed in time".into());
+        loop {
+            let until = self.elector.until();
+            // Half of it, so that one request that hangs leaves time for another.
+            let patience = self.settings.renew_deadline / 2;
+            let round = tokio::select! {
+                biased;
+                () = stop.wait() => return Ended::Stopped,
+                () = expired(until) => return unrenewed(),
+                round = timeout(patience, self.round()) => round,
+            };
+            self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into()))));
+            let leads = self.elector.until();
+            if until.is_some() && leads.is_none() {
+                return Ended::Lost(format!("it is held by {:?}", self.elector.holder()));
+            }
+            let jitter = if leads.is_some() { 0.0 } else { JITTER * self.rng.fraction() };
+            let now = Instant::now();
+            let next = now + self.settings.retry_period.mul_f64(1.0 + jitter);
+            let next = self.elector.lapses().filter(|at| *at > now).map_or(next, |at| at.min(next));
+            tokio::select! {
+                biased;
+                () = stop.wait() => return Ended::Stopped,
+                () = expired(leads) => return unrenewed(),
+                () = self.bell.notified() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Looks at the lease unless it is known, and takes or renews it if that is possible.
+    async fn round(&mut self) -> kube::Result<()> {
+        let mut known = self.elector.is_current();
+        loop {
+            if !known {
+                let found = self.get().await?;
+                self.elector.saw(found, Instant::now());
+            }
+            let sent = Instant::now();
+            let Some(lease) = self.elector.next(sent, self.clock.now()) else { return Ok(()) };
+            match self.write(lease).await {
+                Ok(lease) => {
+                    self.elector.wrote(lease, sent);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.elector.failed();
+                    match (std::mem::take(&mut known), &error) {
+                        // What was known may not be so any more: it has to be looked at.
+                        (true, _) => {}
+                        // Somebody was faster.
+                        (false, kube::Error::Api(status)) if status.code == 409 => return Ok(()),
+                        (false, _) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acts on what came of a round.
+    fn took_part(&mut self, round: kube::Result<()>) {
+        let failure = round.err().map(|error| {
+            self.elector.failed();
+            chain(&error)
+        });
+        let lease = &self.standing.lease;
+        if let Some(until) = self.elector.until() {
+            self.standing.gate.open_until(until);
+            self.master.set(1);
+            if !self.standing.leads.is_open() {
+                tracing::info!(%lease, "leading");
+                self.standing.leads.open();
+            }
+        } else {
+            self.standing.gate.shut();
+        }
+        if self.standing.see(self.elector.holder(), failure.clone()) {
+            match failure {
+                Some(error) => tracing::warn!(%lease, error, "leader election failed, trying again"),
+                None => tracing::info!(%lease, leader = self.elector.holder(), "leader is known"),
+            }
+        }
+    }
+
+    /// Lets others lead at once. Nothing writes any more.
+    async fn release(&mut self) {
+        // A write whose answer was not waited for may have taken it.
+        if self.elector.next(Instant::now(), self.clock.now()).is_none() {
+            return;
+        }
+        let release = async {
+            for attempt in 0.. {
+                if !self.elector.is_current() {
+                    let found = self.get().await?;
+                    self.elector.saw(found, Instant::now());
+                }
+                let Some(lease) = self.elector.released(self.clock.now()) else { return Ok(false) };
+                match self.write(lease).await {
+                    Ok(_) => return Ok(true),
+                    Err(error) if attempt > 0 => return Err(error),
+                    Err(_) => self.elector.failed(),
+                }
+            }
+            Ok(false)
+        };
+        let released = release.await;
+        let lease = &self.standing.lease;
+        match released {
+            Ok(true) => tracing::info!(%lease, "released"),
+            Ok(false) => tracing::debug!(%lease, "was not held any more"),
+            Err(error) => {
+                tracing::warn!(%lease, error = chain(&error), "not released: others have to wait for its end")
+            }
+        }
+    }
+
+    fn path(&self) -> String {
+        Kind::of::<Lease>().path(self.standing.lease.namespace())
+    }
+
+    async fn get(&self) -> kube::Result<Option<Value>> {
+        let url = format!("{}/{}", self.path(), self.standing.lease.name());
+        match self.send(Method::GET, url, &Value::Null).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the lease, or replaces the state that it was made of.
+    async fn write(&self, mut lease: Value) -> kube::Result<Value> {
+        let name = self.standing.lease.name();
+        match lease["metadata"]["resourceVersion"].is_string() {
+            true => self.send(Method::PUT, format!("{}/{name}", self.path()), &lease).await,
+            false => {
+                lease["apiVersion"] = "coordination.k8s.io/v1".into();
+                lease["kind"] = "Lease".into();
+                lease["metadata"] = json!({"name": name, "namespace": self.standing.lease.namespace()});
+                self.send(Method::POST, self.path(), &lease).await
+            }
+        }
+    }
+
+    async fn send(&self, method: Method, url: String, lease: &Value) -> kube::Result<Value> {
+        let body = if lease.is_null() { Vec::new() } else { lease.to_string().into_bytes() };
+        let request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json").body(body);
+        let answer = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
+        let lease = serde_json::from_slice::<Map<String, Value>>(&answer);
+        lease.map(Value::Object).map_err(kube::Error::SerdeError)
+    }
+}
+
+/// Waits until leadership ends, if there is any.
+async fn expired(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Has a replica look at the lease when others changed it: so a follower knows to the moment when the leader was last heard
+/// of, a lease that is released is taken at once, and a leader learns soon that it is none any more. Polling makes up for
+/// what the watch misses.
+#[derive(Debug)]
+struct Heed {
+    identity: String,
+    bell: Arc<Notify>,
+}
+
+impl Listener for Heed {
+    fn changed(&self, change: &Change<'_>) {
+        let lease = change.new.and_then(|lease| lease.decode::<Lease>().ok());
+        let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
+        if holder != self.identity {
+            self.bell.notify_one();
+        }
+    }
+
+    fn seen(&self, _: StoreId, _: u64) {}
+
+    fn listed(&self, _: &Store, _: u64) {}
+}

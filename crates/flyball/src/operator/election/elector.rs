@@ -1,0 +1,138 @@
+//! What a replica makes of a Lease: a state machine without I/O.
+//!
+//! Times of other machines are never compared with one's own. A lease has lapsed when its record has not changed for as long as
+//! it says itself, by the clock of whoever looks. The holder counts from the moment *before* it sent what renewed the lease,
+//! which nobody can have seen earlier: so it gives up before anybody else can take over.
+//!
+//! What could be broken here: a write is only made of the very state that it follows from, so that the resource version
+//! lets one of several replicas win.
+
+use super::LeaderElection;
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// One replica's view.
+#[derive(Debug)]
+pub(super) struct Elector {
+    identity: String,
+    settings: LeaderElection,
+    /// The lease as last seen, and since when its record is what it is. It counts for as long even if it is deleted.
+    seen: Option<(Value, Instant)>,
+    /// Whether the API server has the lease as last seen, for all we know.
+    current: bool,
+    /// Whether there was no lease when we last looked.
+    gone: bool,
+    /// When the write was sent by which this replica holds the lease.
+    held: Option<Instant>,
+}
+
+impl Elector {
+    pub(super) fn new(identity: String, settings: LeaderElection) -> Self {
+        Self { identity, settings, seen: None, current: false, gone: false, held: None }
+    }
+
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Tells whether the next write can be made without a look at the lease.
+    pub(super) fn is_current(&self) -> bool {
+        self.current && self.held.is_some()
+    }
+
+    /// Returns when this replica ceases to lead unless it renews the lease, `None` if it does not lead.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.held.map(|held| held + self.settings.renew_deadline)
+    }
+
+    /// Returns who holds the lease, for all we know; nobody is empty.
+    pub(super) fn holder(&self) -> &str {
+        self.seen.as_ref().and_then(|(lease, _)| lease["spec"]["holderIdentity"].as_str()).unwrap_or_default()
+    }
+
+    /// Takes in what a look at the lease showed.
+    pub(super) fn saw(&mut self, found: Option<Value>, now: Instant) {
+        self.current = found.is_some();
+        self.gone = found.is_none();
+        let Some(found) = found else { return };
+        let since = match &self.seen {
+            Some((lease, since)) if lease["spec"] == found["spec"] => *since,
+            _ => now,
+        };
+        self.seen = Some((found, since));
+        if self.holder() != self.identity {
+            self.held = None;
+        }
+    }
+
+    /// Returns when the lease of another holder lapses unless it changes, `None` if there is none.
+    pub(super) fn lapses(&self) -> Option<Instant> {
+        let (lease, since) =
+            self.seen.as_ref().filter(|_| !self.holder().is_empty() && self.holder() != self.identity)?;
+        let seconds = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default();
+        Some(*since + Duration::from_secs(seconds.min(i32::MAX as u64)))
+    }
+
+    /// Returns the lease to write in order to lead, `None` while somebody else does.
+    pub(super) fn next(&self, now: Instant, time: Timestamp) -> Option<Value> {
+        let text = rfc3339_micro(time);
+        let mut record = json!({
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self.settings.lease_duration.as_secs(),
+            "acquireTime": text,
+            "renewTime": text,
+            "leaseTransitions": 0,
+        });
+        if self.lapses().is_some_and(|at| now < at) {
+            return None;
+        }
+        let mut lease = match &self.seen {
+            Some((lease, _)) if !self.gone => lease.clone(),
+            _ => return Some(json!({"spec": record})),
+        };
+        let (spec, ours) = (&lease["spec"], self.holder() == self.identity);
+        if ours && let Some(last) = spec["renewTime"].as_str().and_then(parse_rfc3339) {
+            // By a clock that stands still, or goes back, one renewal would look like the other.
+            let next = last.checked_add(SignedDuration::from_micros(1)).unwrap_or(time);
+            record["renewTime"] = rfc3339_micro(time.max(next)).into();
+        }
+        let transitions = spec["leaseTransitions"].as_i64().unwrap_or_default();
+        record["leaseTransitions"] = transitions.saturating_add(i64::from(!ours)).min(i32::MAX.into()).into();
+        if ours && !spec["acquireTime"].is_null() {
+            record["acquireTime"] = spec["acquireTime"].clone();
+        }
+        lease["spec"] = record;
+        Some(lease)
+    }
+
+    /// Returns the lease to write in order to let others lead at once, if this replica holds it.
+    pub(super) fn released(&self, time: Timestamp) -> Option<Value> {
+        let (mut lease, _) = self.seen.clone().filter(|_| self.holder() == self.identity && !self.gone)?;
+        let time = rfc3339_micro(time);
+        lease["spec"] = json!({
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": time,
+            "renewTime": time,
+            "leaseTransitions": lease["spec"]["leaseTransitions"],
+        });
+        Some(lease)
+    }
+
+    /// Takes in what the API server made of a write that was sent at this time.
+    pub(super) fn wrote(&mut self, lease: Value, sent: Instant) {
+        // What answers otherwise, such as a proxy, has renewed nothing.
+        if lease["spec"]["holderIdentity"] != self.identity {
+            return self.failed();
+        }
+        self.seen = Some((lease, sent));
+        (self.current, self.gone, self.held) = (true, false, Some(sent));
+    }
+
+    /// Takes in that a write failed, or that its answer was lost.
+    pub(super) fn failed(&mut self) {
+        self.current = false;
+    }
+}

@@ -1,0 +1,35 @@
+//! Something that happens once, and that many may wait for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+
+/// Is open once and for all when [`open`](Self::open) is called. It wakes in the order of waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Latch {
+    open: AtomicBool,
+    bell: Notify,
+}
+
+impl Latch {
+    /// Makes a latch that is open already.
+    pub(crate) fn opened() -> Self {
+        Self { open: AtomicBool::new(true), bell: Notify::new() }
+    }
+
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Waits until the latch is open.
+    pub(crate) async fn wait(&self) {
+        let rung = self.bell.notified();
+        if !self.is_open() {
+            rung.await;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What runs while an operator does, and how it comes to an end.
+
+use super::RunError;
+use super::election::Ended;
+use super::latch::Latch;
+use crate::apply::Recorder;
+use crate::queue::Queue;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tower::BoxError;
+
+/// What is given to each thing that is left to do once all reconciles have ended.
+const LAST_BREATH: Duration = Duration::from_secs(1);
+
+/// All that runs. Dropping it ends all of it at once: nothing outlives the operator.
+#[derive(Default)]
+pub(super) struct Running {
+    /// The workers of the controllers.
+    pub(super) workers: JoinSet<()>,
+    /// The operator's own tasks, which have a name.
+    pub(super) tasks: JoinSet<(String, Result<(), BoxError>)>,
+    /// The election of a leader, if there is one.
+    pub(super) elections: JoinSet<Ended>,
+    /// What sends events.
+    pub(super) events: JoinSet<()>,
+    /// What runs to the very end: watches, pages, webhooks.
+    pub(super) others: JoinSet<()>,
+    pub(super) queues: Vec<Arc<Queue>>,
+    pub(super) recorders: Vec<Arc<Recorder>>,
+    /// Opens when the operator is to end.
+    pub(super) stop: Arc<Latch>,
+    /// Opens when nothing acts any more, so that another replica may lead.
+    pub(super) release: Arc<Latch>,
+}
+
+impl Running {
+    /// Waits until something fails without which the operator cannot go on.
+    pub(super) async fn failed(&mut self, lease: &str) -> RunError {
+        let panicked = |ended: Result<(), _>| ended.err().map(RunError::Stopped);
+        loop {
+            let error = tokio::select! {
+                biased;
+                // These end by a panic only: the others would go on half blind.
+                Some(ended) = self.others.join_next() => panicked(ended),
+                Some(ended) = self.workers.join_next() => panicked(ended),
+                Some(ended) = self.elections.join_next() => match ended {
+                    Ok(Ended::Lost(why)) => Some(RunError::LeadershipLost { lease: lease.to_owned(), why }),
+                    Ok(Ended::Stopped) => None,
+                    Err(error) => Some(RunError::Stopped(error)),
+                },
+                Some(ended) = self.tasks.join_next() => match ended {
+                    Ok((_, Ok(()))) => None,
+                    Ok((name, Err(source))) => Some(RunError::Task { name, source }),
+                    Err(error) => Some(RunError::Stopped(error)),
+                },
+                else => pending().await,
+            };
+            if let Some(error) = error {
+                return error;
+            }
+        }
+    }
+
+    /// Ends everything in order. What takes longer than `grace` is cut off.
+    pub(super) async fn end(mut self, grace: Duration) {
+        self.stop.open();
+        self.queues.iter().for_each(|queue| queue.close());
+        let (workers, tasks) = (&mut self.workers, &mut self.tasks);
+        let drained = async {
+            while workers.join_next().await.is_some() {}
+            while let Some(ended) = tasks.join_next().await {
+                if let Ok((task, Err(error))) = ended {
+                    tracing::warn!(task, error, "task failed while it was told to stop");
+                }
+            }
+        };
+        // Meanwhile the lease is renewed. Who loses it has no time left.
+        let drained = tokio::select! {
+            biased;
+            Some(_) = self.elections.join_next() => false,
+            drained = timeout(grace, drained) => drained.is_ok(),
+        };
+        let mut idle = true;
+        if !drained {
+            let (workers, tasks) = (&mut self.workers, &mut self.tasks);
+            tracing::warn!(reconciles = workers.len(), tasks = tasks.len(), "not ended in time, and cut off");
+            workers.abort_all();
+            tasks.abort_all();
+            let ended = async {
+                while workers.join_next().await.is_some() {}
+                while tasks.join_next().await.is_some() {}
+            };
+            idle = timeout(LAST_BREATH, ended).await.is_ok();
+        }
+        self.recorders.iter().for_each(|recorder| recorder.close());
+        // Events are worth a moment, not more.
+        let sent = async { while self.events.join_next().await.is_some() {} };
+        let _ = timeout(2 * LAST_BREATH, sent).await;
+        // What cannot be stopped may still act, for as long as the lease says.
+        if idle {
+            self.release.open();
+            let _ = timeout(2 * LAST_BREATH, self.elections.join_next()).await;
+        }
+    }
+}

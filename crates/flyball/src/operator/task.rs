@@ -1,0 +1,105 @@
+//! What an operator does besides reconciling.
+
+use super::Environment;
+use super::latch::Latch;
+use crate::cache::Caches;
+use flyball_core::{Rng, time::Timestamp};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::fmt;
+use std::sync::Arc;
+use tower::BoxError;
+
+/// Something that runs beside the controllers of an operator, for as long as it wants: a poller, a server, a clean-up.
+///
+/// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads, unless it runs
+/// [on every replica](Self::on_every_replica). If it fails or panics the whole operator ends, with its error; if it returns `Ok`,
+/// the others go on. When leadership is lost it is cut off at once. On a shutdown it has the operator's [grace](crate::Operator::grace) to end by itself, and is cut off then.
+///
+/// ```
+/// use flyball::{Operator, Task};
+/// use std::time::Duration;
+///
+/// let task = Task::new("heartbeat", |cx| async move {
+///     loop {
+///         tokio::select! {
+///             () = cx.stopped() => return Ok(()),
+///             () = tokio::time::sleep(Duration::from_secs(60)) => println!("still here at {}", cx.now()),
+///         }
+///     }
+/// });
+/// let operator = Operator::new("site-operator").task(task.on_every_replica());
+/// ```
+pub struct Task {
+    pub(super) name: String,
+    pub(super) everywhere: bool,
+    run: Box<dyn FnOnce(TaskContext) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
+}
+
+impl Task {
+    /// Makes a task; the name stands in errors.
+    pub fn new<F>(name: impl Into<String>, run: impl FnOnce(TaskContext) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        Self { name: name.into(), everywhere: false, run: Box::new(|cx| run(cx).boxed()) }
+    }
+
+    /// Runs the task whether or not this replica leads.
+    pub fn on_every_replica(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
+    /// Waits for leadership if there is need to, and runs.
+    pub(super) async fn run(self, env: Arc<Environment>, stop: Arc<Latch>) -> (String, Result<(), BoxError>) {
+        tokio::select! {
+            biased;
+            () = stop.wait() => return (self.name, Ok(())),
+            () = env.leads.wait() => {}
+        }
+        let ended = (self.run)(TaskContext { env, stop }).await;
+        (self.name, ended)
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("name", &self.name).field("everywhere", &self.everywhere).finish_non_exhaustive()
+    }
+}
+
+/// What a [`Task`] works with.
+#[derive(Clone, Debug)]
+pub struct TaskContext {
+    env: Arc<Environment>,
+    stop: Arc<Latch>,
+}
+
+impl TaskContext {
+    /// Waits until the operator is shutting down. The task may go on for the operator's grace, and is cut off then.
+    pub async fn stopped(&self) {
+        self.stop.wait().await;
+    }
+
+    /// Returns the client, whose requests are counted and wait when the API server is busy. That of a task that waits for leadership
+    /// writes nothing unless this replica leads.
+    pub fn client(&self) -> &kube::Client {
+        &self.env.client
+    }
+
+    /// Returns the caches of the controllers, which may not be filled yet.
+    pub fn caches(&self) -> &Caches {
+        &self.env.caches
+    }
+
+    /// Returns the time.
+    pub fn now(&self) -> Timestamp {
+        self.env.clock.now()
+    }
+
+    /// Returns the source of chance. What is drawn from it repeats in a simulation.
+    pub fn rng(&self) -> &Rng {
+        &self.env.rng
+    }
+}
