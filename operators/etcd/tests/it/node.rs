@@ -1,0 +1,60 @@
+//! What the containers of the simulated nodes run in: programs of the model.
+
+use etcd_operator::model::Model;
+use etcd_operator::objects::version_of;
+use flyball_cluster::{Exit, Launch, Observed, Program, Running, Start, StartError};
+use flyball_core::time::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// How long it takes until a container runs that is new on its node.
+const PULL: SignedDuration = SignedDuration::from_secs(2);
+/// How often a probe is made.
+const PROBE: SignedDuration = SignedDuration::from_secs(1);
+
+pub(crate) struct Node {
+    model: Model,
+    /// What came of each start.
+    ended: Mutex<BTreeMap<String, Result<(), String>>>,
+}
+
+impl Node {
+    pub(crate) fn new(model: Model) -> Self {
+        Self { model, ended: Mutex::default() }
+    }
+}
+
+fn uid(pod: &k8s_openapi::api::core::v1::Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+impl Program for Node {
+    fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
+        let due = launch.since + PULL;
+        if launch.attempt == 0 && due > launch.now {
+            return Ok(Start::NotYet(due));
+        }
+        let uid = uid(launch.pod);
+        let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
+        let image = launch.container.image.as_deref().unwrap_or_default();
+        let ran = self.model.run(&uid, launch.container.command.as_deref().unwrap_or_default(), &version_of(image));
+        self.ended.lock().unwrap().insert(id.clone(), ran);
+        Ok(Start::Started(id))
+    }
+
+    fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed {
+        let ran = self.ended.lock().unwrap().get(running.id).cloned();
+        match ran {
+            Some(Ok(())) if running.container.name == "etcd" => {
+                Observed::Running { is_ready: self.model.is_ready(&uid(running.pod)), until: Some(now + PROBE) }
+            }
+            Some(Ok(())) => Observed::Exited(Exit { code: 0, at: now }),
+            _ => Observed::Exited(Exit { code: 1, at: now }),
+        }
+    }
+
+    fn stop(&self, running: &Running<'_>, _: Timestamp, _: SignedDuration, now: Timestamp) -> Observed {
+        self.model.end(&uid(running.pod));
+        Observed::Exited(Exit { code: 0, at: now })
+    }
+}
