@@ -52,7 +52,9 @@ impl Figures {
     pub(crate) fn tell(&self, cluster: &EtcdCluster, view: &View, available: bool, backups: &[EtcdBackup]) {
         let labels = labels(cluster);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(labels.clone());
-        let set = |gauge: &Family<Labels, Gauge>, value: i64| drop(gauge.get_or_create(&labels).set(value));
+        let set = |gauge: &Family<Labels, Gauge>, value: i64| {
+            gauge.get_or_create(&labels).set(value);
+        };
         let members = view.membership.as_ref().map_or(0, |membership| membership.members.len());
         set(&self.members, members as i64);
         set(&self.well, view.well().count() as i64);
@@ -82,7 +84,9 @@ impl Figures {
             if !is_there {
                 let gauges =
                     [&self.members, &self.well, &self.available, &self.bytes, &self.bytes_in_use, &self.last_backup];
-                gauges.iter().for_each(|gauge| drop(gauge.remove(labels)));
+                for gauge in gauges {
+                    gauge.remove(labels);
+                }
             }
             is_there
         });

@@ -226,7 +226,13 @@ impl View {
             return Step::Rebuild;
         }
         let Some(membership) = self.membership.as_ref().filter(|membership| membership.is_consistent) else {
-            return Step::Wait("waiting for a quorum of the members to answer".into());
+            // Starting what was added does no harm, and may be what a quorum lacks: of two, both are needed.
+            let listed = self.membership.iter().flat_map(|membership| &membership.members);
+            let mut added = listed.filter(|member| member.name.is_empty() && self.pod_of(member).is_none());
+            return match added.find_map(pod_name) {
+                Some(name) => Step::Start(name.into()),
+                None => Step::Wait("waiting for a quorum of the members to answer".into()),
+            };
         };
         self.next_of(membership, wanted)
     }

@@ -12,13 +12,13 @@ const PULL: SignedDuration = SignedDuration::from_secs(2);
 /// How often a probe is made.
 const PROBE: SignedDuration = SignedDuration::from_secs(1);
 
-pub(crate) struct Node {
+pub(crate) struct Machine {
     model: Model,
     /// What came of each start.
     ended: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
-impl Node {
+impl Machine {
     pub(crate) fn new(model: Model) -> Self {
         Self { model, ended: Mutex::default() }
     }
@@ -28,7 +28,7 @@ fn uid(pod: &k8s_openapi::api::core::v1::Pod) -> String {
     pod.metadata.uid.clone().unwrap_or_default()
 }
 
-impl Program for Node {
+impl Program for Machine {
     fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
         let due = launch.since + PULL;
         if launch.attempt == 0 && due > launch.now {

@@ -1,6 +1,6 @@
 //! A world in which the operator runs, and what is asked of it.
 
-use crate::node::Node;
+use crate::node::Machine;
 use etcd_operator::backup::Backups;
 use etcd_operator::figures::Figures;
 use etcd_operator::model::Model;
@@ -10,7 +10,7 @@ use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdClusterStatus, EtcdRe
 use etcd_operator::restore;
 use flyball::{Operator, Rng};
 use flyball_cluster::{Cluster, Controllers, Faults, Nodes, Options, Trace, User, simulated_clock};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
         let (clock, rng) = (simulated_clock(), Rng::from_seed(seed));
         let model = Model::new(rng.fork("etcd"));
         let cluster =
-            Cluster::new(Options::simulated(clock.clone(), seed)).with_program(Arc::new(Node::new(model.clone())));
+            Cluster::new(Options::simulated(clock.clone(), seed)).with_program(Arc::new(Machine::new(model.clone())));
         let (admin, trace, figures) = (cluster.admin(), Trace::default(), Figures::default());
         let client = cluster.simulated_client(
             User::new("operator", &["system:masters"]),
@@ -85,11 +85,12 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
             quorum_kept: Cell::new(true),
             lies: RefCell::default(),
         };
+        let controllers = Controllers::all();
         tokio::select! {
             biased;
             ended = timeout(Duration::from_secs(6 * 3600), story(&world)) => ended.expect("the story ends within six hours"),
             ended = operator.run(client, pending()) => panic!("the operator ended: {ended:?}"),
-            () = cluster.run(&Controllers::all()) => unreachable!("controllers run for ever"),
+            () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
             () = world.watch() => unreachable!("it watches for ever"),
         }
         assert!(world.lies.borrow().is_empty(), "{:?}", world.lies.borrow());
@@ -126,16 +127,17 @@ impl World {
         self.clusters.patch(NAME_OF_SAMPLE, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Waits for up to an hour until something holds.
+    /// Waits for up to twenty minutes until something holds.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&EtcdClusterStatus) -> bool) -> EtcdClusterStatus {
-        for _ in 0..36_000 {
+        for _ in 0..12_000 {
             let status = self.status().await;
             if holds(&status).await {
                 return status;
             }
             sleep(Duration::from_millis(100)).await;
         }
-        panic!("{what} does not come to pass: {:#?}", self.status().await);
+        let pods: Vec<_> = self.members().await.into_iter().map(|pod| (pod.metadata.name, pod.status)).collect();
+        panic!("{what} does not come to pass: {:?} {pods:?}", self.status().await);
     }
 
     /// Waits until a cluster runs with so many members, and nothing is left to do.
@@ -165,6 +167,15 @@ impl World {
 
     pub(crate) async fn delete_pod(&self, name: &str) {
         self.pods.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Has the nodes take no pods, or take them again.
+    pub(crate) async fn cordon(&self, closed: bool) {
+        let nodes: Api<Node> = Api::all(self.admin.clone());
+        for node in nodes.list(&ListParams::default()).await.unwrap() {
+            let patch = Patch::Merge(json!({"spec": {"unschedulable": closed}}));
+            nodes.patch(&node.name_any(), &PatchParams::default(), &patch).await.unwrap();
+        }
     }
 
     /// Returns the URLs that the client service leads to.
