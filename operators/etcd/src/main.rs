@@ -27,7 +27,7 @@ struct Flags {
     #[arg(long, env = "ETCD_SNAPSHOTS_ADDR", default_value = "0.0.0.0:8090")]
     snapshots_addr: SocketAddr,
     /// URL by which members reach that address
-    #[arg(long, env = "ETCD_SNAPSHOTS_URL", default_value = "http://etcd-operator:8090")]
+    #[arg(long, env = "ETCD_SNAPSHOTS_URL", default_value = "http://etcd-operator.etcd-operator-system:8090")]
     snapshots_url: String,
     /// Largest size of a snapshot, in MiB
     #[arg(long, env = "ETCD_SNAPSHOT_LIMIT", default_value_t = 8192)]

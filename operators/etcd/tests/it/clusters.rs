@@ -82,7 +82,7 @@ fn nothing_is_done_to_a_cluster_that_is_paused() {
         let names = world.names().await;
         world.delete_pod(&names[0]).await;
         world.patch(json!({"size": 5, "version": "3.3.12"})).await;
-        sleep(Duration::from_secs(600)).await;
+        sleep(Duration::from_secs(300)).await;
         assert_eq!(world.names().await, names[1..]);
         let status = world.status().await;
         assert_eq!((status.members.ready.len(), status.current_version.as_str()), (2, "3.1.10"), "it still looks");
@@ -101,7 +101,7 @@ fn without_a_backup_a_lost_majority_is_left_to_people() {
         for name in &names[1..] {
             world.delete_pod(name).await;
         }
-        sleep(Duration::from_secs(600)).await;
+        sleep(Duration::from_secs(300)).await;
         let status = world.status().await;
         assert_eq!(condition(&status, "Available"), "False");
         let progressing = status.conditions.iter().find(|condition| condition.kind == "Progressing").unwrap();
@@ -121,7 +121,7 @@ fn a_backup_of_an_earlier_cluster_of_the_same_name_is_not_taken() {
         world.create(1, json!({})).await;
         let names = world.names().await;
         world.delete_pod(&names[0]).await;
-        sleep(Duration::from_secs(600)).await;
+        sleep(Duration::from_secs(300)).await;
         let status = world.status().await;
         assert_eq!((status.incarnation.unwrap().number, status.phase), (1, Phase::Running));
         crate::levels::restore(world, "by-hand", "first").await;

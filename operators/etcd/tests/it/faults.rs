@@ -51,7 +51,7 @@ fn no_error_of_etcd_is_taken_for_lasting() {
         world.create(1, json!({})).await;
         world.model.set_faults(Etcd { refused: 1.0, lost: 0.0 });
         world.patch(json!({"size": 3})).await;
-        sleep(Duration::from_secs(3600)).await;
+        sleep(Duration::from_secs(900)).await;
         assert_eq!(world.model.census(), [(1, 1)]);
         world.model.set_faults(Etcd::default());
         world.settled(3).await;
@@ -68,7 +68,7 @@ fn a_member_that_cannot_start_is_not_joined_by_another_one() {
         world.patch(json!({"size": 3})).await;
         let status = world.until("a member is added", async |status| status.size == 2).await;
         assert_ne!(crate::world::condition(&status, "Available"), "True");
-        for _ in 0..600 {
+        for _ in 0..200 {
             sleep(Duration::from_secs(1)).await;
             let status = world.status().await;
             assert_ne!(crate::world::condition(&status, "Available"), "True");

@@ -7,20 +7,22 @@ use flyball_core::time::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// How long it takes until a container runs that is new on its node.
-const PULL: SignedDuration = SignedDuration::from_secs(2);
+/// How long it takes until a container runs.
+const START: SignedDuration = SignedDuration::from_secs(2);
 /// How often a probe is made.
-const PROBE: SignedDuration = SignedDuration::from_secs(1);
+const PROBE: SignedDuration = SignedDuration::from_secs(2);
 
 pub(crate) struct Machine {
     model: Model,
-    /// What came of each start.
+    /// When each start was asked for first.
+    asked: Mutex<BTreeMap<String, Timestamp>>,
+    /// What came of it.
     ended: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
 impl Machine {
     pub(crate) fn new(model: Model) -> Self {
-        Self { model, ended: Mutex::default() }
+        Self { model, asked: Mutex::default(), ended: Mutex::default() }
     }
 }
 
@@ -30,12 +32,14 @@ fn uid(pod: &k8s_openapi::api::core::v1::Pod) -> String {
 
 impl Program for Machine {
     fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
-        let due = launch.since + PULL;
-        if launch.attempt == 0 && due > launch.now {
-            return Ok(Start::NotYet(due));
-        }
         let uid = uid(launch.pod);
         let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
+        let due = *self.asked.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
+        if due > launch.now {
+            // What ran before it does not run meanwhile.
+            self.model.end(&uid);
+            return Ok(Start::NotYet(due));
+        }
         let image = launch.container.image.as_deref().unwrap_or_default();
         let ran = self.model.run(&uid, launch.container.command.as_deref().unwrap_or_default(), &version_of(image));
         self.ended.lock().unwrap().insert(id.clone(), ran);
