@@ -18,6 +18,7 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,8 +133,13 @@ impl<E: Etcd, S: Snapshots> Reconcile for Clusters<E, S> {
         let event = if step == Step::Rebuild { Event::warning } else { Event::normal };
         cx.event(event(step.name(), step.to_string()));
         self.figures.took(cluster, &step);
-        self.take(&step, cluster, &life, &view, cx).await?;
-        Ok(Action::requeue_after(NEXT))
+        match self.take(&step, cluster, &life, &view, cx).await {
+            Ok(()) => Ok(Action::requeue_after(NEXT)),
+            Err(error) => {
+                cx.event(Event::warning("Failed", format!("{step}: {error}")));
+                Err(error)
+            }
+        }
     }
 }
 
@@ -249,8 +255,12 @@ fn status(cluster: &EtcdCluster, before: &EtcdClusterStatus, view: &View, step: 
         Some(_) => listed.filter(|member| !member.name.is_empty()).map(|member| member.name.clone()).collect(),
     };
     let unready: Vec<String> = started.into_iter().filter(|name| !well.contains(name)).collect();
-    let versions = view.pods.iter().filter_map(|pod| Some((pod.name.clone(), pod.status.as_ref()?.version.clone())));
-    let versions: std::collections::BTreeMap<_, _> = versions.collect();
+    // Of who does not answer, what it said last stands.
+    let version = |pod: &Seen| {
+        let told = pod.status.as_ref().map(|status| status.version.clone());
+        Some((pod.name.clone(), told.or_else(|| before.versions.get(&pod.name).cloned())?))
+    };
+    let versions: BTreeMap<String, String> = view.pods.iter().filter_map(version).collect();
     let parts =
         |version: &&String| version.split(['.', '-']).map(|part| part.parse().unwrap_or(0)).collect::<Vec<u32>>();
     let current = versions.values().min_by_key(parts).cloned().unwrap_or_default();

@@ -54,7 +54,7 @@ fn a_cluster_grows_to_seven_and_shrinks_to_one() {
 }
 
 #[test]
-fn sizes_and_names_that_cannot_be_are_refused() {
+fn sizes_and_versions_that_cannot_be_are_refused() {
     play(async |world| {
         world.create(1, json!({})).await;
         let cluster = |name: &str, size: u8, version: &str| -> EtcdCluster {

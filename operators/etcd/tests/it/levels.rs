@@ -104,6 +104,7 @@ fn level_3_a_lost_majority_is_restored_from_the_latest_backup() {
 fn level_4_insights_tell_of_members_steps_and_backups() {
     play(async |world| {
         world.create(3, json!({})).await;
+        world.put("foo", "bar").await;
         backup(world, "monday").await;
         let names = world.names().await;
         world.delete_pod(&names[0]).await;
