@@ -54,7 +54,9 @@ fn a_level_is_reached_by_proofs_that_pass() {
     let home = Home::new("levels");
     project(&home);
     let table = said(levels(&home, &["project"])).ok().out;
-    for line in ["2      upgrade    proven   2/2", "3      lifecycle  missing  0/1", "5      autopilot  missing  0/0"] {
+    for line in
+        ["2       upgrade     proven    2/2", "3       lifecycle   missing   0/1", "5       autopilot   missing   0/0"]
+    {
         assert!(table.contains(line), "no {line:?} in\n{table}");
     }
     // Level 4 has its proof, but stands on a level that has none.
@@ -74,7 +76,7 @@ fn a_level_is_reached_by_proofs_that_pass() {
     broken.env("BROKEN", "1");
     let broken = said(broken);
     broken.fails_with(&["it does not come up", "error: 1 of 5 proofs failed"]);
-    assert!(broken.out.contains("failed   1/2") && broken.out.ends_with("Level reached: 1\n"), "{broken:?}");
+    assert!(broken.out.contains("failed    1/2") && broken.out.ends_with("Level reached: 1\n"), "{broken:?}");
 }
 
 #[test]

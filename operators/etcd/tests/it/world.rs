@@ -127,12 +127,12 @@ impl World {
 
     /// Waits for up to twenty minutes until something holds.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn(&EtcdClusterStatus) -> bool) -> EtcdClusterStatus {
-        for _ in 0..12_000 {
+        for _ in 0..4_000 {
             let status = self.status().await;
             if holds(&status).await {
                 return status;
             }
-            sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(300)).await;
         }
         let pods: Vec<_> = self.members().await.into_iter().map(|pod| (pod.metadata.name, pod.status)).collect();
         panic!("{what} does not come to pass: {:?} {pods:?}", self.status().await);
@@ -141,14 +141,13 @@ impl World {
     /// Waits until a cluster runs with so many members, and nothing is left to do.
     pub(crate) async fn settled(&self, size: usize) -> EtcdClusterStatus {
         let holds = async |status: &EtcdClusterStatus| {
-            let pods = self.members().await;
             status.phase == Phase::Running
                 && status.members.ready.len() == size
                 && status.size == size
-                && pods.len() == size
                 && condition(status, "Available") == "True"
                 && condition(status, "Progressing") == "False"
                 && status.target_version.is_empty()
+                && self.members().await.len() == size
         };
         self.until(&format!("a cluster of {size}"), holds).await
     }
@@ -210,10 +209,10 @@ impl World {
         assert!(self.quorum_kept.get(), "the quorum was lost");
     }
 
-    /// Writes and reads as a client does, ten times a second, while that is counted.
+    /// Writes and reads as a client does, four times a second, while that is counted.
     async fn watch(&self) {
         for number in 0u64.. {
-            sleep(Duration::from_millis(100)).await;
+            sleep(Duration::from_millis(250)).await;
             if !self.counting.get() {
                 continue;
             }
