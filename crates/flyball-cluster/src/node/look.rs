@@ -223,7 +223,7 @@ impl Look<'_> {
         loop {
             let state = status.state.clone().unwrap_or_default();
             if let Some(running) = &state.running {
-                if !stopping && container.image.as_ref() != Some(&status.image) {
+                if !stopping && container.image.as_deref().unwrap_or_default() != status.image {
                     let text = format!("Container {} definition changed, will be restarted", container.name);
                     seen.normal("Killing", text);
                     status = end_of(status, &Exit { code: TERMINATED, at: self.now });
@@ -301,7 +301,7 @@ impl Look<'_> {
         seen: &mut Seen,
     ) -> Option<Timestamp> {
         // What has changed is no longer what failed.
-        if ended(status).is_some() && container.image.as_ref() != Some(&status.image) {
+        if ended(status).is_some() && container.image.as_deref().unwrap_or_default() != status.image {
             return None;
         }
         let finished = end.finished_at.as_ref().map_or(self.now, |time| time.0);
