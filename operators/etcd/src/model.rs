@@ -168,7 +168,8 @@ impl State {
                 };
                 let mut known: Vec<&str> = cluster.members.values().map(|member| member.peer_url.as_str()).collect();
                 let mut given = peers.clone();
-                (known.sort_unstable(), given.sort_unstable());
+                known.sort_unstable();
+                given.sort_unstable();
                 let member = cluster.members.iter().find(|(_, member)| member.peer_url == own);
                 match member.filter(|_| known == given) {
                     Some((_, member)) if !member.name.is_empty() => {

@@ -173,7 +173,6 @@ pub struct Incarnation {
 
 /// A snapshot to be taken, once.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
 #[serde(rename_all = "camelCase")]
 #[kube(
     group = "etcd.database.coreos.com",
@@ -238,6 +237,7 @@ pub struct EtcdBackupStatus {
 
 /// A cluster to be begun anew with what a backup holds, once.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
 #[serde(rename_all = "camelCase")]
 #[kube(
     group = "etcd.database.coreos.com",
