@@ -4,5 +4,6 @@ pub(crate) mod cluster;
 pub(crate) mod crd;
 pub(crate) mod demo;
 pub(crate) mod describe;
+pub(crate) mod levels;
 pub(crate) mod run;
 pub(crate) mod trace;

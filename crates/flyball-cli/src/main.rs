@@ -12,7 +12,7 @@ mod output;
 mod terminal;
 
 use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, crd, demo, describe, run, trace};
+use commands::{cluster, crd, demo, describe, levels, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -36,6 +36,7 @@ enum Command {
     Cluster(cluster::ClusterArgs),
     Crd(crd::CrdArgs),
     Describe(describe::DescribeArgs),
+    Levels(levels::LevelsArgs),
     Trace(trace::TraceArgs),
     Run(run::RunArgs),
 }
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
         Command::Crd(args) => crd::cmd_crd(args),
         Command::Describe(args) => describe::cmd_describe(args),
+        Command::Levels(args) => levels::cmd_levels(&args),
         Command::Trace(args) => trace::cmd_trace(&args),
         Command::Run(args) => run::cmd_run(args),
     };

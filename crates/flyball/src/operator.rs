@@ -40,6 +40,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use latch::Latch;
 use metrics::{Metrics, WatchMetrics};
+use prometheus_client::registry::Registry;
 use rbac::Grant;
 use running::Running;
 use serde::Serialize;
@@ -89,6 +90,7 @@ pub struct Operator {
     rng: Rng,
     instance: Option<String>,
     host: String,
+    figures: Vec<Box<Register>>,
     metrics_address: Option<SocketAddr>,
     health_address: Option<SocketAddr>,
     election: Option<LeaderElection>,
@@ -96,6 +98,9 @@ pub struct Operator {
     grace: Duration,
     longest_stale: Duration,
 }
+
+/// Registers metrics.
+type Register = dyn FnOnce(&mut Registry) + Send;
 
 /// Why an operator could not run.
 ///
@@ -231,6 +236,7 @@ impl Operator {
             rng: Rng::from_os(),
             instance: None,
             host: String::new(),
+            figures: Vec::new(),
             metrics_address: None,
             health_address: None,
             election: None,
@@ -325,6 +331,21 @@ impl Operator {
     /// Names this instance among those of the operator, in events; the operator's name unless told otherwise.
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
+        self
+    }
+
+    /// Adds metrics of the operator's own to those that `/metrics` shows; `register` runs when the operator does.
+    ///
+    /// ```
+    /// use flyball::Operator;
+    /// use prometheus_client::metrics::gauge::Gauge;
+    ///
+    /// let sites: Gauge = Gauge::default(); // whose clones are the same gauge
+    /// let shown = sites.clone();
+    /// Operator::new("site-operator").metrics(|registry| registry.register("sites", "Sites that are up", shown));
+    /// ```
+    pub fn metrics(mut self, register: impl FnOnce(&mut Registry) + Send + 'static) -> Self {
+        self.figures.push(Box::new(register));
         self
     }
 
@@ -460,6 +481,7 @@ impl Operator {
         let queues: Vec<_> =
             controllers.map(|each| (each.name().to_owned(), Arc::new(each.queue(&self.rng)))).collect();
         metrics.observe(queues.clone(), caches.clone());
+        self.figures.into_iter().for_each(|register| metrics.register(register));
         let metrics = Arc::new(metrics);
         let everywhere = Arc::new(Environment {
             name: name.clone(),

@@ -4,6 +4,7 @@
 mod cluster;
 mod data_dir;
 mod demo;
+mod levels;
 mod nodes;
 mod operators;
 mod run;

@@ -4,7 +4,7 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>.
 
 use super::environment::Material;
-use super::program::{Exit, KILLED, Launch, Observed, Program, Running, Start};
+use super::program::{Exit, KILLED, Launch, Observed, Program, Running, Start, TERMINATED};
 use super::status;
 use crate::controllers::pods::{is_deleting, time};
 use crate::scheduler::resources::is_sidecar;
@@ -223,6 +223,12 @@ impl Look<'_> {
         loop {
             let state = status.state.clone().unwrap_or_default();
             if let Some(running) = &state.running {
+                if !stopping && container.image.as_deref().unwrap_or_default() != status.image {
+                    let text = format!("Container {} definition changed, will be restarted", container.name);
+                    seen.normal("Killing", text);
+                    status = end_of(status, &Exit { code: TERMINATED, at: self.now });
+                    continue;
+                }
                 let id = status.container_id.clone().unwrap_or_default();
                 let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
                 let attempt = status.restart_count;
@@ -294,6 +300,10 @@ impl Look<'_> {
         end: &ContainerStateTerminated,
         seen: &mut Seen,
     ) -> Option<Timestamp> {
+        // What has changed is no longer what failed.
+        if ended(status).is_some() && container.image.as_deref().unwrap_or_default() != status.image {
+            return None;
+        }
         let finished = end.finished_at.as_ref().map_or(self.now, |time| time.0);
         let ran = end.started_at.as_ref().map_or(SignedDuration::ZERO, |time| finished.duration_since(time.0));
         let wait = back_off(status.restart_count, ran);

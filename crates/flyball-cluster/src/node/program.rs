@@ -100,7 +100,7 @@ pub struct Exit {
 }
 
 /// The exit code of what was ended by SIGTERM.
-const TERMINATED: i32 = 143;
+pub(super) const TERMINATED: i32 = 143;
 /// The exit code of what was ended by SIGKILL.
 pub(super) const KILLED: i32 = 137;
 const SCHEME: &str = "simulated://";

@@ -109,6 +109,24 @@ async fn without_nodes_nothing_is_said_of_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_whose_image_is_changed_starts_again() {
+    let client = client_of(cluster()).await;
+    Nodes::new("n", 1).add_to(&client).await.unwrap();
+    run(&client, "p", json!({}), json!({})).await;
+    eventually("a ready pod", || async { is_ready(&pod(&client, "p").await) }).await;
+    for (restarts, image) in [(1, "j"), (2, "k")] {
+        let patch = Patch::Strategic(json!({"spec": {"containers": [{"name": "c", "image": image}]}}));
+        api::<Pod>(&client).patch("p", &PatchParams::default(), &patch).await.unwrap();
+        let runs = || async {
+            let status = pod(&client, "p").await.status.unwrap().container_statuses.unwrap().remove(0);
+            (status.image.as_str(), status.restart_count, status.ready) == (image, restarts, true)
+        };
+        eventually("a container of the new image", runs).await;
+    }
+    assert!(reasons(&client, "p").await.iter().any(|reason| reason == "Killing"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_tells_what_a_kubelet_tells() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();

@@ -166,6 +166,11 @@ impl Metrics {
         self.registry.register_collector(Box::new(Observed { queues, caches }));
     }
 
+    /// Adds what an operator measures itself.
+    pub(crate) fn register(&mut self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry);
+    }
+
     /// Returns the counter of requests.
     pub(crate) fn requests(&self) -> RequestMetrics {
         RequestMetrics { requests: self.requests.clone(), host: self.host.clone() }

@@ -1,0 +1,198 @@
+//! `flyball levels`: what an operator was proven to do, by running the proofs.
+//!
+//! A proof is a test of the project whose name begins with `level_N_`. Nothing that a project says of itself counts.
+
+mod proof;
+
+use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
+use crate::terminal::{Style, columns, complain, paint, say};
+use clap::Args;
+use proof::{Outcome, Proof, failures, read};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+
+/// The levels of <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>, from 1 on.
+const LEVELS: [&str; 5] = ["install", "upgrade", "lifecycle", "insights", "autopilot"];
+
+/// Run the proofs of an operator's capability levels, and tell which level it reaches
+///
+/// A proof is a test whose name begins with `level_N_`, such as `level_1_install_makes_a_cluster`; it may be in any of the
+/// project's tests. A level is proven if it has a proof, and all of its proofs pass. The level reached is the highest one
+/// that is proven with all below it. Ends with 0 if that is at least 1 and no proof failed, else with 1.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball levels                        the project in this folder
+  flyball levels operators/etcd         a project in another one
+  flyball levels --level 3              only the proofs of level 3
+  flyball levels -o json                for programs")]
+pub(crate) struct LevelsArgs {
+    /// The project: its folder, or its Cargo.toml
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// The same, as cargo calls it
+    #[arg(long, value_name = "PATH", conflicts_with = "path")]
+    manifest_path: Option<PathBuf>,
+    /// Which package, where a workspace has several
+    #[arg(short, long)]
+    package: Option<String>,
+    /// Run the proofs of this level only
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
+    level: Option<u8>,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// What came of all proofs.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The highest level that is proven with all below it, 0 if there is none. Absent if not all levels were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<u8>,
+    levels: Vec<Level>,
+}
+
+/// What came of the proofs of one level.
+#[derive(Debug, Serialize)]
+struct Level {
+    level: u8,
+    name: &'static str,
+    outcome: Standing,
+    proofs: Vec<Proof>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Standing {
+    Proven,
+    Failed,
+    Missing,
+}
+
+pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
+    let (proofs, ended_well) = run(args)?;
+    if proofs.is_empty() {
+        let which = args.level.map_or("level_N_".into(), |level| format!("level_{level}_"));
+        let error = Error::new(format!("the project has no proofs: no test's name begins with {which}"));
+        return Err(error.hint("write a test for each level, such as level_1_install_makes_a_cluster"));
+    }
+    let report = Report::of(proofs, args.level);
+    match args.output {
+        Some(Format::Json) => Output::Json.say(&report)?,
+        Some(Format::Yaml) => Output::Yaml.say(&report)?,
+        None | Some(Format::Table) => report.lines().iter().for_each(|line| say(line)),
+    }
+    report.verdict(ended_well)
+}
+
+/// Runs the proofs; gives them, and whether cargo was content with all.
+fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
+    let given = args.manifest_path.as_deref().unwrap_or(&args.path);
+    let manifest = if given.is_dir() { given.join("Cargo.toml") } else { given.to_owned() };
+    if !manifest.is_file() {
+        let error = Error::new(format!("there is no project at {}", given.display()));
+        return Err(error.hint("name the folder of one that has a Cargo.toml: flyball levels PATH"));
+    }
+    let filter = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));
+    let mut cargo = Process::new(cargo());
+    cargo.arg("test").arg("--manifest-path").arg(&manifest).args(["--no-fail-fast", "--tests"]);
+    cargo.args(args.package.iter().flat_map(|package| ["--package", package]));
+    cargo.args(["--", "--color=never", &filter]).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let answer =
+        cargo.output().when("cannot run cargo").map_err(|error| error.hint("install Rust: https://rustup.rs"))?;
+    let said = String::from_utf8_lossy(&answer.stdout);
+    let proofs = read(&said, args.level);
+    failures(&said).for_each(|why| complain("failed", why));
+    // Without a single proof, cargo failed before it came to them, and has said why.
+    if proofs.is_empty() && !answer.status.success() {
+        return Err(Error::new(format!("the tests of {} cannot be run", shown(&manifest))));
+    }
+    Ok((proofs, answer.status.success()))
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn shown(manifest: &Path) -> String {
+    manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(manifest).display().to_string()
+}
+
+impl Report {
+    fn of(proofs: Vec<Proof>, only: Option<u8>) -> Self {
+        let mut levels: Vec<Level> = (1..).zip(LEVELS).map(|(level, name)| Level::new(level, name, &proofs)).collect();
+        let reached = levels.iter().take_while(|level| level.outcome == Standing::Proven).count();
+        levels.retain(|level| only.is_none_or(|only| only == level.level));
+        Self { level: only.is_none().then(|| u8::try_from(reached).unwrap_or(u8::MAX)), levels }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let heading = ["LEVEL", "NAME", "OUTCOME", "PROOFS"].map(str::to_owned).to_vec();
+        let mut lines = columns(std::iter::once(heading).chain(self.levels.iter().map(Level::row)).collect());
+        for level in &self.levels {
+            lines.push(String::new());
+            lines.push(paint(Style::Strong, &format!("Level {}, {}", level.level, level.name)));
+            lines.extend(level.proofs.iter().map(|proof| format!("  {:<8}{}", proof.outcome.word(), proof.test)));
+            if level.proofs.is_empty() {
+                lines.push(format!("  missing level_{}_…", level.level));
+            }
+        }
+        lines.push(String::new());
+        lines.extend(self.level.map(|level| paint(Style::Strong, &format!("Level reached: {level}"))));
+        lines
+    }
+
+    /// Tells whether all that was asked for is proven.
+    fn verdict(&self, ended_well: bool) -> Result<()> {
+        let all = || self.levels.iter().flat_map(|level| &level.proofs);
+        let failed = all().filter(|proof| proof.outcome == Outcome::Failed).count();
+        if failed > 0 {
+            return Err(Error::new(format!("{failed} of {} proofs failed", all().count())));
+        }
+        if !ended_well {
+            return Err(Error::new("cargo test failed, though no proof did: what it said stands above"));
+        }
+        match (self.level, &self.levels[..]) {
+            (Some(0), _) => Err(Error::new("level 1 is not proven")),
+            (None, [only]) if only.outcome != Standing::Proven => {
+                Err(Error::new(format!("level {} is not proven", only.level)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Level {
+    fn new(level: u8, name: &'static str, proofs: &[Proof]) -> Self {
+        let proofs: Vec<Proof> = proofs.iter().filter(|proof| proof.level == level).cloned().collect();
+        let outcome = match () {
+            () if proofs.iter().any(|proof| proof.outcome == Outcome::Failed) => Standing::Failed,
+            // What was not run proves nothing.
+            () if proofs.is_empty() || proofs.iter().any(|proof| proof.outcome == Outcome::Ignored) => {
+                Standing::Missing
+            }
+            () => Standing::Proven,
+        };
+        Self { level, name, outcome, proofs }
+    }
+
+    fn row(&self) -> Vec<String> {
+        let outcome = match self.outcome {
+            Standing::Proven => "proven",
+            Standing::Failed => "failed",
+            Standing::Missing => "missing",
+        };
+        let passed = self.proofs.iter().filter(|proof| proof.outcome == Outcome::Passed).count();
+        vec![self.level.to_string(), self.name.into(), outcome.into(), format!("{passed}/{}", self.proofs.len())]
+    }
+}

@@ -1,0 +1,212 @@
+use super::{Chunks, Error, Etcd, Member, MemberStatus, Result};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
+use http::Request;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a member may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to defragment, and between two pieces of a snapshot.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
+/// An answer about seven members takes some kilobytes.
+const MAX_ANSWER: usize = 1 << 20;
+/// A piece of a snapshot is 32 KiB large before it is put into JSON.
+const MAX_CHUNK: usize = 4 << 20;
+/// A snapshot ends with its own SHA-256, in a piece of its own, which whoever restores it checks.
+const HASH: usize = 32;
+/// Where the gateway is: since 3.4, in 3.3, and before.
+const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
+
+/// Asks etcd over its JSON gateway, which every member serves beside gRPC.
+#[derive(Clone, Debug)]
+pub struct Gateway(Client<HttpConnector, Full<Bytes>>);
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self(Client::builder(TokioExecutor::new()).build(HttpConnector::new()))
+    }
+}
+
+/// A number, which the gateway writes as text, and leaves out if it is 0.
+fn number<T: FromStr + Default>(value: &Value) -> T {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+fn unreachable(endpoint: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Unreachable { endpoint: endpoint.into(), source: source.into() }
+}
+
+fn refused(endpoint: &str, code: u16, body: &[u8]) -> Error {
+    #[derive(Deserialize)]
+    struct Problem {
+        message: Option<String>,
+        error: Option<String>,
+    }
+    let problem: Option<Problem> = serde_json::from_slice(body).ok();
+    let message = problem.and_then(|problem| problem.message.or(problem.error));
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().chars().take(200).collect());
+    Error::Refused { endpoint: endpoint.into(), code, message }
+}
+
+impl Gateway {
+    /// Begins a call; gives the body of an answer that says yes.
+    async fn begin(&self, endpoint: &str, method: &str, body: &Value) -> Result<Incoming> {
+        for prefix in PREFIXES {
+            let request = Request::post(format!("{endpoint}/{prefix}/{method}"))
+                .body(Full::from(body.to_string()))
+                .map_err(|error| unreachable(endpoint, error))?;
+            let answer = self.0.request(request).await.map_err(|error| unreachable(endpoint, error))?;
+            if answer.status().is_success() {
+                return Ok(answer.into_body());
+            }
+            let code = answer.status().as_u16();
+            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            let body = body.map_err(|error| unreachable(endpoint, error))?.to_bytes();
+            // A member that serves the gateway elsewhere says so with a text, one that knows no such member with JSON.
+            if code != 404 || body.starts_with(b"{") {
+                return Err(refused(endpoint, code, &body));
+            }
+        }
+        Err(unreachable(endpoint, "it serves no JSON gateway"))
+    }
+
+    async fn call(&self, endpoint: &str, method: &str, body: Value, patience: Duration) -> Result<Value> {
+        let call = async {
+            let body = self.begin(endpoint, method, &body).await?;
+            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| unreachable(endpoint, error))?;
+            serde_json::from_slice(&body.to_bytes()).map_err(|error| unreachable(endpoint, error))
+        };
+        timeout(patience, call).await.map_err(|late| unreachable(endpoint, late))?
+    }
+}
+
+impl Etcd for Gateway {
+    async fn members(&self, endpoint: &str, consistent: bool) -> Result<Vec<Member>> {
+        let answer = self.call(endpoint, "cluster/member/list", json!({"linearizable": consistent}), PATIENCE).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let member = |member: &Value| Member {
+            id: number(&member["ID"]),
+            name: text(&member["name"]),
+            peer_urls: member["peerURLs"].as_array().into_iter().flatten().map(text).collect(),
+        };
+        match answer["members"].as_array() {
+            Some(members) if !members.is_empty() => Ok(members.iter().map(member).collect()),
+            _ => Err(unreachable(endpoint, "it lists no members")),
+        }
+    }
+
+    async fn add_member(&self, endpoint: &str, peer_url: &str) -> Result<()> {
+        self.call(endpoint, "cluster/member/add", json!({"peerURLs": [peer_url]}), PATIENCE).await.map(drop)
+    }
+
+    async fn remove_member(&self, endpoint: &str, id: u64) -> Result<()> {
+        self.call(endpoint, "cluster/member/remove", json!({"ID": id.to_string()}), PATIENCE).await.map(drop)
+    }
+
+    async fn status(&self, endpoint: &str) -> Result<MemberStatus> {
+        let answer = self.call(endpoint, "maintenance/status", json!({}), PATIENCE).await?;
+        Ok(MemberStatus {
+            id: number(&answer["header"]["member_id"]),
+            leader: number(&answer["leader"]),
+            version: answer["version"].as_str().unwrap_or_default().into(),
+            db_size: number(&answer["dbSize"]),
+            db_size_in_use: number(&answer["dbSizeInUse"]),
+            revision: number(&answer["header"]["revision"]),
+            raft_index: number(&answer["raftIndex"]),
+        })
+    }
+
+    async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
+        let begun = timeout(PATIENCE, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
+        let body = begun.map_err(|late| unreachable(endpoint, late))??;
+        let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
+        let pieces = stream::try_unfold(reading, |mut reading| async move {
+            let piece = timeout(LONG_PATIENCE, reading.next()).await;
+            let piece = piece.map_err(|late| unreachable(&reading.endpoint, late))??;
+            Ok(piece.map(|piece| (piece, reading)))
+        });
+        Ok(pieces.boxed())
+    }
+
+    async fn defragment(&self, endpoint: &str) -> Result<()> {
+        self.call(endpoint, "maintenance/defragment", json!({}), LONG_PATIENCE).await.map(drop)
+    }
+}
+
+/// A snapshot that is being read: one JSON object on each line.
+struct Reading {
+    endpoint: String,
+    body: Incoming,
+    buffer: BytesMut,
+    /// Whether the last piece was the last one.
+    is_whole: bool,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        let wrong = |why: &dyn Display| unreachable(&self.endpoint, why.to_string());
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(end + 1);
+                let (piece, remaining) = piece(&line).map_err(|why| wrong(&why))?;
+                self.is_whole = remaining == 0 && piece.len() == HASH;
+                return Ok(Some(piece));
+            }
+            if self.buffer.len() > MAX_CHUNK {
+                return Err(wrong(&"a piece of the snapshot is too large"));
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame.map_err(|error| wrong(&error))?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                None if self.buffer.is_empty() && self.is_whole => return Ok(None),
+                None if !self.buffer.is_empty() => self.buffer.extend_from_slice(b"\n"),
+                None => return Err(wrong(&"the snapshot is not whole")),
+            }
+        }
+    }
+}
+
+/// Reads one line: what it holds, and how much is to follow.
+fn piece(line: &[u8]) -> Result<(Bytes, u64), String> {
+    let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let result = line.get("result").ok_or_else(|| line["error"]["message"].to_string())?;
+    let blob = BASE64_STANDARD.decode(result["blob"].as_str().unwrap_or_default());
+    Ok((blob.map_err(|error| error.to_string())?.into(), number(&result["remaining_bytes"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_say_how_much_is_to_follow() {
+        let read = |line: &str| piece(line.as_bytes());
+        assert_eq!(read(r#"{"result":{"remaining_bytes":"7","blob":"Zm9v"}}"#), Ok(("foo".into(), 7)));
+        assert_eq!(read(r#"{"result":{"blob":"YmFy"}}"#), Ok(("bar".into(), 0)));
+        assert!(read(r#"{"error":{"code":14,"message":"stopped"}}"#).is_err_and(|why| why.contains("stopped")));
+        assert!(read("<html>").is_err());
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_etcds_words() {
+        let told = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
+        let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
+        assert_eq!(told(unhealthy), "etcd at http://a answered 503: etcdserver: unhealthy cluster");
+        assert_eq!(told("404 page not found\n"), "etcd at http://a answered 503: 404 page not found");
+    }
+}

@@ -1,0 +1,296 @@
+//! What is seen of a cluster, and the one step that comes next.
+//!
+//! Plain data without I/O. One step is taken at a time, and the next one is decided on what is seen then: so a step may be cut
+//! off at any point, and its answer may be lost. What a cluster's life depends on:
+//!
+//! * Changes are made only while a quorum answers, and no member is added, upgraded, defragmented or taken away from those
+//!   that are wanted while another one is not well.
+//! * A dead member leaves etcd before its replacement is added: in the other order, a cluster of three would need three of
+//!   four, and could not lose one more.
+//! * A member that was added is started before anything else, for it counts for the quorum already.
+
+use crate::etcd::{Member, MemberStatus};
+use crate::objects::pod_of;
+use std::fmt;
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// Number of members.
+    pub size: usize,
+    /// The version of each.
+    pub version: &'a str,
+    /// When a member is to be defragmented: above this share of unused space in percent, and from this size on.
+    pub defragment: Option<(u8, u64)>,
+}
+
+/// A pod of a cluster, and what etcd in it says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Its name, which is the member's too.
+    pub name: String,
+    /// What it is to run.
+    pub version: String,
+    /// It is being deleted.
+    pub is_leaving: bool,
+    /// It has ended, and its data are lost.
+    pub is_over: bool,
+    /// What etcd said of itself, if it answered.
+    pub status: Option<MemberStatus>,
+}
+
+impl Seen {
+    /// Tells whether it may still be of use.
+    pub fn is_alive(&self) -> bool {
+        !self.is_leaving && !self.is_over
+    }
+
+    /// Tells whether it does what it is for.
+    fn is_well(&self) -> bool {
+        self.is_alive() && self.status.as_ref().is_some_and(|status| status.leader != 0)
+    }
+
+    /// Tells whether it runs what it is to run. Builds of one version for several platforms call themselves alike.
+    fn runs_its_version(&self) -> bool {
+        self.status
+            .as_ref()
+            .is_some_and(|status| !status.version.is_empty() && self.version.starts_with(&status.version))
+    }
+
+    fn is_leader(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.leader == status.id)
+    }
+
+    /// Returns how much of its database's file holds nothing, in percent, and how large that is.
+    fn unused(&self) -> Option<(u8, u64)> {
+        let status = self.status.as_ref().filter(|status| status.db_size > 0 && status.db_size_in_use > 0)?;
+        let unused = status.db_size.saturating_sub(status.db_size_in_use);
+        Some(((u128::from(unused) * 100 / u128::from(status.db_size)) as u8, status.db_size))
+    }
+}
+
+/// The members as etcd lists them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Membership {
+    /// The members.
+    pub members: Vec<Member>,
+    /// Whether a quorum stands behind that; if not, one of them says so.
+    pub is_consistent: bool,
+}
+
+impl Membership {
+    /// Returns how many of them it takes to decide anything.
+    pub fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+}
+
+/// Returns the name of the pod in which a member runs, or is to.
+pub fn pod_name(member: &Member) -> Option<&str> {
+    let told = Some(member.name.as_str()).filter(|name| !name.is_empty());
+    told.or_else(|| member.peer_urls.iter().find_map(|url| pod_of(url)))
+}
+
+/// A cluster as it is seen in one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Whether it was ever seen serving, in this life of it.
+    pub formed: bool,
+    /// Its pods.
+    pub pods: Vec<Seen>,
+    /// Pods of an earlier life, which would mislead clients.
+    pub leftovers: Vec<Seen>,
+    /// Its members, unless nobody answers.
+    pub membership: Option<Membership>,
+    /// The names of those that had started when the view before this one was taken.
+    pub known: Vec<String>,
+    /// Those that were defragmented a short while ago.
+    pub rested: Vec<String>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make the first member.
+    Seed,
+    /// Give up what is left, and begin anew with a backup: too few members are left for ever.
+    Rebuild,
+    /// Delete a pod that is of no use any more.
+    Discard(String),
+    /// Make the pod of a member that was added.
+    Start(String),
+    /// Add a member.
+    Add,
+    /// Take a member out of etcd.
+    Remove(Member),
+    /// Bring a member to the version that is wanted.
+    Upgrade(String),
+    /// Give back what a member's database does not use.
+    Defragment(String),
+    /// Somebody else has something to do first.
+    Wait(String),
+    /// Nothing.
+    Rest,
+}
+
+impl Step {
+    /// Names the step, for metrics and events.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Seed => "Seed",
+            Self::Rebuild => "Rebuild",
+            Self::Discard(_) => "Discard",
+            Self::Start(_) => "Start",
+            Self::Add => "Add",
+            Self::Remove(_) => "Remove",
+            Self::Upgrade(_) => "Upgrade",
+            Self::Defragment(_) => "Defragment",
+            Self::Wait(_) => "Wait",
+            Self::Rest => "Rest",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seed => f.write_str("making the first member"),
+            Self::Rebuild => f.write_str("too few members are left for ever: the cluster begins anew with a backup"),
+            Self::Discard(pod) => write!(f, "deleting pod {pod}"),
+            Self::Start(pod) => write!(f, "starting member {pod}"),
+            Self::Add => f.write_str("adding a member"),
+            Self::Remove(member) => write!(f, "removing member {}", pod_name(member).unwrap_or("without a name")),
+            Self::Upgrade(pod) => write!(f, "upgrading member {pod}"),
+            Self::Defragment(pod) => write!(f, "defragmenting member {pod}"),
+            Self::Wait(what) => f.write_str(what),
+            Self::Rest => f.write_str("all members are well"),
+        }
+    }
+}
+
+impl View {
+    fn pod(&self, name: &str) -> Option<&Seen> {
+        self.pods.iter().find(|pod| pod.name == name)
+    }
+
+    fn pod_of(&self, member: &Member) -> Option<&Seen> {
+        self.pod(pod_name(member)?)
+    }
+
+    /// Returns the members of etcd that answer and follow a leader.
+    pub fn well(&self) -> impl Iterator<Item = &Seen> {
+        let members = self.membership.iter().flat_map(|membership| &membership.members);
+        members
+            .filter(|member| !member.name.is_empty())
+            .filter_map(|member| self.pod_of(member))
+            .filter(|pod| pod.is_well())
+    }
+
+    /// Tells whether clients can read and write, and every member that was added has started.
+    pub fn is_available(&self) -> bool {
+        self.membership.as_ref().is_some_and(|membership| {
+            membership.is_consistent
+                && membership.members.iter().all(|member| !member.name.is_empty())
+                && self.well().count() >= membership.quorum()
+        })
+    }
+
+    /// Tells whether what is left of the members can never be a quorum again, for what they knew is gone with their pods.
+    ///
+    /// Both what they say themselves and what was seen before must say so: a member that was cut off may tell of old times.
+    fn is_lost(&self) -> bool {
+        let is_alive = |name: &str| self.pod(name).is_some_and(Seen::is_alive);
+        let left = self.known.iter().filter(|name| is_alive(name)).count();
+        let can_be = |member: &&Member| member.name.is_empty() || is_alive(&member.name);
+        let is_said = self.membership.as_ref().is_none_or(|membership| {
+            !membership.is_consistent && membership.members.iter().filter(can_be).count() < membership.quorum()
+        });
+        is_said && left < self.known.len() / 2 + 1
+    }
+
+    /// Decides what comes next.
+    pub fn next(&self, wanted: &Wanted<'_>) -> Step {
+        if let Some(leftover) = self.leftovers.iter().min_by_key(|pod| pod.is_leaving) {
+            return match leftover.is_leaving {
+                true => Step::Wait(format!("waiting for pod {} to be gone", leftover.name)),
+                false => Step::Discard(leftover.name.clone()),
+            };
+        }
+        if let Some(over) = self.pods.iter().find(|pod| pod.is_over && !pod.is_leaving) {
+            return Step::Discard(over.name.clone());
+        }
+        if !self.formed && self.pods.is_empty() {
+            return Step::Seed;
+        }
+        if self.formed && self.is_lost() {
+            return Step::Rebuild;
+        }
+        let Some(membership) = self.membership.as_ref().filter(|membership| membership.is_consistent) else {
+            // Starting what was added does no harm, and may be what a quorum lacks: of two, both are needed.
+            let listed = self.membership.iter().flat_map(|membership| &membership.members);
+            let mut added = listed.filter(|member| member.name.is_empty() && self.pod_of(member).is_none());
+            return match added.find_map(pod_name) {
+                Some(name) => Step::Start(name.into()),
+                None => Step::Wait("waiting for a quorum of the members to answer".into()),
+            };
+        };
+        self.next_of(membership, wanted)
+    }
+
+    /// Decides what comes next while a quorum answers.
+    fn next_of(&self, membership: &Membership, wanted: &Wanted<'_>) -> Step {
+        let members = &membership.members;
+        let is_member = |pod: &&Seen| members.iter().any(|member| pod_name(member) == Some(&pod.name));
+        if let Some(stray) = self.pods.iter().find(|pod| pod.is_alive() && !is_member(pod)) {
+            return Step::Discard(stray.name.clone());
+        }
+        if let Some(added) = members.iter().find(|member| member.name.is_empty()) {
+            return match (self.pod_of(added), pod_name(added)) {
+                _ if members.len() > wanted.size => Step::Remove(added.clone()),
+                (None, Some(name)) => Step::Start(name.into()),
+                (_, name) => Step::Wait(format!("waiting for member {} to start", name.unwrap_or_default())),
+            };
+        }
+        if let Some(dead) = members.iter().find(|member| !self.pod_of(member).is_some_and(Seen::is_alive)) {
+            return Step::Remove(dead.clone());
+        }
+        let pods: Vec<&Seen> = members.iter().filter_map(|member| self.pod_of(member)).collect();
+        if let Some(ill) = pods.iter().find(|pod| !pod.is_well()) {
+            return Step::Wait(format!("waiting for member {} to be well", ill.name));
+        }
+        if let Some(old) = pods.iter().find(|pod| !pod.runs_its_version()) {
+            return Step::Wait(format!("waiting for member {} to run {}", old.name, old.version));
+        }
+        if members.len() < wanted.size {
+            return Step::Add;
+        }
+        // Whatever takes a member off the others' hands for a while takes the leader last: an election costs clients time.
+        let last_leader =
+            |pods: &mut dyn Iterator<Item = &&Seen>| pods.min_by_key(|pod| pod.is_leader()).map(|pod| pod.name.clone());
+        if members.len() > wanted.size {
+            let name = last_leader(&mut pods.iter().rev());
+            let surplus = members.iter().find(|member| Some(member.name.as_str()) == name.as_deref());
+            return surplus.cloned().map_or(Step::Rest, Step::Remove);
+        }
+        if let Some(name) = last_leader(&mut pods.iter().filter(|pod| pod.version != wanted.version)) {
+            return Step::Upgrade(name);
+        }
+        if let Some((percent, bytes)) = wanted.defragment {
+            let is_loose = |pod: &&&Seen| pod.unused().is_some_and(|(unused, size)| unused > percent && size >= bytes);
+            let mut loose = pods.iter().filter(is_loose).filter(|pod| !self.rested.contains(&pod.name));
+            if let Some(name) = last_leader(&mut loose) {
+                return Step::Defragment(name);
+            }
+        }
+        Step::Rest
+    }
+
+    /// Returns what a new member runs: what those run that are not upgraded yet, for they come first.
+    pub fn joining_version<'a>(&'a self, wanted: &'a str) -> &'a str {
+        let mut alive = self.pods.iter().filter(|pod| pod.is_alive());
+        alive.find(|pod| pod.version != wanted).map_or(wanted, |pod| &pod.version)
+    }
+}
+
+#[cfg(test)]
+mod tests;

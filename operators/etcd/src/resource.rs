@@ -1,0 +1,270 @@
+//! The custom resources: clusters, backups and restores, in the group and version that users of `EtcdCluster` know.
+
+use flyball::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Desired state of an etcd cluster.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "etcd.database.coreos.com",
+    version = "v1beta2",
+    kind = "EtcdCluster",
+    namespaced,
+    shortname = "etcd",
+    doc = "An etcd cluster",
+    status = "EtcdClusterStatus",
+    scale(spec_replicas_path = ".spec.size", status_replicas_path = ".status.size"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+pub struct EtcdClusterSpec {
+    /// Number of members.
+    #[schemars(range(min = 1, max = 7))]
+    pub size: u8,
+    /// Version of etcd, such as `3.5.17`: the image is `<repository>:v<version>`.
+    #[serde(default = "version")]
+    #[schemars(regex(pattern = r"^3\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$"))]
+    pub version: String,
+    /// Where the images of etcd are.
+    #[serde(default = "repository")]
+    #[schemars(length(min = 1))]
+    pub repository: String,
+    /// Leaves everything as it is: the operator looks and tells, and does nothing.
+    #[serde(default)]
+    pub paused: bool,
+    /// When backups are made; none unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_policy: Option<BackupPolicy>,
+    /// What the operator does by itself to keep the database in shape; nothing unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autopilot: Option<Autopilot>,
+}
+
+fn version() -> String {
+    "3.5.17".into()
+}
+
+fn repository() -> String {
+    "quay.io/coreos/etcd".into()
+}
+
+/// When backups are made, and how many stay.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupPolicy {
+    /// Seconds from one backup to the next.
+    #[schemars(range(min = 10))]
+    pub backup_interval_in_second: u32,
+    /// How many of these backups stay; the oldest go.
+    #[serde(default = "seven")]
+    #[schemars(range(min = 1, max = 100))]
+    pub max_backups: u32,
+}
+
+fn seven() -> u32 {
+    7
+}
+
+/// Reactions to what the operator sees of a database.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Autopilot {
+    /// Defragments a member when more than this share of its database's file, in percent, holds nothing any more.
+    #[serde(default = "half")]
+    #[schemars(range(min = 10, max = 90))]
+    pub defragment_above_percent: u8,
+    /// Leaves files alone that are smaller than this.
+    #[serde(default = "sixteen_mebibytes")]
+    pub defragment_above_bytes: u64,
+}
+
+fn half() -> u8 {
+    50
+}
+
+fn sixteen_mebibytes() -> u64 {
+    16 << 20
+}
+
+/// Observed state of an etcd cluster.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EtcdClusterStatus {
+    /// Creating, Running or Recovering.
+    pub phase: Phase,
+    /// Whether the operator leaves the cluster alone because it is paused.
+    pub control_paused: bool,
+    /// Number of members.
+    pub size: usize,
+    /// The members of etcd that have started.
+    pub members: Members,
+    /// What version each member runs.
+    pub versions: BTreeMap<String, String>,
+    /// The oldest version that a member runs.
+    pub current_version: String,
+    /// The version that members are being brought to; empty if all run it.
+    pub target_version: String,
+    /// The service of clients.
+    pub service_name: String,
+    /// The port of that service.
+    pub client_port: u16,
+    /// The life of this cluster: a restore begins the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+    /// Since when too few members are left for them to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_since: Option<String>,
+    /// When members were defragmented.
+    pub defragmented: BTreeMap<String, String>,
+    /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is being
+    /// taken or waited for.
+    pub conditions: Vec<Condition>,
+}
+
+/// How far a cluster is.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It was never as large as it should be.
+    #[default]
+    Creating,
+    /// It serves clients.
+    Running,
+    /// It lost more members than it can go on without.
+    Recovering,
+}
+
+/// The members of etcd, by the names of their pods.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default)]
+pub struct Members {
+    /// Those that answer and follow a leader.
+    pub ready: Vec<String>,
+    /// The others.
+    pub unready: Vec<String>,
+}
+
+/// One life of a cluster, from its first member on.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Incarnation {
+    /// Counts from 1.
+    pub number: u32,
+    /// Whether it was seen serving. Until then its first member may be made anew.
+    pub formed: bool,
+    /// The snapshot that it began with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The UID of the `EtcdRestore` that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<String>,
+}
+
+/// A snapshot to be taken, once.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "etcd.database.coreos.com",
+    version = "v1beta2",
+    kind = "EtcdBackup",
+    namespaced,
+    doc = "A snapshot of an etcd cluster",
+    status = "EtcdBackupStatus",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name"),
+    printcolumn(name = "Succeeded", type_ = "boolean", json_path = ".status.succeeded"),
+    printcolumn(name = "Revision", type_ = "integer", json_path = ".status.etcdRevision"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+pub struct EtcdBackupSpec {
+    /// The cluster, in the same namespace.
+    pub etcd_cluster: ClusterReference,
+    /// What becomes of the snapshot when this object is deleted.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// Names a cluster.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct ClusterReference {
+    /// Its name.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+/// What becomes of a snapshot when its `EtcdBackup` goes.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// It goes too.
+    #[default]
+    Delete,
+    /// It stays where it is kept.
+    Retain,
+}
+
+/// What came of a backup.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EtcdBackupStatus {
+    /// Whether there is a snapshot.
+    pub succeeded: bool,
+    /// Why there is none yet.
+    pub reason: String,
+    /// The snapshot's name where snapshots are kept.
+    pub snapshot: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// The version of the etcd that gave it.
+    pub etcd_version: String,
+    /// The revision that this etcd was at, or beyond.
+    pub etcd_revision: i64,
+    /// When it was taken.
+    pub last_success_date: String,
+    /// The UID of the cluster that it is of.
+    #[serde(rename = "clusterUID")]
+    pub cluster_uid: String,
+}
+
+/// A cluster to be begun anew with what a backup holds, once.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
+#[serde(rename_all = "camelCase")]
+#[kube(
+    group = "etcd.database.coreos.com",
+    version = "v1beta2",
+    kind = "EtcdRestore",
+    namespaced,
+    doc = "A return of an etcd cluster to a backup; what was written since is lost",
+    status = "EtcdRestoreStatus",
+    printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.etcdCluster.name"),
+    printcolumn(name = "Backup", type_ = "string", json_path = ".spec.backup"),
+    printcolumn(name = "Succeeded", type_ = "boolean", json_path = ".status.succeeded"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+pub struct EtcdRestoreSpec {
+    /// The cluster, in the same namespace. All its members are replaced.
+    pub etcd_cluster: ClusterReference,
+    /// The `EtcdBackup` in the same namespace whose snapshot the cluster begins with.
+    #[schemars(length(min = 1))]
+    pub backup: String,
+}
+
+/// What came of a restore.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EtcdRestoreStatus {
+    /// Whether the cluster serves what the backup held.
+    pub succeeded: bool,
+    /// Why it does not yet.
+    pub reason: String,
+}

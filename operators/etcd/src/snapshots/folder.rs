@@ -1,0 +1,144 @@
+use super::{Error, Result, Snapshots};
+use crate::etcd::Chunks;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::try_unfold;
+use http::{Method, Request, Response, StatusCode, header::CONTENT_LENGTH};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::fs::{self, File};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at the same time; more wait.
+const CONNECTIONS: usize = 16;
+/// How long a client may take to ask.
+const HEADER_TIME: Duration = Duration::from_secs(10);
+/// How long a client may take for a snapshot.
+const TIME: Duration = Duration::from_secs(30 * 60);
+const PIECE: usize = 64 << 10;
+
+/// Keeps snapshots in a folder, which is to be a volume that outlives the operator's pod, and serves them.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    url: String,
+    limit: u64,
+}
+
+impl Folder {
+    /// Keeps snapshots of up to `limit` bytes at `path`; members find them below `url`.
+    pub fn new(path: impl Into<PathBuf>, url: impl Into<String>, limit: u64) -> Self {
+        Self { path: path.into(), url: url.into(), limit }
+    }
+
+    /// Returns where a snapshot is, if that is its name and not a way elsewhere.
+    fn file(&self, name: &str) -> io::Result<PathBuf> {
+        let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        match !name.starts_with('.') && !name.is_empty() && name.chars().all(is_fit) {
+            true => Ok(self.path.join(name)),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    async fn write(&self, name: &str, path: &Path, partial: &Path, mut snapshot: Chunks) -> Result<u64> {
+        let place = |source| Error::Place { name: name.into(), source };
+        fs::create_dir_all(&self.path).await.map_err(place)?;
+        let (mut file, mut size) = (File::create(partial).await.map_err(place)?, 0);
+        while let Some(piece) = snapshot.next().await {
+            let piece = piece.map_err(|source| Error::Source { name: name.into(), source })?;
+            size += piece.len() as u64;
+            if size > self.limit {
+                return Err(Error::TooLarge { name: name.into(), limit: self.limit });
+            }
+            file.write_all(&piece).await.map_err(place)?;
+        }
+        file.sync_all().await.map_err(place)?;
+        fs::rename(partial, path).await.map_err(place)?;
+        Ok(size)
+    }
+
+    /// Serves the snapshots to whoever connects, for as long as it is polled.
+    ///
+    /// Let only members reach it: whoever knows the name of a snapshot gets all that is in it.
+    pub async fn serve(self, listener: TcpListener) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Ok(place) = places.clone().acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            };
+            let folder = self.clone();
+            tokio::spawn(async move {
+                let answer = service_fn(|request: Request<Incoming>| folder.answer(request));
+                let mut server = hyper::server::conn::http1::Builder::new();
+                server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).keep_alive(false);
+                let _ = tokio::time::timeout(TIME, server.serve_connection(TokioIo::new(stream), answer)).await;
+                drop(place);
+            });
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, io::Error>>, Infallible> {
+        let found = async {
+            let path = self.file(request.uri().path().trim_start_matches('/')).ok()?;
+            let file = File::open(path).await.ok().filter(|_| request.method() == Method::GET)?;
+            Some((file.metadata().await.ok().filter(|data| data.is_file())?.len(), file))
+        };
+        let Some((size, file)) = found.await else {
+            let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+            *answer.status_mut() = StatusCode::NOT_FOUND;
+            return Ok(answer);
+        };
+        let pieces = try_unfold(file, |mut file| async move {
+            let mut piece = vec![0; PIECE];
+            let read = file.read(&mut piece).await?;
+            piece.truncate(read);
+            Ok((read > 0).then(|| (Frame::data(Bytes::from(piece)), file)))
+        });
+        let mut answer = Response::new(StreamBody::new(pieces).boxed_unsync());
+        answer.headers_mut().insert(CONTENT_LENGTH, size.into());
+        Ok(answer)
+    }
+}
+
+impl Snapshots for Folder {
+    async fn save(&self, name: &str, snapshot: Chunks) -> Result<u64> {
+        let path = self.file(name).map_err(|source| Error::Place { name: name.into(), source })?;
+        let partial = path.with_extension("partial");
+        let saved = self.write(name, &path, &partial, snapshot).await;
+        if saved.is_err() {
+            let _ = fs::remove_file(&partial).await;
+        }
+        saved
+    }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        let removed = match self.file(name) {
+            Ok(path) => fs::remove_file(path).await,
+            Err(error) => Err(error),
+        };
+        match removed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Place { name: name.into(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("{}/{name}", self.url.trim_end_matches('/'))
+    }
+}

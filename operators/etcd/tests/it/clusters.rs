@@ -1,0 +1,145 @@
+//! What becomes of clusters: they heal, grow, shrink, rest and go.
+
+use crate::levels::backup;
+use crate::world::{NAME_OF_SAMPLE, condition, play};
+use etcd_operator::resource::{EtcdCluster, Phase};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[test]
+fn a_member_whose_pod_is_deleted_is_replaced() {
+    play(async |world| {
+        world.create(3, json!({})).await;
+        world.put("foo", "bar").await;
+        world.begin_to_count();
+        for _ in 0..3 {
+            let names = world.names().await;
+            world.delete_pod(&names[1]).await;
+            world.until("the loss is seen", async |status| !status.members.ready.contains(&names[1])).await;
+            let status = world.settled(3).await;
+            assert!(
+                !status.members.ready.contains(&names[1]) && status.members.ready.contains(&names[0]),
+                "{status:#?}"
+            );
+        }
+        world.assert_undisturbed();
+        assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
+        assert_eq!(world.status().await.incarnation.unwrap().number, 1);
+    });
+}
+
+#[test]
+fn a_cluster_grows_to_seven_and_shrinks_to_one() {
+    play(async |world| {
+        world.create(1, json!({})).await;
+        world.put("foo", "bar").await;
+        for size in [3, 7] {
+            world.patch(json!({"size": size})).await;
+            world.settled(size).await;
+        }
+        // Growing from one to two means a moment in which both are needed, and one is not there yet.
+        world.begin_to_count();
+        for size in [5, 2, 1] {
+            world.patch(json!({"size": size})).await;
+            world.settled(size).await;
+        }
+        world.assert_undisturbed();
+        assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
+        assert_eq!(world.model.census(), [(1, 1)]);
+    });
+}
+
+#[test]
+fn sizes_and_versions_that_cannot_be_are_refused() {
+    play(async |world| {
+        world.create(1, json!({})).await;
+        let cluster = |name: &str, size: u8, version: &str| -> EtcdCluster {
+            serde_json::from_value(json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
+                "metadata": {"name": name}, "spec": {"size": size, "version": version}}))
+            .unwrap()
+        };
+        for (wrong, word) in [
+            (cluster("a", 0, "3.5.0"), "spec.size"),
+            (cluster("a", 8, "3.5.0"), "spec.size"),
+            (cluster("a", 3, "latest"), "spec.version"),
+        ] {
+            let refused = world.clusters.create(&PostParams::default(), &wrong).await.unwrap_err().to_string();
+            assert!(refused.contains(word), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn nothing_is_done_to_a_cluster_that_is_paused() {
+    play(async |world| {
+        world.create(3, json!({})).await;
+        world.patch(json!({"paused": true})).await;
+        world.until("the pause is obeyed", async |status| status.control_paused).await;
+        let names = world.names().await;
+        world.delete_pod(&names[0]).await;
+        world.patch(json!({"size": 5, "version": "3.3.12"})).await;
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(world.names().await, names[1..]);
+        let status = world.status().await;
+        assert_eq!((status.members.ready.len(), status.current_version.as_str()), (2, "3.1.10"), "it still looks");
+
+        world.patch(json!({"paused": false})).await;
+        let status = world.settled(5).await;
+        assert_eq!(status.current_version, "3.3.12");
+    });
+}
+
+#[test]
+fn without_a_backup_a_lost_majority_is_left_to_people() {
+    play(async |world| {
+        world.create(3, json!({})).await;
+        let names = world.names().await;
+        for name in &names[1..] {
+            world.delete_pod(name).await;
+        }
+        sleep(Duration::from_secs(300)).await;
+        let status = world.status().await;
+        assert_eq!(condition(&status, "Available"), "False");
+        let progressing = status.conditions.iter().find(|condition| condition.kind == "Progressing").unwrap();
+        assert!(progressing.message.contains("there is no backup"), "{progressing:?}");
+        assert_eq!(world.names().await, names[..1], "what is left may be of use to them");
+    });
+}
+
+#[test]
+fn a_backup_of_an_earlier_cluster_of_the_same_name_is_not_taken() {
+    play(async |world| {
+        world.create(1, json!({})).await;
+        world.put("whose", "the first one's").await;
+        backup(world, "first").await;
+        world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        world.create(1, json!({})).await;
+        let names = world.names().await;
+        world.delete_pod(&names[0]).await;
+        sleep(Duration::from_secs(300)).await;
+        let status = world.status().await;
+        assert_eq!((status.incarnation.unwrap().number, status.phase), (1, Phase::Running));
+        crate::levels::restore(world, "by-hand", "first").await;
+        assert_eq!(world.get("whose").await.as_deref(), Some("the first one's"));
+    });
+}
+
+#[test]
+fn all_goes_with_the_cluster() {
+    play(async |world| {
+        world.create(3, json!({})).await;
+        let made = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
+        assert_eq!(made.finalizers(), &[] as &[String], "owners' references do");
+        world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
+        sleep(Duration::from_secs(120)).await;
+        assert!(world.names().await.is_empty());
+        let services: Api<Service> = Api::namespaced(world.admin.clone(), "default");
+        let services = services.list(&ListParams::default()).await.unwrap();
+        assert!(services.iter().all(|service| !service.name_any().starts_with(NAME_OF_SAMPLE)));
+    });
+}

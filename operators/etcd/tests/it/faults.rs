@@ -1,0 +1,81 @@
+//! Calls that go wrong, on both sides, from a seed.
+
+use crate::world::{World, play, play_with};
+use etcd_operator::model::Faults as Etcd;
+use flyball_cluster::Faults;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const API: Faults = Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02 };
+const ETCD: Etcd = Etcd { refused: 0.1, lost: 0.1 };
+
+/// Brings up a cluster, breaks it, upgrades it and resizes it.
+async fn story(world: &World) {
+    world.model.set_faults(ETCD);
+    world.create(3, json!({})).await;
+    world.put("foo", "bar").await;
+    world.begin_to_count();
+    let names = world.names().await;
+    world.delete_pod(&names[0]).await;
+    world.until("the loss is seen", async |status| !status.members.ready.contains(&names[0])).await;
+    world.settled(3).await;
+    world.patch(json!({"version": "3.3.12"})).await;
+    sleep(Duration::from_secs(10)).await;
+    world.settled(3).await;
+    for size in [4, 2] {
+        world.patch(json!({"size": size})).await;
+        sleep(Duration::from_secs(10)).await;
+        world.settled(size).await;
+    }
+    assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
+    assert!(world.quorum_kept.get(), "the quorum was lost");
+    assert!(world.failures.borrow().is_empty(), "{:?}", world.failures.borrow());
+    assert_eq!(world.model.census(), [(2, 2)]);
+}
+
+#[test]
+fn whatever_goes_wrong_the_end_is_the_same_and_repeats_from_its_seed() {
+    let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
+    for seed in 0..seeds {
+        let told = play_with(seed, API, story);
+        let again = play_with(seed, API, story);
+        let differs = told.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert!(differs.is_none() && told.len() == again.len(), "seed {seed}: {differs:?}");
+    }
+}
+
+#[test]
+fn no_error_of_etcd_is_taken_for_lasting() {
+    play(async |world| {
+        world.create(1, json!({})).await;
+        world.model.set_faults(Etcd { refused: 1.0, lost: 0.0 });
+        world.patch(json!({"size": 3})).await;
+        sleep(Duration::from_secs(900)).await;
+        assert_eq!(world.model.census(), [(1, 1)]);
+        world.model.set_faults(Etcd::default());
+        world.settled(3).await;
+        assert_eq!(world.status().await.incarnation.unwrap().number, 1, "a member that does not answer is not lost");
+    });
+}
+
+#[test]
+fn a_member_that_cannot_start_is_not_joined_by_another_one() {
+    play(async |world| {
+        world.create(1, json!({})).await;
+        // No node takes a pod any more.
+        world.cordon(true).await;
+        world.patch(json!({"size": 3})).await;
+        let status = world.until("a member is added", async |status| status.size == 2).await;
+        assert_ne!(crate::world::condition(&status, "Available"), "True");
+        for _ in 0..200 {
+            sleep(Duration::from_secs(1)).await;
+            let status = world.status().await;
+            assert_ne!(crate::world::condition(&status, "Available"), "True");
+            assert_eq!(world.model.census(), [(2, 1)], "none is added while one has not started");
+        }
+        world.cordon(false).await;
+        world.settled(3).await;
+        assert_eq!(world.status().await.incarnation.unwrap().number, 1);
+    });
+}

@@ -1,0 +1,64 @@
+//! What the containers of the simulated nodes run in: programs of the model.
+
+use etcd_operator::model::Model;
+use etcd_operator::objects::version_of;
+use flyball_cluster::{Exit, Launch, Observed, Program, Running, Start, StartError};
+use flyball_core::time::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// How long it takes until a container runs.
+const START: SignedDuration = SignedDuration::from_secs(2);
+/// How often a probe is made.
+const PROBE: SignedDuration = SignedDuration::from_secs(2);
+
+pub(crate) struct Machine {
+    model: Model,
+    /// When each start was asked for first.
+    asked: Mutex<BTreeMap<String, Timestamp>>,
+    /// What came of it.
+    ended: Mutex<BTreeMap<String, Result<(), String>>>,
+}
+
+impl Machine {
+    pub(crate) fn new(model: Model) -> Self {
+        Self { model, asked: Mutex::default(), ended: Mutex::default() }
+    }
+}
+
+fn uid(pod: &k8s_openapi::api::core::v1::Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+impl Program for Machine {
+    fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
+        let uid = uid(launch.pod);
+        let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
+        let due = *self.asked.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
+        if due > launch.now {
+            // What ran before it does not run meanwhile.
+            self.model.end(&uid);
+            return Ok(Start::NotYet(due));
+        }
+        let image = launch.container.image.as_deref().unwrap_or_default();
+        let ran = self.model.run(&uid, launch.container.command.as_deref().unwrap_or_default(), &version_of(image));
+        self.ended.lock().unwrap().insert(id.clone(), ran);
+        Ok(Start::Started(id))
+    }
+
+    fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed {
+        let ran = self.ended.lock().unwrap().get(running.id).cloned();
+        match ran {
+            Some(Ok(())) if running.container.name == "etcd" => {
+                Observed::Running { is_ready: self.model.is_ready(&uid(running.pod)), until: Some(now + PROBE) }
+            }
+            Some(Ok(())) => Observed::Exited(Exit { code: 0, at: now }),
+            _ => Observed::Exited(Exit { code: 1, at: now }),
+        }
+    }
+
+    fn stop(&self, running: &Running<'_>, _: Timestamp, _: SignedDuration, now: Timestamp) -> Observed {
+        self.model.end(&uid(running.pod));
+        Observed::Exited(Exit { code: 0, at: now })
+    }
+}
