@@ -47,7 +47,7 @@ fn other_operators_have_shows_of_their_own() {
             "visitors",
             &[
                 "visitorsapps.example.com",
-                "backend waits for mysql",
+                "a MySQL database, then a backend, then a frontend",
                 "all three are ready",
                 "the frontend has rolled",
                 "three backends are available",
