@@ -128,7 +128,8 @@ impl Listener for Sources {
                 self.queue.forget(change.key);
                 continue;
             }
-            if !passes && !(goes_on && matches!(map, Map::Primary)) {
+            let hidden = !passes && (!goes_on || !matches!(map, Map::Primary));
+            if hidden {
                 continue;
             }
             let mut keys = BTreeSet::new();
