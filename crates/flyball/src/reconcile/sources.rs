@@ -128,8 +128,8 @@ impl Listener for Sources {
                 self.queue.forget(change.key);
                 continue;
             }
-            let hidden = !passes && (!goes_on || !matches!(map, Map::Primary));
-            if hidden {
+            let heard = passes || (goes_on && matches!(map, Map::Primary));
+            if !heard {
                 continue;
             }
             let mut keys = BTreeSet::new();
