@@ -93,6 +93,7 @@ mod conflict;
 mod error;
 mod json;
 mod kind;
+mod latch;
 
 mod watcher;
 

@@ -16,7 +16,6 @@ use std::time::Duration;
 const SCHEDULED: (&str, &str) = ("etcd_backup", "scheduled");
 /// Until a cluster is asked again that cannot give a snapshot now.
 const PAUSE: Duration = Duration::from_secs(10);
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Longest time of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
@@ -33,9 +32,9 @@ impl<E: Etcd, S: Snapshots> Backups<E, S> {
         Self { etcd, snapshots }
     }
 
-    /// Makes the controller of backups, and what it reconciles with only when it runs.
-    pub fn deferred<X: Into<BoxError>>(make: impl FnOnce() -> Result<Self, X> + Send + 'static) -> Controller<Self> {
-        Controller::deferred(make).reads::<EtcdCluster>().deadline(DEADLINE)
+    /// Makes the controller of backups.
+    pub fn controller(self) -> Controller<Self> {
+        Controller::new(self).reads::<EtcdCluster>().deadline(DEADLINE)
     }
 }
 

@@ -8,7 +8,7 @@ use etcd_operator::operator::{NAME, controller, policy};
 use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdRestore};
 use etcd_operator::restore;
 use etcd_operator::snapshots::Folder;
-use flyball::Operator;
+use flyball::{Operator, Task};
 use kube::CustomResourceExt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,10 +40,15 @@ fn main() -> ExitCode {
         let (etcd, figures) = (Arc::new(Gateway::default()), Figures::default());
         let snapshots = Arc::new(folder.clone());
         let clusters = controller(etcd.clone(), snapshots.clone(), figures.clone());
-        let backups = Backups::deferred(move || {
-            let listener = listen(flags.snapshots_addr)?;
-            tokio::spawn(folder.serve(listener));
-            Ok::<_, std::io::Error>(Backups::new(etcd, snapshots))
+        let backups = Backups::new(etcd, snapshots).controller();
+        let server = Task::new("snapshots", move |cx| async move {
+            let listener = TcpListener::bind(flags.snapshots_addr).await?;
+            tokio::select! {
+                biased;
+                () = cx.stopped() => {}
+                () = folder.serve(listener) => {}
+            }
+            Ok(())
         });
         Operator::new(NAME)
             .crd(EtcdCluster::crd())
@@ -53,12 +58,7 @@ fn main() -> ExitCode {
             .controller(clusters)
             .controller(backups)
             .controller(restore::controller())
+            .task(server)
             .metrics(move |registry| figures.register(registry))
     })
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
 }

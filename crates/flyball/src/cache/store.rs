@@ -2,12 +2,11 @@
 
 use super::{Change, Entry, Listener, Origin, Shown};
 use crate::kind::Kind;
+use crate::latch::Latch;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// What a watcher learned from the API server.
@@ -35,9 +34,8 @@ pub(crate) struct Store {
     kind: Kind,
     namespace: Option<Arc<str>>,
     objects: RwLock<Objects>,
-    synced: AtomicBool,
-    /// Rings when the first list is complete. It wakes in the order of waiting, which a `watch` channel does not.
-    bell: Notify,
+    /// Opens when the first list is complete.
+    synced: Latch,
     trouble: Mutex<Option<Trouble>>,
 }
 
@@ -85,8 +83,7 @@ impl Store {
             kind,
             namespace,
             objects: RwLock::default(),
-            synced: AtomicBool::new(false),
-            bell: Notify::new(),
+            synced: Latch::default(),
             trouble: Mutex::default(),
         });
         let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new(), identities: false };
@@ -129,15 +126,12 @@ impl Store {
 
     /// Tells whether a first list is complete; before that, what is absent may exist.
     pub(crate) fn is_synced(&self) -> bool {
-        self.synced.load(Ordering::Acquire)
+        self.synced.is_open()
     }
 
     /// Waits until a first list is complete.
     pub(crate) async fn synced(&self) {
-        let rung = self.bell.notified();
-        if !self.is_synced() {
-            rung.await;
-        }
+        self.synced.wait().await;
     }
 
     /// Returns an object.
@@ -280,8 +274,7 @@ impl Writer {
         for listener in &self.listeners {
             listener.listed(&self.store, revision);
         }
-        self.store.synced.store(true, Ordering::Release);
-        self.store.bell.notify_waiters();
+        self.store.synced.open();
     }
 
     /// Returns what the store keeps of an entry.

@@ -206,7 +206,7 @@ impl Operator {
     ///
     /// Every option may be given by an environment variable too, such as `FLYBALL_METRICS_ADDR` for `--metrics-addr`, or in the
     /// file that `--config` (or `FLYBALL_CONFIG`) names, in YAML, such as `metrics-addr: 0.0.0.0:8080`. Options go before variables, variables before the
-    /// file, and the file before what is built in; `--help` shows what is in effect. That includes options of the operator's
+    /// file, and the file before what is built in. That includes options of the operator's
     /// own, see [`main_with`](Self::main_with).
     ///
     /// In a pod it [elects a leader](crate::LeaderElection), since a rolling update alone makes two of them run at a time; the role that

@@ -8,10 +8,10 @@ mod elector;
 #[cfg(test)]
 mod tests;
 
-use super::latch::Latch;
 use crate::cache::{Change, Listener, Store, StoreId, Trouble, Writer};
 use crate::client::{Gate, chain, exchange};
 use crate::kind::Kind;
+use crate::latch::Latch;
 use elector::Elector;
 use flyball_core::{Clock, ObjectKey, Rng};
 use http::header::CONTENT_TYPE;

@@ -1,11 +1,11 @@
 //! What all controllers of an operator share.
 
-use super::latch::Latch;
 use super::metrics::Metrics;
 use crate::apply::{Recorder, Rephrased};
 use crate::cache::{Caches, Entry};
 use crate::client::{self, Gate};
 use crate::kind::Kind;
+use crate::latch::Latch;
 use crate::watcher;
 use flyball_core::{Clock, ObjectKey, Rng};
 use http::Request;

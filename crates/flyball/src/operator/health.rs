@@ -2,9 +2,9 @@
 
 use super::connections;
 use super::election::Standing;
-use super::latch::Latch;
 use super::metrics::Metrics;
 use crate::cache::{Caches, Store, Trouble};
+use crate::latch::Latch;
 use crate::webhook::Serving;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;

@@ -2,8 +2,8 @@
 
 use super::RunError;
 use super::election::Ended;
-use super::latch::Latch;
 use crate::apply::Recorder;
+use crate::latch::Latch;
 use crate::queue::Queue;
 use std::future::pending;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Takes what the command line does not say from environment variables and from a file.
 //!
 //! Each option has one name, whichever way it is given: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in the file. What is
-//! found becomes the option's default, so that the command line goes first and `--help` shows what is in effect.
+//! found becomes the option's default, so that the command line goes first. `--help` does not show it: it may be a secret.
 
 use clap::{Arg, ArgAction, Command};
 use serde_json::Value;
@@ -56,7 +56,10 @@ pub(super) fn settle(
     }
     Ok(command.mut_args(|arg| match arg.get_long().and_then(|key| found.remove(key)) {
         // Settings live as long as the process.
-        Some(value) => arg.required(false).default_value(&*value.leak()),
+        Some(value) => {
+            let hidden = arg.get_action().takes_values();
+            arg.required(false).default_value(&*value.leak()).hide_default_value(hidden)
+        }
         None => arg,
     }))
 }
@@ -158,6 +161,12 @@ mod tests {
         check(&[], &variables, file, "c+d 2 file 2 true");
         check(&["--namespace=e", "-v", "--port", "3"], &variables, file, "e 3 file 1 true");
         check(&[], &[("FLYBALL_QUICK", "false"), ("FLYBALL_TOKEN", "t")], "quick: true", " 8080 t 0 false");
+    }
+
+    #[test]
+    fn help_keeps_what_was_set_to_itself() {
+        let help = parse(&["--help"], &[("FLYBALL_TOKEN", "secret")], "").unwrap_err();
+        assert!(help.contains("--token") && help.contains("8080") && !help.contains("secret"), "{help}");
     }
 
     #[test]

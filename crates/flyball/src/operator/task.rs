@@ -1,8 +1,8 @@
 //! What an operator does besides reconciling.
 
 use super::Environment;
-use super::latch::Latch;
 use crate::cache::Caches;
+use crate::latch::Latch;
 use flyball_core::{Rng, time::Timestamp};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

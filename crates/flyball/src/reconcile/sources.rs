@@ -122,13 +122,13 @@ impl Listener for Sources {
             .flatten()
             .all(|filter| filter.passes(old.map(|old| &**old), new.map(|new| &**new)));
         // What happened while an object was paused may have been hidden from it.
-        let goes_on = old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
+        let goes_on = || old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
                 self.queue.forget(change.key);
                 continue;
             }
-            let heard = passes || (goes_on && matches!(map, Map::Primary));
+            let heard = passes || (matches!(map, Map::Primary) && goes_on());
             if !heard {
                 continue;
             }

@@ -15,7 +15,6 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
-use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +65,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
             .rng(rng.fork("operator"))
             .policy(policy())
             .controller(controller(etcd.clone(), etcd, figures.clone()))
-            .controller(Backups::deferred(|| Ok::<_, Infallible>(backups)))
+            .controller(backups.controller())
             .controller(restore::controller());
         for definition in [EtcdCluster::crd(), EtcdBackup::crd(), EtcdRestore::crd()] {
             Api::all(admin.clone()).create(&PostParams::default(), &definition).await.unwrap();

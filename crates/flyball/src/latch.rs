@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
-/// Is open once and for all when [`open`](Self::open) is called. It wakes in the order of waiting.
+/// Is open once and for all when [`open`](Self::open) is called. It wakes in the order of waiting, which a `watch` channel does not.
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     open: AtomicBool,
