@@ -119,7 +119,7 @@ async fn a_visitors_site_survives_every_crash() {
         Operator::new("sample").crd(VisitorsApp::crd()).controller(sites)
     };
     let site = "
-apiVersion: demo.flyball.dev/v1
+apiVersion: example.com/v1
 kind: VisitorsApp
 metadata: {name: s}
 spec: {size: 1, title: Hello}
