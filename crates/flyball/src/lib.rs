@@ -123,7 +123,7 @@ pub use operator::{
     Task, TaskContext, VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
-pub use queue::Backoff;
+pub use queue::{Backoff, RetryRate};
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};

@@ -368,8 +368,9 @@ impl Collector for Observed {
             ("flyball_queue_echoes", "Changes passed over, as the key had made them itself", |f| f.echoes),
             ("flyball_queue_overdue", "Keys that went on before a cache had shown their writes", |f| f.overdue),
         ];
-        let gauges: [(&str, &str, Read<f64>); 4] = [
+        let gauges: [(&str, &str, Read<f64>); 5] = [
             ("workqueue_depth", "Keys that are ready", |f| f.depth as f64),
+            ("flyball_queue_throttled", "Keys that failed, and wait as too many others did", |f| f.throttled as f64),
             ("workqueue_unfinished_work_seconds", "Time of all running keys", |f| f.unfinished.as_secs_f64()),
             ("workqueue_longest_running_processor_seconds", "Time of the longest running key", |f| {
                 f.longest.as_secs_f64()
@@ -418,14 +419,14 @@ fn family<L: EncodeLabelSet, M: EncodeMetric>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{Backoff, Priority};
+    use crate::queue::{Backoff, Priority, RetryRate};
     use flyball_core::{ObjectKey, Rng};
     use std::collections::BTreeSet;
 
     #[test]
     fn dashboards_for_controller_runtime_find_what_they_look_for() {
         let mut metrics = Metrics::new("10.0.0.1:443".into());
-        let queue = Arc::new(Queue::new(Backoff::default(), Duration::ZERO, &Rng::from_seed(1)));
+        let queue = Arc::new(Queue::new(Backoff::default(), RetryRate::default(), Duration::ZERO, &Rng::from_seed(1)));
         queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);
         let (caches, _) = Caches::new([], &BTreeSet::new());
         metrics.observe(vec![("site".into(), queue)], Arc::new(caches));

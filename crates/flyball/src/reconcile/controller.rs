@@ -9,7 +9,7 @@ use crate::cache::{Caches, Shown, Writer};
 use crate::kind::{Kind, Resource};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
-use crate::queue::{Backoff, Queue};
+use crate::queue::{Backoff, Queue, RetryRate};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -56,6 +56,7 @@ pub struct Controller<R: Reconcile> {
     deadline: Duration,
     patience: Duration,
     backoff: Backoff,
+    retry_rate: RetryRate,
     while_deleting: bool,
     everywhere: bool,
     client: Option<kube::Client>,
@@ -100,6 +101,7 @@ impl<R: Reconcile> Controller<R> {
             deadline: Duration::from_secs(300),
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
+            retry_rate: RetryRate::default(),
             while_deleting: false,
             everywhere: false,
             client: None,
@@ -191,6 +193,12 @@ impl<R: Reconcile> Controller<R> {
     /// Waits like this after failures.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
+        self
+    }
+
+    /// Tries all objects together again no more often than this after failures.
+    pub fn retry_rate(mut self, rate: RetryRate) -> Self {
+        self.retry_rate = rate;
         self
     }
 
@@ -311,7 +319,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
     }
 
     fn queue(&self, rng: &Rng) -> Queue {
-        Queue::new(self.backoff, self.patience, &rng.fork(&self.name))
+        Queue::new(self.backoff, self.retry_rate, self.patience, &rng.fork(&self.name))
     }
 
     fn start(
