@@ -15,7 +15,7 @@
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
-//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
+//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | the same in CEL, kept by the API server itself | [`Policy`] |
@@ -77,10 +77,6 @@
 //! - What changes nothing is not sent: reconciling again costs no write.
 //! - A watch, an object, a reconcile that fails harms itself only, and is tried again with growing waits.
 //! - Given a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
-//!
-//! # What is not here
-//!
-//! A protected metrics endpoint.
 
 /// The README is compiled with the tests.
 #[cfg(doctest)]
@@ -123,6 +119,8 @@ pub use operator::{
     Task, TaskContext, VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
+#[doc(hidden)]
+pub use queue::MeasuredQueue;
 pub use queue::{Backoff, RetryRate};
 pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
 pub use watcher::{Seen, follow, follow_objects};

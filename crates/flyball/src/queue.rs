@@ -12,12 +12,14 @@ mod backoff;
 mod barrier;
 mod bucket;
 mod lane;
+mod measured;
 mod state;
 mod table;
 
 pub use backoff::Backoff;
 pub(crate) use barrier::{Effect, Trigger, Write};
 pub use bucket::RetryRate;
+pub use measured::MeasuredQueue;
 pub(crate) use state::{Item, Next, Priority};
 
 use crate::cache::StoreId;
@@ -64,6 +66,7 @@ const MEANWHILE: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) item: Item,
+    pub(crate) since: Instant,
     /// The caches that have not shown a write of this key in time: to be read past.
     pub(crate) behind: BTreeSet<StoreId>,
 }
@@ -145,21 +148,21 @@ impl Queue {
             if inner.closed {
                 return Some(None);
             }
-            let item = inner.state.next(now);
-            inner.waiting += usize::from(in_line && item.is_none());
-            item.map(|item| Some(Work { behind: inner.barrier.behind(&item.key), item }))
+            let work = inner.next(now);
+            inner.waiting += usize::from(in_line && work.is_none());
+            work.map(Some)
         })
     }
 
-    /// Takes a key back from its worker, which wrote these objects. `is_gone` tells that a cache shows an object as gone or
-    /// going.
+    /// Takes a key back from its worker, which wrote these objects, and hands out another if one is ready. `is_gone` tells
+    /// that a cache shows an object as gone or going.
     pub(crate) fn done(
         &self,
         item: &Item,
         next: Next,
         writes: Vec<Write>,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
-    ) {
+    ) -> Option<Work> {
         self.change(|inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
@@ -170,7 +173,8 @@ impl Queue {
             }
             let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
             inner.state.done(item.ticket, next, held, now);
-        });
+            if inner.closed { None } else { inner.next(now) }
+        })
     }
 
     /// Takes in how far a cache has come.
@@ -306,6 +310,11 @@ impl Queue {
 }
 
 impl Inner {
+    fn next(&mut self, now: Instant) -> Option<Work> {
+        let item = self.state.next(now)?;
+        Some(Work { behind: self.barrier.behind(&item.key), since: now, item })
+    }
+
     fn next_time(&self, now: Instant) -> Option<Instant> {
         self.state.next_delay(now).into_iter().chain(self.barrier.next_deadline()).min()
     }

@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     concurrency: Family<Labels<1>, Gauge>,
     waited: Histograms<2>,
     worked: Histograms<2>,
+    latency: Histograms<1>,
     lists: Counters<2>,
     watch_events: Counters<2>,
     lost: Counters<2>,
@@ -122,6 +123,7 @@ impl Metrics {
             concurrency: Family::default(),
             waited: Family::new_with_constructor(queue_seconds),
             worked: Family::new_with_constructor(queue_seconds),
+            latency: Family::new_with_constructor(reconcile_seconds),
             lists: Family::default(),
             watch_events: Family::default(),
             lost: Family::default(),
@@ -146,6 +148,7 @@ impl Metrics {
         r.register("controller_runtime_max_concurrent_reconciles", "Workers", m.concurrency.clone());
         r.register("workqueue_queue_duration_seconds", "Time that a key was ready", m.waited.clone());
         r.register("workqueue_work_duration_seconds", "Time that a worker had a key", m.worked.clone());
+        r.register("flyball_latency_seconds", "Time from when a key was ready to its end", m.latency.clone());
         r.register("flyball_watch_lists", "Lists that were begun", m.lists.clone());
         r.register("flyball_watch_events", "Objects and bookmarks taken in", m.watch_events.clone());
         r.register("flyball_watch_lost", "Objects that could not be read", m.lost.clone());
@@ -163,7 +166,7 @@ impl Metrics {
 
     /// Adds what is read from queues and caches when somebody asks.
     pub(crate) fn observe(&mut self, queues: Vec<(String, Arc<Queue>)>, caches: Arc<Caches>) {
-        self.registry.register_collector(Box::new(Observed { queues, caches }));
+        self.registry.register_collector(Box::new(Observed { queues, caches, workers: self.concurrency.clone() }));
     }
 
     /// Adds what an operator measures itself.
@@ -194,6 +197,7 @@ impl Metrics {
             time: self.time.get_or_create_owned(&controller),
             waited: self.waited.get_or_create_owned(&queue),
             worked: self.worked.get_or_create_owned(&queue),
+            latency: self.latency.get_or_create_owned(&controller),
         }
     }
 
@@ -253,6 +257,7 @@ pub(crate) struct ControllerMetrics {
     time: Histogram,
     waited: Histogram,
     worked: Histogram,
+    latency: Histogram,
 }
 
 impl ControllerMetrics {
@@ -279,8 +284,10 @@ impl ControllerMetrics {
         self.waited.observe(time.as_secs_f64());
     }
 
-    pub(crate) fn worked(&self, time: Duration) {
+    /// Counts a key that a worker had for this time, after it had waited for the other.
+    pub(crate) fn worked(&self, time: Duration, waited: Duration) {
         self.worked.observe(time.as_secs_f64());
+        self.latency.observe((waited + time).as_secs_f64());
     }
 }
 
@@ -357,6 +364,7 @@ impl Drop for WebhookCall<'_> {
 struct Observed {
     queues: Vec<(String, Arc<Queue>)>,
     caches: Arc<Caches>,
+    workers: Family<Labels<1>, Gauge>,
 }
 
 impl Collector for Observed {
@@ -381,6 +389,11 @@ impl Collector for Observed {
         for (name, help, read) in counters {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstCounter::new(read(f)))))?;
         }
+        let saturation = figures.iter().map(|([_, controller], f)| {
+            let workers = self.workers.get_or_create(&[controller.clone()]).get().max(1);
+            ([controller.clone()], ConstGauge::new(f.running as f64 / workers as f64))
+        });
+        family(&mut encoder, "flyball_saturation", "Workers that have a key, as part of all", saturation)?;
         for (name, help, read) in gauges {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstGauge::new(read(f)))))?;
         }
@@ -435,7 +448,7 @@ mod tests {
         controller.reconciled(Outcome::Success, Duration::from_millis(3));
         controller.reconciled(Outcome::Terminal, Duration::from_millis(3));
         controller.waited(Duration::from_millis(1));
-        controller.worked(Duration::from_millis(1));
+        controller.worked(Duration::from_millis(1), Duration::from_millis(1));
         metrics.requests().count(&Method::GET, Some(StatusCode::OK));
         let text = metrics.text();
         for line in [
@@ -449,6 +462,8 @@ mod tests {
             r#"controller_runtime_reconcile_total{controller="site",result="requeue_after"} 0"#,
             r#"controller_runtime_reconcile_total{controller="site",result="success"} 1"#,
             r#"controller_runtime_terminal_reconcile_errors_total{controller="site"} 1"#,
+            r#"flyball_latency_seconds_bucket{le="0.005",controller="site"} 1"#,
+            r#"flyball_saturation{controller="site"} 0.0"#,
             r#"leader_election_master_status{name="site"} 1"#,
             r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:443"} 1"#,
             r#"workqueue_adds_total{name="site",controller="site"} 1"#,

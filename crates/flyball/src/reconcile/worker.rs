@@ -56,22 +56,25 @@ pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tr
 impl<R: Reconcile> Worker<R> {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
-        while let Some(Work { item, behind }) = self.queue.next().await {
+        let mut work = self.queue.next().await;
+        while let Some(Work { item, since, behind }) = work {
             self.metrics.waited(item.waited);
-            let began = Instant::now();
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
-            let (next, writes) = Box::pin(self.work(&item, behind)).instrument(span).await;
-            self.metrics.worked(began.elapsed());
+            let (next, writes) = Box::pin(self.work(&item, since, behind)).instrument(span).await;
+            self.metrics.worked(since.elapsed(), item.waited);
             let stores = self.env.caches.stores();
-            self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
+            let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
             // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
             tokio::task::coop::consume_budget().await;
+            work = match ready {
+                Some(ready) => Some(ready),
+                None => self.queue.next().await,
+            };
         }
     }
 
-    async fn work(&self, item: &Item, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
-        let began = Instant::now();
+    async fn work(&self, item: &Item, began: Instant, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
         let cx = match self.context(&item.key, behind).await {
             Ok(Some(cx)) => cx,
             Ok(None) => return (Next::Rest, Vec::new()),
