@@ -115,8 +115,8 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{
-    ControllerDescription, DefinitionDescription, Description, LeaderElection, Operator, PolicyDescription, RunError,
-    Task, TaskContext, VersionDescription, WebhookDescription,
+    ControllerDescription, DefinitionDescription, Description, LeaderElection, LeaseDescription, Operator,
+    PolicyDescription, RunError, Task, TaskContext, VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
 #[doc(hidden)]

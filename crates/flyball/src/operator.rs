@@ -18,7 +18,7 @@ mod settings;
 mod task;
 
 pub use describe::{
-    ControllerDescription, DefinitionDescription, Description, PolicyDescription, VersionDescription,
+    ControllerDescription, DefinitionDescription, Description, LeaseDescription, PolicyDescription, VersionDescription,
     WebhookDescription,
 };
 pub use election::LeaderElection;
@@ -580,8 +580,16 @@ impl Operator {
         }
         if let Some((settings, standing)) = elect {
             let (clock, master) = (everywhere.clock.clone(), metrics.master(standing.lease.name()));
-            let election =
-                Election::new(client.clone(), clock, &self.rng, settings, &instance, standing.clone(), master);
+            let election = Election::new(
+                client.clone(),
+                clock,
+                &self.rng,
+                settings,
+                &instance,
+                standing.clone(),
+                master,
+                everywhere.recorder.clone(),
+            );
             let (writer, watch) = (election.watched(), WatchMetrics::default());
             let watcher = Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch);
             running.others.spawn(watcher.named(standing.lease.name()).run());
@@ -646,6 +654,10 @@ impl Operator {
             () = shutdown => Ok(()),
             error = running.failed(&lease) => match error {
                 RunError::Task { .. } => Err(error),
+                RunError::LeadershipLost { .. } => {
+                    running.end_at_once().await;
+                    return Err(error);
+                }
                 _ => return Err(error),
             },
         };

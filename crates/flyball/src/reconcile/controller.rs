@@ -94,7 +94,11 @@ impl<R: Reconcile> Controller<R> {
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
-            declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
+            declared: Declared {
+                cached: [TypeId::of::<R::Resource>()].into(),
+                finalizes: R::FINALIZER.is_some(),
+                ..Declared::default()
+            },
             grants,
             rules: Vec::new(),
             concurrency: 16,

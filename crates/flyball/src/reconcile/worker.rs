@@ -92,6 +92,9 @@ impl<R: Reconcile> Worker<R> {
             Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
             Err(_) => Ending::Late,
         };
+        if let Some(why) = self.stuck(item, &cx, &ending) {
+            cx.show_stuck(&why).await;
+        }
         let writes = cx.into_writes();
         (self.ended(item, ending, began, writes.len()), writes)
     }
@@ -144,9 +147,25 @@ impl<R: Reconcile> Worker<R> {
         cx.relied_on(cx.primary_store()?, cx.key(), &entry);
         let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
         if action == Action::done() {
-            cx.set_finalizer(finalizer, false).await?;
+            if let Some(entry) = cx.set_finalizer(finalizer, false).await? {
+                cx.show_cleaned_up(&entry).await;
+            }
         }
         Ok(Some(action))
+    }
+
+    /// Says why an object that is to go is still there, if that is more than a moment's trouble.
+    fn stuck(&self, item: &Item, cx: &Context<R::Resource>, ending: &Ending) -> Option<String> {
+        if R::FINALIZER.is_none() || !cx.primary.entry.is_deleting() {
+            return None;
+        }
+        let again = item.failures > 0;
+        match ending {
+            Ending::Returned(Err(error)) if again || error.retry() != Retry::Backoff => Some(error.to_string()),
+            Ending::Panicked(text) if again => Some(format!("panicked: {text}")),
+            Ending::Late if again => Some(Error::deadline(self.deadline).to_string()),
+            Ending::Returned(_) | Ending::Panicked(_) | Ending::Late | Ending::Idle => None,
+        }
     }
 
     fn decode(&self, entry: &Entry) -> Result<R::Resource> {
