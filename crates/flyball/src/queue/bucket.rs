@@ -4,8 +4,8 @@ use super::backoff::LONGEST_DELAY;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often all objects of one controller together are tried again after failures: `burst` times at once, then once
-/// `every` so often.
+/// How often all objects of one controller together are tried again, after failures and where they asked for it by
+/// [`Action::requeue`](crate::Action::requeue): `burst` times at once, then once `every` so often.
 ///
 /// Each object has its own [`Backoff`](crate::Backoff); a thousand that fail together would still be a thousand requests at a
 /// time, and so keep an API server or a world outside down that is about to come up. What a change wakes is never held

@@ -259,24 +259,26 @@ impl State {
         })
     }
 
-    fn hash(&self, text: &str) -> u64 {
+    /// Returns the hashes of a key and of its namespace.
+    fn hash(&self, key: &ObjectKey) -> (u64, u64) {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.salt);
-        hasher.write(text.as_bytes());
-        hasher.finish()
+        hasher.write(key.namespace().unwrap_or_default().as_bytes());
+        let of_namespace = hasher.finish();
+        hasher.write(key.name().as_bytes());
+        (hasher.finish(), of_namespace)
     }
 
     fn find(&self, key: &ObjectKey) -> Option<Ticket> {
-        self.keys.find(self.hash(key.as_str()), |slot| slot.key == *key).map(Ticket)
+        self.keys.find(self.hash(key).0, |slot| slot.key == *key).map(Ticket)
     }
 
     fn ticket(&mut self, key: &ObjectKey) -> Ticket {
-        let hash = self.hash(key.as_str());
+        let (hash, of_namespace) = self.hash(key);
         if let Some(number) = self.keys.find(hash, |slot| slot.key == *key) {
             return Ticket(number);
         }
         // Two namespaces of one hash take turns as one.
-        let of_namespace = self.hash(key.namespace().unwrap_or_default());
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
         let new = || Namespace { hash: of_namespace, keys: 0 };
         let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
