@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     errors: Counters<1>,
     terminal: Counters<1>,
     panics: Counters<1>,
+    undecodable: Counters<1>,
     deadlines: Counters<1>,
     time: Histograms<1>,
     concurrency: Family<Labels<1>, Gauge>,
@@ -118,6 +119,7 @@ impl Metrics {
             errors: Family::default(),
             terminal: Family::default(),
             panics: Family::default(),
+            undecodable: Family::default(),
             deadlines: Family::default(),
             time: Family::new_with_constructor(reconcile_seconds),
             concurrency: Family::default(),
@@ -139,6 +141,7 @@ impl Metrics {
         r.register("controller_runtime_reconcile_errors", "Reconciles that failed", m.errors.clone());
         r.register("controller_runtime_terminal_reconcile_errors", "Reconciles given up", m.terminal.clone());
         r.register("controller_runtime_reconcile_panics", "Reconciles that panicked", m.panics.clone());
+        r.register("flyball_undecodable", "Reconciles of objects that do not decode", m.undecodable.clone());
         r.register(
             "controller_runtime_reconcile_timeouts",
             "Reconciles cut off at their deadline",
@@ -193,6 +196,7 @@ impl Metrics {
             errors: self.errors.get_or_create_owned(&controller),
             terminal: self.terminal.get_or_create_owned(&controller),
             panics: self.panics.get_or_create_owned(&controller),
+            undecodable: self.undecodable.get_or_create_owned(&controller),
             deadlines: self.deadlines.get_or_create_owned(&controller),
             time: self.time.get_or_create_owned(&controller),
             waited: self.waited.get_or_create_owned(&queue),
@@ -253,6 +257,7 @@ pub(crate) struct ControllerMetrics {
     errors: Counter,
     terminal: Counter,
     panics: Counter,
+    undecodable: Counter,
     deadlines: Counter,
     time: Histogram,
     waited: Histogram,
@@ -278,6 +283,11 @@ impl ControllerMetrics {
             self.errors.inc();
         }
         self.time.observe(time.as_secs_f64());
+    }
+
+    /// Counts an object that does not decode.
+    pub(crate) fn undecodable(&self) {
+        self.undecodable.inc();
     }
 
     pub(crate) fn waited(&self, time: Duration) {

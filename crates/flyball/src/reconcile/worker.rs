@@ -2,6 +2,7 @@
 
 use super::context::{Context, Declared, Primary};
 use super::{Action, Reconcile, panic_text};
+use crate::apply::Event;
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
 use crate::kind::Kind;
@@ -123,14 +124,14 @@ impl<R: Reconcile> Worker<R> {
         let Some(finalizer) = R::FINALIZER else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+                false => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
             };
         };
         let kept = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), kept) {
-            (false, true) => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+            (false, true) => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
             (false, false) => match cx.set_finalizer(finalizer, true).await? {
-                Some(entry) => self.reconciler.reconcile(&self.decode(&entry)?, cx).await.map(Some),
+                Some(entry) => self.reconciler.reconcile(&self.decode(cx, &entry)?, cx).await.map(Some),
                 None => Ok(None),
             },
             (true, true) => self.finalize(cx, finalizer).await,
@@ -145,7 +146,7 @@ impl<R: Reconcile> Worker<R> {
             return Ok(None);
         }
         cx.relied_on(cx.primary_store()?, cx.key(), &entry);
-        let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
+        let action = self.reconciler.finalize(&self.decode(cx, &entry)?, cx).await?;
         if action == Action::done() {
             if let Some(entry) = cx.set_finalizer(finalizer, false).await? {
                 cx.show_cleaned_up(&entry).await;
@@ -168,9 +169,14 @@ impl<R: Reconcile> Worker<R> {
         }
     }
 
-    fn decode(&self, entry: &Entry) -> Result<R::Resource> {
+    fn decode(&self, cx: &Context<R::Resource>, entry: &Entry) -> Result<R::Resource> {
         // No retry makes it fit: either the object changes, or the operator does.
-        entry.decode().map_err(|error| Error::from(error).context("the object does not decode").terminal())
+        entry.decode().map_err(|error| {
+            let error = Error::from(error).context("the object does not decode").terminal();
+            self.metrics.undecodable();
+            cx.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
+            error
+        })
     }
 
     /// Counts and logs how a call ended, and says what follows.
