@@ -40,7 +40,7 @@ async fn account(client: &Client, name: &str) -> String {
     )
     .await;
     let asked = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
-    asked.status.unwrap().token
+    asked.status.unwrap().token.unwrap()
 }
 
 fn binding(role: &str, subject: Value) -> Value {
@@ -59,8 +59,7 @@ async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() 
     let (admin, server) = (cluster.admin(), cluster.clone());
     tokio::spawn(async move { server.run(&Controllers::all()).await });
     eventually("namespace default", || async {
-        let maps = Api::<ConfigMap>::namespaced(admin.clone(), "default");
-        maps.list(&Default::default()).await.is_ok_and(|list| !list.items.is_empty())
+        Api::<ConfigMap>::namespaced(admin.clone(), "default").list(&Default::default()).await.is_ok()
     })
     .await;
 
