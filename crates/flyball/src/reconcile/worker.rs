@@ -61,6 +61,7 @@ impl<R: Reconcile> Worker<R> {
         while let Some(Work { item, since, behind }) = work {
             self.metrics.waited(item.waited);
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
+            tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
             // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
             let (next, writes) = Box::pin(self.work(&item, since, behind)).instrument(span).await;
             self.metrics.worked(since.elapsed(), item.waited);
