@@ -596,17 +596,8 @@ impl Operator {
             running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
         }
         if let Some((settings, standing)) = elect {
-            let (clock, master) = (everywhere.clock.clone(), metrics.master(standing.lease.name()));
-            let election = Election::new(
-                client.clone(),
-                clock,
-                &self.rng,
-                settings,
-                &instance,
-                standing.clone(),
-                master,
-                everywhere.recorder.clone(),
-            );
+            let master = metrics.master(standing.lease.name());
+            let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
             let watcher = Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch);
             running.others.spawn(watcher.named(standing.lease.name()).run());

@@ -8,6 +8,7 @@ mod elector;
 #[cfg(test)]
 mod tests;
 
+use super::Environment;
 use crate::apply::{Event, Recorder};
 use crate::cache::{Change, Listener, Store, StoreId, Trouble, Writer};
 use crate::client::{Gate, chain, exchange};
@@ -155,15 +156,14 @@ pub(super) enum Ended {
 impl Election {
     /// Makes a replica's part; its identity is `instance` and something that no other process has.
     pub(super) fn new(
-        client: kube::Client,
-        clock: Clock,
+        env: &Environment,
         rng: &Rng,
         settings: LeaderElection,
         instance: &str,
         standing: Arc<Standing>,
         master: Gauge,
-        recorder: Arc<Recorder>,
     ) -> Self {
+        let (client, clock, recorder) = (env.client.clone(), env.clock.clone(), env.recorder.clone());
         let rng = rng.fork("leader election");
         let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
         Self { client, clock, rng, settings, elector, standing, master, recorder, bell: Arc::default() }

@@ -400,8 +400,9 @@ impl Collector for Observed {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstCounter::new(read(f)))))?;
         }
         let saturation = figures.iter().map(|([_, controller], f)| {
-            let workers = self.workers.get_or_create(&[controller.clone()]).get().max(1);
-            ([controller.clone()], ConstGauge::new(f.running as f64 / workers as f64))
+            let controller = [controller.clone()];
+            let workers = self.workers.get_or_create(&controller).get().max(1);
+            (controller, ConstGauge::new(f.running as f64 / workers as f64))
         });
         family(&mut encoder, "flyball_saturation", "Workers that have a key, as part of all", saturation)?;
         for (name, help, read) in gauges {

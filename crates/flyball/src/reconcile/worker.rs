@@ -148,10 +148,10 @@ impl<R: Reconcile> Worker<R> {
         }
         cx.relied_on(cx.primary_store()?, cx.key(), &entry);
         let action = self.reconciler.finalize(&self.decode(cx, &entry)?, cx).await?;
-        if action == Action::done() {
-            if let Some(entry) = cx.set_finalizer(finalizer, false).await? {
-                cx.show_cleaned_up(&entry).await;
-            }
+        if action == Action::done()
+            && let Some(entry) = cx.set_finalizer(finalizer, false).await?
+        {
+            cx.show_cleaned_up(&entry).await;
         }
         Ok(Some(action))
     }

@@ -141,7 +141,8 @@ async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
-    (widgets.calls(), api.seen());
+    widgets.calls();
+    api.seen();
     for n in 0..200 {
         api.edit("secrets", "ns", "other", |object| object["n"] = n.into());
         for resource in ["widgets", "configmaps"] {
@@ -366,7 +367,8 @@ async fn an_owner_deleted_in_the_middle_is_let_go() {
         if let Some(child) = api.get("configmaps", "ns", "a") {
             assert_eq!(child["metadata"]["ownerReferences"][0]["uid"], uid, "at {moment} ms");
         }
-        (api.seen(), widgets.calls());
+        api.seen();
+        widgets.calls();
         sleep(Duration::from_secs(600)).await;
         assert_eq!((api.seen().iter().filter(|seen| seen.is_write()).count(), widgets.calls().len()), (0, 0));
     }
