@@ -75,6 +75,7 @@
 //! - One object is in one reconcile at a time, and no reconcile runs on a cache that is older than what the same object's
 //!   reconciles wrote. So nothing is made twice, however late a watch is.
 //! - What changes nothing is not sent: reconciling again costs no write.
+//! - What is asked of the world outside can be [recognised](Context::idempotency_key) when it is asked again after a crash.
 //! - A watch, an object, a reconcile that fails harms itself only, and is tried again with growing waits.
 //! - Given a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
 
