@@ -106,7 +106,7 @@ pub struct Operator {
     tasks: Vec<Task>,
     grace: Duration,
     longest_stale: Duration,
-    on_error: Option<Arc<OnError>>,
+    on_error: Vec<Arc<OnError>>,
 }
 
 /// Registers metrics.
@@ -255,7 +255,7 @@ impl Operator {
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
             longest_stale: Duration::from_secs(60),
-            on_error: None,
+            on_error: Vec::new(),
         }
     }
 
@@ -436,10 +436,10 @@ impl Operator {
 
     /// Calls this with every error that a reconcile returned, its controller and its object, for instance to report it elsewhere.
     ///
-    /// It is called on the way to the next reconcile and should be quick. Panics and passed deadlines are no errors that
+    /// Of several, each is told. It is called on the way to the next reconcile and should be quick. Panics and passed deadlines are no errors that
     /// were returned; they are in the metrics and the log.
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Arc::new(tell));
+        self.on_error.push(Arc::new(tell));
         self
     }
 
@@ -560,7 +560,7 @@ impl Operator {
             recorder: first,
             metrics: metrics.clone(),
             rephrased: Arc::default(),
-            on_error: self.on_error,
+            on_error: self.on_error.into(),
         });
         let leading = match (&standing, gated, second) {
             (Some(standing), Some(client), Some(recorder)) => {

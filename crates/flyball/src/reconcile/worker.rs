@@ -204,7 +204,7 @@ impl<R: Reconcile> Worker<R> {
             Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {
-                if let Some(tell) = &self.env.on_error {
+                for tell in self.env.on_error.iter() {
                     tell(&self.controller, &item.key, &error);
                 }
                 match outcome {
