@@ -70,8 +70,18 @@ use tokio::net::TcpListener;
 /// }
 /// ```
 ///
-/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because its
-/// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.
+/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because it is
+/// not allowed for instance, is tried again until it works; controllers that need it wait, the others run.
+///
+/// # Kinds that are not installed
+///
+/// A kind whose CRD is not there, or not there any more, is a kind without objects: nobody waits for it, and `/readyz` says so
+/// without failing. Once the CRD appears, within five seconds, its objects come as new ones; when it goes, they are gone to all
+/// who watch them, and it is waited for again. So an operator may be started before its CRDs, and may deal with kinds
+/// that some clusters do not have. What is written to such a kind fails, and is tried again with growing waits.
+///
+/// The API server has to say three times in a row that it does not know the kind, since of several servers one may not have heard of a
+/// new CRD yet.
 pub struct Operator {
     name: String,
     field_manager: Option<String>,

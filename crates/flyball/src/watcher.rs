@@ -5,8 +5,9 @@
 //! its requests and keeps its waits. The API server's side is told at
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
-//! Each watch stands alone: one that fails, because its kind is not installed, or not allowed, or its connection is broken, waits
-//! and tries again without end, while the others go on.
+//! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and tries again
+//! without end, while the others go on. A kind that is not installed is a state of the watch as well: it has no objects, until
+//! it is installed.
 
 mod follow;
 mod frame;
@@ -90,7 +91,15 @@ impl Watcher {
             if let Some(trouble) = self.session.trouble() {
                 let store = self.writer.store();
                 store.set_trouble(Some(trouble));
-                tracing::warn!(kind = %store.kind(), namespace = store.namespace(), ?wait, "watch failed: {trouble}");
+                let (kind, namespace) = (store.kind(), store.namespace());
+                match (self.session.is_absent(), store.is_absent()) {
+                    (false, _) => tracing::warn!(%kind, namespace, ?wait, "watch failed: {trouble}"),
+                    (true, false) => tracing::warn!(%kind, namespace, "not installed, waiting for it: {trouble}"),
+                    (true, true) => tracing::debug!(%kind, namespace, ?wait, "still not installed"),
+                }
+                if self.session.is_absent() {
+                    self.writer.apply(Delta::Absent);
+                }
             }
             sleep(wait).await;
         }

@@ -6,6 +6,7 @@ use crate::latch::Latch;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
@@ -22,6 +23,8 @@ pub(crate) enum Delta {
     Complete(u64),
     /// Everything up to this revision has been told.
     Bookmark(u64),
+    /// The server does not know the kind: there is no object of it.
+    Absent,
 }
 
 /// Where a store stands among those of its operator.
@@ -37,6 +40,7 @@ pub(crate) struct Store {
     /// Opens when the first list is complete.
     synced: Latch,
     trouble: Mutex<Option<Trouble>>,
+    absent: AtomicBool,
 }
 
 /// Why a cache is cut off from the API server.
@@ -85,6 +89,7 @@ impl Store {
             objects: RwLock::default(),
             synced: Latch::default(),
             trouble: Mutex::default(),
+            absent: AtomicBool::new(false),
         });
         let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new(), identities: false };
         (store, writer)
@@ -124,12 +129,17 @@ impl Store {
         });
     }
 
-    /// Tells whether a first list is complete; before that, what is absent may exist.
+    /// Tells whether the kind is not installed. The store is empty then, and that is the truth.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.absent.load(Ordering::Acquire)
+    }
+
+    /// Tells whether a first list is complete, or the kind is not installed; before that, what is absent may exist.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.is_open()
     }
 
-    /// Waits until a first list is complete.
+    /// Waits until a first list is complete, or the kind is known not to be installed.
     pub(crate) async fn synced(&self) {
         self.synced.wait().await;
     }
@@ -217,6 +227,20 @@ impl Writer {
             (Delta::Bookmark(revision), None) => self.seen(revision),
             // A list under way says at its end how far it reaches.
             (Delta::Bookmark(_), Some(_)) => {}
+            (Delta::Absent, _) => self.absent(),
+        }
+    }
+
+    /// Drops all objects, of which the server knows nothing any more.
+    fn absent(&mut self) {
+        if self.store.absent.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.staged = None;
+        // Whatever was written went with the kind, so that nobody waits to see it. What is written once the kind is back
+        // has to be seen again.
+        for revision in [u64::MAX, 0] {
+            self.replace(BTreeMap::new(), revision);
         }
     }
 
@@ -243,6 +267,12 @@ impl Writer {
 
     fn complete(&mut self, revision: u64) {
         let staged = self.staged.take().unwrap_or_default();
+        self.replace(staged, revision);
+        self.store.absent.store(false, Ordering::Release);
+    }
+
+    /// Makes the store hold these objects, as of this revision.
+    fn replace(&mut self, staged: BTreeMap<ObjectKey, Arc<Entry>>, revision: u64) {
         let first = !self.store.is_synced();
         let mut changes = Vec::new();
         for (key, new) in &staged {
@@ -422,6 +452,29 @@ mod tests {
         }
         let heard = std::mem::take(&mut *heard.0.lock().unwrap());
         assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_installed_has_no_objects() {
+        let absent = || vec![Delta::Absent, Delta::Restart, Delta::Absent];
+        let all_gone = format!("list@{}", u64::MAX);
+        let gone = ["a:5>-", "b:2>-", &all_gone, "list@0"];
+        let store = check(absent(), &gone);
+        assert!(store.is_absent() && store.list(None).is_empty());
+        // It comes back.
+        let back = absent().into_iter().chain([Delta::Restart, put("a", "u-c", 7), Delta::Complete(8)]).collect();
+        let store = check(back, &[&gone[..], &["a:->7", "list@8"]].concat());
+        assert!(!store.is_absent() && store.len() == 1);
+    }
+
+    #[test]
+    fn a_kind_that_was_never_there_keeps_nobody_waiting() {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Pod>();
+        let (store, mut writer) = Store::new(0, kind, None);
+        writer.apply(Delta::Restart);
+        assert!(!store.is_synced());
+        writer.apply(Delta::Absent);
+        assert!(store.is_synced() && store.is_absent());
     }
 
     #[test]

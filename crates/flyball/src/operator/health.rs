@@ -58,6 +58,9 @@ impl Report {
         for store in self.caches.stores() {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
             let line = match self.complaint(store) {
+                // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the webhooks
+                // of all others away.
+                None if store.is_absent() => format!("[+] cache of {}{place}: not installed, waited for", store.kind()),
                 None => format!("[+] cache of {}{place}", store.kind()),
                 Some(complaint) => {
                     code = StatusCode::SERVICE_UNAVAILABLE;
@@ -93,6 +96,9 @@ impl Report {
     }
 
     fn complaint(&self, store: &Store) -> Option<String> {
+        if store.is_absent() {
+            return None;
+        }
         let trouble = store.trouble();
         if !store.is_synced() {
             let why = trouble.map(|trouble| format!(": {}", trouble.why)).unwrap_or_default();
@@ -180,6 +186,11 @@ mod tests {
         standing.see("", None);
         standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
         check(200, [maps, nodes, "[+] leader election: leading"]);
+        writers[0].store().set_trouble(Some("404 no such kind"));
+        writers[0].apply(crate::cache::Delta::Absent);
+        advance(Duration::from_secs(100)).await;
+        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        check(200, ["[+] cache of configmaps in a: not installed, waited for", nodes, "[+] leader election: leading"]);
         report.stop.open();
         let (code, text) = report.readiness();
         assert!(code == StatusCode::SERVICE_UNAVAILABLE && text.ends_with("[-] shutting down\n"), "{text}");

@@ -24,6 +24,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for a kind that the server does not know yet: its CRD may be installed at any moment.
 const LONGEST_WAIT_FOR_KIND: Duration = Duration::from_secs(5);
+/// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have heard yet of a
+/// CRD that the others serve.
+const REFUSALS_OF_ABSENT_KIND: u32 = 3;
 /// A watch that ends sooner than this, without a word, counts as a failure.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// How much longer than it was asked to a server may keep a watch open.
@@ -108,6 +111,8 @@ pub(super) struct Session {
     doubt: bool,
     /// Failures in a row.
     failures: u32,
+    /// How often in a row the server said that it does not know the kind.
+    unknown: u32,
     trouble: Option<String>,
 }
 
@@ -147,6 +152,7 @@ impl Session {
             bookmarks: false,
             doubt: false,
             failures: 0,
+            unknown: 0,
             trouble: None,
         }
     }
@@ -159,6 +165,11 @@ impl Session {
     /// Returns what stands between the cache and the server, `None` while all is well.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// Tells whether the kind is not installed, or not any more.
+    pub(super) fn is_absent(&self) -> bool {
+        self.unknown >= REFUSALS_OF_ABSENT_KIND
     }
 
     /// Tells whether the next request begins a list.
@@ -200,11 +211,13 @@ impl Session {
     /// Takes in that the server answers the last request.
     pub(super) fn accepted(&mut self) {
         self.trouble = None;
+        self.unknown = 0;
     }
 
     /// Takes in that the server refused the last request, and returns how long to wait.
     pub(super) fn refused(&mut self, status: &Status) -> Duration {
         self.trouble = Some(format!("{} {}", status.code, status.message));
+        self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };
         let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         match (status.code, &self.state) {
             (404, _) => {

@@ -8,6 +8,7 @@ mod apply;
 mod barrier;
 mod children;
 mod deletion;
+mod kinds;
 mod operator;
 mod reconcile;
 mod storm;
