@@ -17,7 +17,7 @@ mod tests;
 
 pub use follow::{Seen, follow, follow_objects};
 
-use crate::cache::{Delta, Entry, Writer};
+use crate::cache::{Delta, Entry, Kept, Portion, Writer};
 use crate::client::{self, OwnPace};
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
@@ -57,20 +57,10 @@ impl Watcher {
     ) -> Self {
         let store = writer.store();
         let path = store.kind().path(store.namespace());
-        let session = Session::new(path, manager, rng.fork("watch"));
-        Self { client, writer, session, metrics, accept: "application/json" }
-    }
-
-    /// Watches nothing but the object of this name.
-    pub(crate) fn named(mut self, name: &str) -> Self {
-        self.session.named(name);
-        self
-    }
-
-    /// Asks for the metadata of the objects only.
-    fn metadata_only(mut self) -> Self {
-        self.accept = METADATA;
-        self
+        let Portion { selection, kept } = store.portion();
+        let accept = if *kept == Kept::Metadata { METADATA } else { "application/json" };
+        let session = Session::new(path, selection.query(), manager, kept.clone(), rng.fork("watch"));
+        Self { client, writer, session, metrics, accept }
     }
 
     /// Watches for ever.

@@ -1,6 +1,6 @@
 //! The objects of one kind in one scope: written by one watcher, read by everyone.
 
-use super::{Change, Entry, Listener, Origin, Shown};
+use super::{Change, Entry, Listener, Origin, Portion, Shown};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
@@ -36,6 +36,7 @@ pub(crate) struct Store {
     id: StoreId,
     kind: Kind,
     namespace: Option<Arc<str>>,
+    portion: Arc<Portion>,
     objects: RwLock<Objects>,
     /// Opens when the first list is complete.
     synced: Latch,
@@ -80,12 +81,23 @@ impl Objects {
 }
 
 impl Store {
-    /// Makes an empty store and the one hand that may write to it.
+    /// Makes an empty store of whole objects, and the one hand that may write to it.
     pub(crate) fn new(id: StoreId, kind: Kind, namespace: Option<Arc<str>>) -> (Arc<Self>, Writer) {
+        Self::of(id, kind, namespace, Arc::default())
+    }
+
+    /// Makes an empty store that holds a portion of its kind.
+    pub(crate) fn of(
+        id: StoreId,
+        kind: Kind,
+        namespace: Option<Arc<str>>,
+        portion: Arc<Portion>,
+    ) -> (Arc<Self>, Writer) {
         let store = Arc::new(Self {
             id,
             kind,
             namespace,
+            portion,
             objects: RwLock::default(),
             synced: Latch::default(),
             trouble: Mutex::default(),
@@ -108,6 +120,11 @@ impl Store {
     /// Returns the namespace that the store is limited to.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Returns what the store holds of its kind.
+    pub(crate) fn portion(&self) -> &Portion {
+        &self.portion
     }
 
     /// Returns the number of objects.

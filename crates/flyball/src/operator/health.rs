@@ -140,15 +140,14 @@ fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Respons
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind;
+    use crate::kind::{Kind, Type};
     use flyball_core::ObjectKey;
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
-    use std::any::TypeId;
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
     async fn who_is_cut_off_for_too_long_or_shutting_down_is_not_ready() {
-        let types = [(TypeId::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (TypeId::of::<Node>(), Kind::of::<Node>())];
+        let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
         let report = Report {

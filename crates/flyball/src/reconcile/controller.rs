@@ -6,7 +6,7 @@ use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
 use crate::cache::{Caches, Shown, Writer};
-use crate::kind::{Kind, Resource};
+use crate::kind::{Kind, Resource, Type};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue};
@@ -46,7 +46,7 @@ pub struct Controller<R: Reconcile> {
     make: Option<Box<Make<R>>>,
     name: String,
     primary: Kind,
-    types: Vec<(TypeId, Kind)>,
+    types: Vec<(Type, Kind)>,
     maps: Vec<(Kind, Map)>,
     filters: Vec<(Kind, Filter)>,
     declared: Declared,
@@ -89,7 +89,7 @@ impl<R: Reconcile> Controller<R> {
             reconciler: None,
             make: None,
             name: primary.name().to_lowercase(),
-            types: vec![(TypeId::of::<R::Resource>(), primary.clone())],
+            types: vec![(Type::of::<R::Resource>(), primary.clone())],
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
@@ -221,7 +221,7 @@ impl<R: Reconcile> Controller<R> {
 
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
-        self.types.push((TypeId::of::<T>(), kind.clone()));
+        self.types.push((Type::of::<T>(), kind.clone()));
         self.declared.cached.insert(TypeId::of::<T>());
         self.grants.push(Grant::new(&kind, "", verbs));
         kind
@@ -240,9 +240,11 @@ pub(crate) trait Declaration: Send {
     /// The kind that is reconciled.
     fn primary(&self) -> &Kind;
     /// The types that need a cache.
-    fn types(&self) -> &[(TypeId, Kind)];
+    fn types(&self) -> &[(Type, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    /// Tells whether it replaces objects of a kind.
+    fn replaces(&self, kind: &Kind) -> bool;
     /// Tells whether it runs on replicas that do not lead.
     fn runs_everywhere(&self) -> bool;
     fn describe(&self) -> ControllerDescription;
@@ -268,7 +270,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
         &self.primary
     }
 
-    fn types(&self) -> &[(TypeId, Kind)] {
+    fn types(&self) -> &[(Type, Kind)] {
         &self.types
     }
 
@@ -278,6 +280,11 @@ impl<R: Reconcile> Declaration for Controller<R> {
 
     fn rules(&self) -> &[PolicyRule] {
         &self.rules
+    }
+
+    fn replaces(&self, kind: &Kind) -> bool {
+        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
     fn runs_everywhere(&self) -> bool {
@@ -303,6 +310,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
                 return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
             }
+        }
+        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
+            return Err(format!("it replaces {kind} by metadata, and nothing else would be left of them").into());
         }
         if let Some(make) = self.make.take() {
             self.reconciler = Some(make()?);

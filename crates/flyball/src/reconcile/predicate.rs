@@ -28,10 +28,12 @@ pub struct Predicate<T> {
 type Test = dyn Fn(&Entry, &Entry) -> bool + Send + Sync;
 
 impl<T: Resource> Predicate<T> {
-    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, and what makes
-    /// `test` panic.
+    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, what makes `test`
+    /// panic, and [secrets](crate::Cache#secrets) whose data is not kept.
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         Self::raw(move |old, new| match (old.decode(), new.decode()) {
+            // What is not kept may have changed.
+            (Ok(_), Ok(_)) if old.is_withheld() || new.is_withheld() => true,
             (Ok(old), Ok(new)) => guarded(|| test(&old, &new)).unwrap_or_else(|error| {
                 tracing::warn!(key = %key_of(&new), %error, "filter cannot tell whether an update matters");
                 true

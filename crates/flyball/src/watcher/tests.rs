@@ -2,7 +2,7 @@
 
 use super::frame::List;
 use super::session::{Answer, End, Session, Step};
-use crate::cache::{Change, Delta, Listener, Store, StoreId, Writer};
+use crate::cache::{Change, Delta, Kept, Listener, Store, StoreId, Writer};
 use crate::kind::Kind;
 use flyball_core::Rng;
 use k8s_openapi::api::core::v1::Namespace;
@@ -207,7 +207,7 @@ proptest! {
         let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
         let mirror = Arc::new(Mirror::default());
         writer.subscribe(mirror.clone());
-        let mut session = Session::new("/api/v1/namespaces".into(), "me".into(), Rng::from_seed(seed));
+        let mut session = Session::new("/api/v1/namespaces".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
         let mut server = Server::default();
         for next in moves {
             match next {
@@ -237,7 +237,7 @@ proptest! {
 #[test]
 fn waits_grow_and_are_drawn_from_the_seed() {
     let waits = |seed| {
-        let mut session = Session::new("/x".into(), "me".into(), Rng::from_seed(seed));
+        let mut session = Session::new("/x".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
         let status = Status::failure("busy", "").with_code(500);
         (0..10).map(|_| session.refused(&status)).collect::<Vec<_>>()
     };

@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod barrier;
+mod caches;
 mod children;
 mod deletion;
 mod kinds;
