@@ -14,7 +14,7 @@
 //! |---|---|
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
-//! | what of a kind is watched and kept in memory | [`Cache`] |
+//! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
@@ -114,7 +114,7 @@ mod operator;
 
 pub use apply::{Children, Condition, Event, Rollout};
 pub use batch::slow_start_batch;
-pub use cache::{Cache, Caches};
+pub use cache::{Cache, Caches, Index};
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};

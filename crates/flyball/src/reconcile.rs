@@ -109,7 +109,7 @@ pub trait Reconcile: Send + Sync + 'static {
 }
 
 /// Runs what the author of the operator wrote, such that a panic is an error.
-fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)).into())
 }
 

@@ -1,10 +1,10 @@
 //! All the stores of an operator, found by the type of the objects.
 
-use super::{Entry, Plan, Portion, Store, StoreId, Writer};
+use super::{Entry, Index, IndexId, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
 use crate::kind::{Kind, Resource, Type};
 use flyball_core::ObjectKey;
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +36,9 @@ pub struct Caches {
     undecodable: AtomicU64,
 }
 
+/// A store, and what was found in it.
+type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
+
 /// Why there can be no cache as it was declared.
 #[derive(Debug)]
 pub(crate) struct Misplanned {
@@ -53,6 +56,8 @@ pub(crate) enum Error {
          Operator::namespaces or Cache::namespaces adds"
     )]
     NotWatched { kind: String, namespace: String },
+    #[error("the index {0} is not kept: declare it with Controller::index")]
+    NotIndexed(&'static str),
     #[error("{kind} {key} cannot be in the cache, which selects {selector}: widen Operator::cache, or keep to it")]
     NotSelected { kind: String, key: ObjectKey, selector: String },
     #[error(
@@ -150,6 +155,30 @@ impl Caches {
             found.extend(entries.iter().filter_map(|(key, entry)| self.decode(store.kind(), key, entry)));
         }
         Ok(found)
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    pub fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
+        let mut found = Vec::new();
+        for (store, entries) in self.found_by::<I>(value)? {
+            for (key, entry) in entries {
+                self.check_known::<I::Resource>(store.kind(), &key, &entry)?;
+                found.extend(self.decode(store.kind(), &key, &entry));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns what an index finds in each store.
+    pub(crate) fn found_by<I: Index>(&self, value: &I::Value) -> Result<Vec<Found<'_>>> {
+        let id = IndexId::Type(TypeId::of::<I>());
+        let not_kept = || crate::Error::from(Error::NotIndexed(type_name::<I>())).terminal();
+        let stores = self.stores_of(Type::of::<I::Resource>(), None)?.into_iter();
+        stores.map(|store| Ok((store, store.list_by(&id, value).ok_or_else(not_kept)?))).collect()
     }
 
     /// Refuses to show less than there is.

@@ -1,6 +1,7 @@
 //! The objects of one kind in one scope: written by one watcher, read by everyone.
 
-use super::{Change, Entry, Listener, Origin, Portion, Shown};
+use super::index::Indexes;
+use super::{Change, DeclaredIndex, Entry, IndexId, Listener, Origin, Portion, Shown};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
@@ -56,20 +57,23 @@ struct Objects {
     by_key: BTreeMap<ObjectKey, Arc<Entry>>,
     /// UID of an owner and key of what it owns.
     by_owner: BTreeSet<(Box<str>, ObjectKey)>,
+    indexes: Indexes,
 }
 
 impl Objects {
-    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>) {
+    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>, shown: &Shown<'_>) {
         let old = self.by_key.insert(key.clone(), entry.clone());
-        self.index(key, old.as_deref(), Some(entry));
+        self.own(key, old.as_deref(), Some(entry));
+        self.indexes.change(key, Some(shown));
     }
 
     fn remove(&mut self, key: &ObjectKey) {
         let old = self.by_key.remove(key);
-        self.index(key, old.as_deref(), None);
+        self.own(key, old.as_deref(), None);
+        self.indexes.change(key, None);
     }
 
-    fn index(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
+    fn own(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
         let owners = |entry: Option<&Entry>| entry.map(Entry::owner_references).unwrap_or_default();
         for owner in owners(old) {
             self.by_owner.remove(&(owner.uid.into_boxed_str(), key.clone()));
@@ -194,6 +198,26 @@ impl Store {
         keys.filter_map(|(_, key)| Some((key.clone(), objects.by_key.get(key)?.clone()))).collect()
     }
 
+    /// Returns the keys of the objects that an index finds by a value, in their order; `None` if it is not kept.
+    pub(crate) fn keys_by<V: Ord + Clone + 'static>(&self, index: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
+        self.read().indexes.keys(index, value)
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys; `None` if it is not kept.
+    pub(crate) fn list_by<V: Ord + Clone + 'static>(
+        &self,
+        index: &IndexId,
+        value: &V,
+    ) -> Option<Vec<(ObjectKey, Arc<Entry>)>> {
+        let objects = self.read();
+        let keys = objects.indexes.keys(index, value)?;
+        Some(
+            keys.into_iter()
+                .filter_map(|key| objects.by_key.get_key_value(&key).map(|(k, e)| (k.clone(), e.clone())))
+                .collect(),
+        )
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Objects> {
         // Writing panics in no place where the maps are half changed.
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
@@ -226,6 +250,11 @@ impl Writer {
     /// Adds a listener, which hears of every change from now on.
     pub(crate) fn subscribe(&mut self, listener: Arc<dyn Listener>) {
         self.listeners.push(listener);
+    }
+
+    /// Keeps an index of what is to come.
+    pub(crate) fn index(&mut self, index: &DeclaredIndex) {
+        self.write(|objects| objects.indexes.add(index));
     }
 
     /// Takes in what the watcher learned, and tells the listeners what changed by it.
@@ -266,9 +295,9 @@ impl Writer {
         let (version, entry) = (entry.resource_version(), Arc::new(entry));
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let kept = self.kept(&entry);
-            self.write(|objects| objects.insert(key, &kept));
-            self.tell(key, old.as_ref(), Some(&entry), Origin::Watch);
+            let (kept, old, shown) = (self.kept(&entry), old.as_deref().map(Shown::new), Shown::new(&entry));
+            self.write(|objects| objects.insert(key, &kept, &shown));
+            self.tell(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
         self.seen(version);
     }
@@ -277,7 +306,7 @@ impl Writer {
         // A late word about an object that was since made anew under its name says nothing of the new one.
         if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
             self.write(|objects| objects.remove(key));
-            self.tell(key, Some(&old), None, Origin::Watch);
+            self.tell(key, Some(&Shown::new(&old)), None, Origin::Watch);
         }
         self.seen(last.resource_version());
     }
@@ -310,12 +339,14 @@ impl Writer {
         let identities = self.identities;
         self.write(|objects| {
             for (key, old, new) in &changes {
-                objects.index(key, old.as_deref(), new.as_deref().filter(|_| !identities));
+                objects.own(key, old.as_deref(), new.as_deref().filter(|_| !identities));
+                objects.indexes.change(key, new.as_deref().map(Shown::new).as_ref());
             }
             objects.by_key = staged;
         });
         let origin = if first { Origin::FirstList } else { Origin::List };
         for (key, old, new) in &changes {
+            let (old, new) = (old.as_deref().map(Shown::new), new.as_deref().map(Shown::new));
             self.tell(key, old.as_ref(), new.as_ref(), origin);
         }
         for listener in &self.listeners {
@@ -333,15 +364,14 @@ impl Writer {
         change(&mut self.store.objects.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn tell(&self, key: &ObjectKey, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>, origin: Origin) {
+    fn tell(&self, key: &ObjectKey, old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, origin: Origin) {
         let store = self.store.id;
-        let (shown_old, shown_new) = (old.map(|old| Shown::new(old)), new.map(|new| Shown::new(new)));
         let tell = |old, new| {
             for listener in &self.listeners {
                 listener.changed(&Change { store, key, old, new, origin });
             }
         };
-        match (shown_old.as_ref(), shown_new.as_ref()) {
+        match (old, new) {
             // Made anew under the same name: one object went, another came.
             (Some(gone), Some(come)) if gone.uid() != come.uid() => {
                 tell(Some(gone), None);

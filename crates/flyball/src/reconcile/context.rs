@@ -1,6 +1,7 @@
 //! What a reconcile sees of the world, and what it wrote to it.
 
-use crate::cache::{self, Caches, Entry, Selection, Store, StoreId};
+use super::guarded;
+use crate::cache::{self, Caches, Entry, Index, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource, Type, key_of};
@@ -196,6 +197,29 @@ impl<K: Resource> Context<K> {
             None => self.env.fetch_list(&kind, namespace, &Selection::default()).await?,
         };
         Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(&kind, key, entry)).collect())
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys.
+    ///
+    /// Objects that do not decode are passed over and logged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
+        if self.store::<I::Resource>(None)?.is_none() {
+            return Err(Error::from(cache::Error::NotDeclared(type_name::<I::Resource>())).terminal());
+        }
+        let mut found = Vec::new();
+        for (store, known) in self.env.caches.found_by::<I>(value)? {
+            for (key, entry) in self.latest_list::<I::Resource>(store, None, |_| known).await? {
+                let object = self.env.caches.decode::<I::Resource>(store.kind(), &key, &entry);
+                // What the reconcile wrote itself, or read past the cache, went through no index.
+                let holds = |object: &_| guarded(|| I::values(object)).is_ok_and(|values| values.contains(value));
+                found.extend(object.filter(holds));
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the objects that refer to the one being reconciled as their owner, in the order of their keys.

@@ -5,7 +5,7 @@ use super::predicate::{Filter, Predicate};
 use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
-use crate::cache::{Caches, Shown, Writer};
+use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown, Writer};
 use crate::kind::{Kind, Resource, Type};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
@@ -49,6 +49,7 @@ pub struct Controller<R: Reconcile> {
     types: Vec<(Type, Kind)>,
     maps: Vec<(Kind, Map)>,
     filters: Vec<(Kind, Filter)>,
+    indexes: Vec<(Kind, DeclaredIndex)>,
     declared: Declared,
     grants: Vec<Grant>,
     rules: Vec<PolicyRule>,
@@ -93,6 +94,7 @@ impl<R: Reconcile> Controller<R> {
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
+            indexes: Vec::new(),
             declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
             grants,
             rules: Vec::new(),
@@ -137,6 +139,53 @@ impl<R: Reconcile> Controller<R> {
         let kind = self.cached::<T>(&["get", "list", "watch"]);
         let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.maps.push((kind, Map::Custom(Arc::new(map))));
+        self
+    }
+
+    /// Reconciles the objects that refer to an object of this kind by its name when it changes, comes or goes: those for which
+    /// `names` returns it. A name without a namespace is one beside the object that refers to it.
+    ///
+    /// Who refers to what is kept in an index, so that a change wakes those whom it concerns without a look at all others. The
+    /// object that is referred to need not exist, nor need its kind be installed.
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use kube::ResourceExt;
+    /// # struct Sites;
+    /// # impl Reconcile for Sites {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// // The secret that an annotation names, in the same namespace.
+    /// let controller = Controller::new(Sites).refers_to::<Secret>(|site| {
+    ///     site.annotations().get("example.com/key").map(|name| ObjectKey::new(None, name)).into_iter().collect()
+    /// });
+    /// ```
+    pub fn refers_to<T: Resource>(
+        mut self,
+        names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
+        let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
+            let beside = |name: ObjectKey| match name.namespace() {
+                None if namespaced => ObjectKey::new(key.namespace(), name.name()),
+                _ => name,
+            };
+            let names = shown.decoded(|object| names(object)).unwrap_or_default();
+            names.into_iter().map(beside).collect()
+        };
+        self.indexes.push((self.primary.clone(), DeclaredIndex::new(id.clone(), targets)));
+        self.maps.push((kind, Map::Referrers(id)));
+        self
+    }
+
+    /// Keeps an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their changes wake nobody,
+    /// unless the kind is reconciled, owned or watched as well.
+    pub fn index<I: Index>(mut self) -> Self {
+        let kind = self.cached::<I::Resource>(&["get", "list", "watch"]);
+        self.indexes.push((kind, DeclaredIndex::of::<I>()));
         self
     }
 
@@ -299,7 +348,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
             name: self.name.clone(),
             reconciles: self.primary.qualified(),
             owns: kinds(|map| matches!(map, Map::Owner)),
-            watches: kinds(|map| matches!(map, Map::Custom(_))),
+            watches: kinds(|map| matches!(map, Map::Custom(_) | Map::Referrers(_))),
             finalizer: R::FINALIZER.map(str::to_owned),
             concurrency: self.concurrency,
         }
@@ -337,11 +386,14 @@ impl<R: Reconcile> Declaration for Controller<R> {
         };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
         let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
-        let mut stores = Vec::new();
-        for writer in writers {
-            if sources.listens_to(writer.store().id()) {
-                writer.subscribe(sources.clone());
-                stores.push(writer.store().clone());
+        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
+        let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
+        for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
+            writer.subscribe(sources.clone());
+            for (kind, index) in &self.indexes {
+                if kind == writer.store().kind() {
+                    writer.index(index);
+                }
             }
         }
         let worker = Arc::new(Worker {

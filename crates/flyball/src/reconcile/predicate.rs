@@ -2,7 +2,7 @@
 
 use super::guarded;
 use crate::cache::Entry;
-use crate::kind::{Resource, key_of};
+use crate::kind::{Resource, Type, key_of};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl<T: Resource> Predicate<T> {
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         Self::raw(move |old, new| match (old.decode(), new.decode()) {
             // What is not kept may have changed.
-            (Ok(_), Ok(_)) if old.is_withheld() || new.is_withheld() => true,
+            (Ok(_), Ok(_)) if (old.is_withheld() || new.is_withheld()) && !Type::of::<T>().is_metadata() => true,
             (Ok(old), Ok(new)) => guarded(|| test(&old, &new)).unwrap_or_else(|error| {
                 tracing::warn!(key = %key_of(&new), %error, "filter cannot tell whether an update matters");
                 true

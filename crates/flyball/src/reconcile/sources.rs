@@ -2,7 +2,7 @@
 
 use super::guarded;
 use super::predicate::Filter;
-use crate::cache::{Caches, Change, Entry, Listener, Origin, Shown, Store, StoreId};
+use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
 use crate::kind::Kind;
 use crate::queue::{Priority, Queue, Trigger};
@@ -20,6 +20,8 @@ pub(crate) enum Map {
     Owner,
     /// Whatever this function finds.
     Custom(Arc<MapFn>),
+    /// Those are that refer to it, by this index of theirs.
+    Referrers(IndexId),
 }
 
 type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
@@ -30,6 +32,7 @@ impl fmt::Debug for Map {
             Self::Primary => "Primary",
             Self::Owner => "Owner",
             Self::Custom(_) => "Custom",
+            Self::Referrers(_) => "Referrers",
         })
     }
 }
@@ -77,16 +80,14 @@ impl Sources {
         sources
     }
 
-    /// Tells whether changes in a store matter.
-    pub(crate) fn listens_to(&self, store: StoreId) -> bool {
-        self.maps.contains_key(&store)
-    }
-
     /// Returns the keys that an object concerns.
     fn keys(&self, map: &Map, key: &ObjectKey, entry: &Shown<'_>) -> Vec<ObjectKey> {
         let mut keys = match map {
             Map::Primary => return vec![key.clone()],
             Map::Owner => self.owner(key, entry).into_iter().collect(),
+            Map::Referrers(index) => {
+                self.primaries.iter().flat_map(|store| store.keys_by(index, key).unwrap_or_default()).collect()
+            }
             Map::Custom(map) => guarded(|| map(entry, &self.caches)).and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "change of a watched object could not be mapped");
                 Vec::new()

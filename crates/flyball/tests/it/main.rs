@@ -12,6 +12,7 @@ mod deletion;
 mod kinds;
 mod operator;
 mod reconcile;
+mod references;
 mod storm;
 mod watch;
 mod widgets;
