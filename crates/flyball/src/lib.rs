@@ -14,6 +14,7 @@
 //! |---|---|
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
+//! | what else wakes it: a word from outside, a time, a question | [`Source`], [`Channel`] |
 //! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
@@ -125,7 +126,7 @@ pub use operator::{
 };
 pub use policy::Policy;
 pub use queue::Backoff;
-pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
+pub use reconcile::{Action, Channel, Context, Controller, Predicate, Reconcile, Source};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
 

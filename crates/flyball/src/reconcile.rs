@@ -12,6 +12,7 @@ mod context;
 mod controller;
 mod finalizer;
 mod predicate;
+mod source;
 mod sources;
 mod worker;
 
@@ -20,6 +21,7 @@ pub(crate) use context::Primary;
 pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;
+pub use source::{Channel, Source};
 #[cfg(test)]
 pub(crate) use worker::span;
 

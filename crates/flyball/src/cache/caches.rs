@@ -157,6 +157,16 @@ impl Caches {
         Ok(found)
     }
 
+    /// Returns the keys of the objects of one namespace, or all of them, in their order, without a look at the objects.
+    ///
+    /// # Errors
+    ///
+    /// When the kind or its namespace has no cache.
+    pub fn keys<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
+        let stores = self.stores_of(Type::of::<T>(), namespace)?.into_iter();
+        Ok(stores.flat_map(|store| store.keys(namespace)).collect())
+    }
+
     /// Returns the objects that an index finds by a value, in the order of their keys.
     ///
     /// # Errors

@@ -170,6 +170,11 @@ impl Store {
         self.read().by_key.get(key).cloned()
     }
 
+    /// Tells whether there is an object.
+    pub(crate) fn holds(&self, key: &ObjectKey) -> bool {
+        self.read().by_key.contains_key(key)
+    }
+
     /// Tells whether the object with this UID is gone, or going.
     pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
@@ -177,16 +182,25 @@ impl Store {
 
     /// Returns the objects of one namespace, or all, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
+        self.each(namespace, |key, entry| (key.clone(), entry.clone()))
+    }
+
+    /// Returns the keys of the objects of one namespace, or all, in their order.
+    pub(crate) fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
+        self.each(namespace, |key, _| key.clone())
+    }
+
+    fn each<T>(&self, namespace: Option<&str>, take: impl Fn(&ObjectKey, &Arc<Entry>) -> T) -> Vec<T> {
         let objects = self.read();
-        let copy = |(key, entry): (&ObjectKey, &Arc<Entry>)| (key.clone(), entry.clone());
+        let take = |(key, entry)| take(key, entry);
         match namespace {
             Some(namespace) => {
                 // `0` is the character behind `/`.
                 let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
                 let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
-                objects.by_key.range::<str, _>(bounds).map(copy).collect()
+                objects.by_key.range::<str, _>(bounds).map(take).collect()
             }
-            None => objects.by_key.iter().map(copy).collect(),
+            None => objects.by_key.iter().map(take).collect(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::context::Declared;
 use super::predicate::{Filter, Predicate};
+use super::source::{Source, Stimulus, Waking};
 use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
@@ -50,6 +51,7 @@ pub struct Controller<R: Reconcile> {
     maps: Vec<(Kind, Map)>,
     filters: Vec<(Kind, Filter)>,
     indexes: Vec<(Kind, DeclaredIndex)>,
+    stimuli: Vec<Stimulus>,
     declared: Declared,
     grants: Vec<Grant>,
     rules: Vec<PolicyRule>,
@@ -95,6 +97,7 @@ impl<R: Reconcile> Controller<R> {
             primary,
             filters: Vec::new(),
             indexes: Vec::new(),
+            stimuli: Vec::new(),
             declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
             grants,
             rules: Vec::new(),
@@ -186,6 +189,12 @@ impl<R: Reconcile> Controller<R> {
     pub fn index<I: Index>(mut self) -> Self {
         let kind = self.cached::<I::Resource>(&["get", "list", "watch"]);
         self.indexes.push((kind, DeclaredIndex::of::<I>()));
+        self
+    }
+
+    /// Reconciles what a [source](Source) wakes, besides what changes.
+    pub fn source(mut self, source: impl Into<Source<R::Resource>>) -> Self {
+        self.stimuli.push(source.into().stimulus);
         self
     }
 
@@ -396,6 +405,19 @@ impl<R: Reconcile> Declaration for Controller<R> {
                 }
             }
         }
+        let mut tasks = Vec::new();
+        for stimulus in self.stimuli {
+            match stimulus {
+                // Before anything is reconciled, so that nothing is missed that happens afterwards.
+                Stimulus::Channel(ends) => ends.attach(&sources),
+                Stimulus::Task(task) => tasks.push(task(Waking {
+                    sources: sources.clone(),
+                    caches: env.caches.clone(),
+                    rng: env.rng.fork(&self.name),
+                    deadline: self.deadline,
+                })),
+            }
+        }
         let worker = Arc::new(Worker {
             reconciler: self.reconciler.expect("the controller was set up"),
             metrics: env.metrics.controller(&self.name, self.concurrency),
@@ -407,9 +429,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
             declared: Arc::new(self.declared),
             queue,
         });
-        let work = || {
+        // Tells whether work may begin, or whether it is over before that.
+        let begins = || {
             let (worker, stores) = (worker.clone(), stores.clone());
-            let work = async move {
+            async move {
                 let synced = async {
                     for store in &stores {
                         store.synced().await;
@@ -418,12 +441,33 @@ impl<R: Reconcile> Declaration for Controller<R> {
                 };
                 tokio::select! {
                     biased;
-                    () = worker.queue.closed() => {}
-                    () = synced => worker.run().await,
+                    () = worker.queue.closed() => false,
+                    () = synced => true,
+                }
+            }
+        };
+        let work = || {
+            let (worker, begins) = (worker.clone(), begins());
+            let work = async move {
+                if begins.await {
+                    worker.run().await;
                 }
             };
             Box::pin(work) as BoxFuture<'static, ()>
         };
-        (0..self.concurrency).map(|_| work()).collect()
+        let wake = |task: BoxFuture<'static, ()>| {
+            let (worker, begins) = (worker.clone(), begins());
+            let wake = async move {
+                if begins.await {
+                    tokio::select! {
+                        biased;
+                        () = worker.queue.closed() => {}
+                        () = task => {}
+                    }
+                }
+            };
+            Box::pin(wake) as BoxFuture<'static, ()>
+        };
+        (0..self.concurrency).map(|_| work()).chain(tasks.into_iter().map(wake)).collect()
     }
 }

@@ -80,6 +80,23 @@ impl Sources {
         sources
     }
 
+    /// Wakes objects, of those that there are.
+    pub(super) fn wake(&self, keys: Vec<ObjectKey>, priority: Priority) {
+        for key in keys.iter().filter(|key| self.exists(key)) {
+            tracing::debug!(controller = self.controller, %key, "woken");
+            self.queue.add(key, priority);
+        }
+    }
+
+    /// Returns the keys of all objects that are reconciled.
+    pub(super) fn keys_of_all(&self) -> Vec<ObjectKey> {
+        self.primaries.iter().flat_map(|store| store.keys(None)).collect()
+    }
+
+    fn exists(&self, key: &ObjectKey) -> bool {
+        self.primaries.iter().any(|store| store.holds(key))
+    }
+
     /// Returns the keys that an object concerns.
     fn keys(&self, map: &Map, key: &ObjectKey, entry: &Shown<'_>) -> Vec<ObjectKey> {
         let mut keys = match map {
@@ -95,7 +112,7 @@ impl Sources {
         };
         // Nothing but keys of objects enters the queue, which keeps it as small as the cache. What comes later is
         // reconciled for its own sake.
-        keys.retain(|key| self.primaries.iter().any(|store| store.get(key).is_some()));
+        keys.retain(|key| self.exists(key));
         keys
     }
 

@@ -445,11 +445,11 @@ impl World {
         let held = &self.held;
         for watch in self.watches.iter_mut().filter(|watch| !held.contains(&watch.resource)) {
             for change in self.history.iter().filter(|change| change.revision > watch.sent) {
-                if change.resource == watch.resource && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace)
+                if change.resource == watch.resource
+                    && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace)
+                    && let Some(event) = watch.view.event(change)
                 {
-                    if let Some(event) = watch.view.event(change) {
-                        let _ = watch.lines.send(event);
-                    }
+                    let _ = watch.lines.send(event);
                 }
             }
             watch.sent = self.revision;

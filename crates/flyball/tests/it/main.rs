@@ -13,6 +13,7 @@ mod kinds;
 mod operator;
 mod reconcile;
 mod references;
+mod sources;
 mod storm;
 mod watch;
 mod widgets;
