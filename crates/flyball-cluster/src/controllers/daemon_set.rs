@@ -9,7 +9,7 @@ mod rolling;
 
 use super::deployment::scaled;
 use super::events::Events;
-use super::owners::{self, Selector};
+use super::owners::{self, Orphans, Selector};
 use super::pods::{self, is_available, is_deleting, is_over, is_ready};
 use super::revisions;
 use backoff::Backoffs;
@@ -39,7 +39,9 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
             Ok(sets.iter().map(|set| ObjectKey::new(set.metadata.namespace.as_deref(), &set.name_any())).collect())
         })
         .filter::<Node>(is_moved)
+        .index::<Orphans<Pod>>()
         .replaces::<Pod>()
+        .index::<Orphans<ControllerRevision>>()
         .replaces::<ControllerRevision>()
         .replaces::<DaemonSet>()
         .concurrency(2)

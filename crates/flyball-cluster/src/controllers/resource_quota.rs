@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
+use kube::core::PartialObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +30,8 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .filter::<Pod>(Predicate::new(|old, new| pods::is_over(old) != pods::is_over(new)))
         .watches::<Service>(quotas_beside)
         .watches::<PersistentVolumeClaim>(quotas_beside);
-    let controller = counted::<ConfigMap>(counted::<Secret>(counted::<ReplicationController>(controller)));
+    let controller = counted::<PartialObjectMeta<ConfigMap>>(counted::<PartialObjectMeta<Secret>>(controller));
+    let controller = counted::<ReplicationController>(controller);
     let controller = counted::<Deployment>(counted::<ReplicaSet>(counted::<StatefulSet>(controller)));
     counted::<DaemonSet>(counted::<Job>(counted::<CronJob>(controller))).replaces::<ResourceQuota>()
 }

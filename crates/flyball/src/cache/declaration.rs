@@ -34,6 +34,8 @@ use std::marker::PhantomData;
 ///   it again.
 /// - Fields that are not kept are cut out of the text that comes in, before anything is made of it. Reads, mapping functions,
 ///   predicates and indexes see objects without them. Metadata is always kept, but for annotations that are named.
+/// - Who [applies](crate::Context::apply) fields that are not kept sends them each time, since nothing shows that they are as
+///   they should be. Who [replaces](crate::Context::replace) such objects would lose them, which is refused when the operator starts.
 ///
 /// # Metadata only
 ///
