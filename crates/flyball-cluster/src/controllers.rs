@@ -2,6 +2,7 @@
 //!
 //! Each is a client like any other. Their names are those that kube-controller-manager's `--controllers` takes.
 
+mod admission_policy;
 mod cluster_role;
 mod cron_job;
 mod daemon_set;
@@ -101,12 +102,14 @@ pub enum Controller {
     StatefulSet,
     /// Deletes jobs some time after they have ended.
     TtlAfterFinished,
+    /// Checks the expressions of admission policies against the kinds that they are about.
+    ValidatingAdmissionPolicyStatus,
     /// Makes and deletes volumes of simulated storage.
     VolumeProvisioner,
 }
 
 impl Controller {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::ClusterRoleAggregation,
         Self::CronJob,
         Self::DaemonSet,
@@ -133,6 +136,7 @@ impl Controller {
         Self::ServiceLb,
         Self::StatefulSet,
         Self::TtlAfterFinished,
+        Self::ValidatingAdmissionPolicyStatus,
         Self::VolumeProvisioner,
     ];
 
@@ -164,6 +168,7 @@ impl Controller {
             Self::ServiceLb => "service-lb-controller",
             Self::StatefulSet => "statefulset-controller",
             Self::TtlAfterFinished => "ttl-after-finished-controller",
+            Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicy-status-controller",
             Self::VolumeProvisioner => "volume-provisioner",
         }
     }
@@ -331,6 +336,7 @@ pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Cl
             Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
             Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),
             Controller::TtlAfterFinished => shared.controller(me.whole(ttl_after_finished::controller())),
+            Controller::ValidatingAdmissionPolicyStatus => shared.controller(me.whole(admission_policy::controller())),
             Controller::VolumeProvisioner => shared
                 .controller(me.part("claims", volume_provisioner::claims()))
                 .controller(me.part("volumes", volume_provisioner::volumes()))

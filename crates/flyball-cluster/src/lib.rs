@@ -31,6 +31,8 @@ mod metrics;
 mod node;
 mod scheduler;
 mod simulation;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod webhooks;
 
 pub use cluster::{Cluster, Snapshot};

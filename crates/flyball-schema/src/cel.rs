@@ -4,6 +4,7 @@
 //! runs, and how its failure reads. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
+mod admission;
 mod authorizer;
 mod check;
 mod cost;
@@ -17,6 +18,7 @@ mod rewrite;
 mod types;
 mod typing;
 
+pub use admission::{namespace, object, published, request};
 pub use authorizer::{Decide, Question, TYPE as AUTHORIZER};
 pub use check::{Checked, check, check_among};
 pub use cost::cardinality;

@@ -25,7 +25,7 @@ pub struct Bounds {
     pub exempt: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
-    /// The most bytes of past states that are kept alive so, for each resource: 64 MiB.
+    /// The most bytes of past states that are kept alive so, for each resource: 32 MiB.
     pub window_bytes: usize,
     /// How long a client may leave what a watch tells it unread: 30 seconds.
     pub slow_watch: Duration,
@@ -40,7 +40,7 @@ impl Default for Bounds {
             patience: Duration::from_secs(15),
             exempt: 5000,
             window_events: 10_000,
-            window_bytes: 64 << 20,
+            window_bytes: 32 << 20,
             slow_watch: Duration::from_secs(30),
         }
     }

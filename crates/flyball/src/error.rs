@@ -1,5 +1,6 @@
 //! Why a reconcile did not succeed, and what is to follow from it.
 
+use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,8 @@ struct Inner {
     source: Box<dyn StdError + Send + Sync>,
     context: Vec<String>,
     retry: Retry,
+    /// The way to a request that was not permitted.
+    way: Option<Backtrace>,
 }
 
 /// What follows from a failed reconcile.
@@ -54,7 +57,11 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
             Some(error) if is_namespace_terminating(error) => Retry::Wait,
             _ => Retry::Backoff,
         };
-        Self(Box::new(Inner { source, context: Vec::new(), retry }))
+        let denied = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden());
+        // It takes its time, and tells nothing without the names of functions.
+        let traced = cfg!(debug_assertions) && source.downcast_ref().is_some_and(denied);
+        let way = traced.then(Backtrace::force_capture);
+        Self(Box::new(Inner { source, context: Vec::new(), retry, way }))
     }
 }
 
@@ -90,6 +97,15 @@ impl Error {
         }
     }
 
+    /// Returns where the request was made that the API server did not permit, such as `src/operator.rs:41`; `None` for any other
+    /// error, and in release builds.
+    ///
+    /// The place is the innermost one on the way to the request that is neither this crate's nor a dependency's.
+    pub fn call_site(&self) -> Option<String> {
+        let folder = std::env::current_dir().unwrap_or_default();
+        call_site(&format!("{:#}", self.0.way.as_ref()?), &folder.to_string_lossy())
+    }
+
     pub(crate) fn retry(&self) -> Retry {
         self.0.retry
     }
@@ -98,6 +114,18 @@ impl Error {
     pub(crate) fn deadline(after: Duration) -> Self {
         format!("the reconcile was not done within {} s", after.as_secs_f64()).into()
     }
+}
+
+/// Finds the innermost place in a full backtrace whose file is neither Rust's own, nor of a crate from a registry, nor of this
+/// one, and writes it as seen from a folder.
+fn call_site(trace: &str, folder: &str) -> Option<String> {
+    let libraries = ["/rustc/", "/library/std/", "/.cargo/", concat!(env!("CARGO_MANIFEST_DIR"), "/src/")];
+    let places = trace.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
+    let place = places.into_iter().find(|place| !libraries.iter().any(|library| place.contains(library)))?;
+    // The column says nothing that a reader needs.
+    let line = place.rsplit_once(':').map_or(place, |(line, _)| line);
+    let seen = line.strip_prefix(folder).map(|rest| rest.trim_start_matches('/'));
+    Some(seen.unwrap_or(line).trim_start_matches("./").to_owned())
 }
 
 /// Tells whether the API server refused to make something because its namespace is being deleted.
@@ -155,6 +183,25 @@ mod tests {
         assert_eq!(error("a").context("b").context("c").to_string(), "c: b: a");
         let io = Error::from(std::io::Error::other("disk"));
         assert!(io.downcast_ref::<std::io::Error>().is_some());
+    }
+
+    #[test]
+    fn a_request_that_is_not_permitted_says_where_it_was_made() {
+        let trace = "   0: std::backtrace::Backtrace::force_capture
+             at /rustc/1234/library/std/src/backtrace.rs:312:17
+   1: flyball::reconcile::context::Context<K>::apply::{{closure}}
+             at /home/me/.cargo/registry/src/index/flyball-0.1.0/src/apply.rs:90:9
+   2: <app::Sites as flyball::reconcile::Reconcile>::reconcile::{{closure}}
+             at /home/me/app/src/operator.rs:41:13
+   3: app::main
+             at /home/me/app/src/main.rs:1:1
+";
+        assert_eq!(call_site(trace, "/home/me/app").as_deref(), Some("src/operator.rs:41"));
+        assert_eq!(call_site(trace, "/elsewhere").as_deref(), Some("/home/me/app/src/operator.rs:41"));
+        assert_eq!(call_site("", "/"), None);
+        let status = |code| kube::Error::Api(Status::failure("no", "Forbidden").with_code(code).boxed());
+        assert_eq!(Error::from("other").call_site(), None);
+        assert_eq!(Error::from(status(403)).0.way.is_some(), cfg!(debug_assertions));
     }
 
     #[test]

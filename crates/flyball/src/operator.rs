@@ -21,7 +21,7 @@ pub use describe::{
     WebhookDescription,
 };
 pub use election::LeaderElection;
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, OnError};
 pub use task::{Task, TaskContext};
 
 use crate::apply::Recorder;
@@ -107,6 +107,7 @@ pub struct Operator {
     tasks: Vec<Task>,
     grace: Duration,
     longest_stale: Duration,
+    on_error: Option<Arc<OnError>>,
 }
 
 /// Registers metrics.
@@ -262,6 +263,7 @@ impl Operator {
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
             longest_stale: Duration::from_secs(60),
+            on_error: None,
         }
     }
 
@@ -411,6 +413,15 @@ impl Operator {
         self
     }
 
+    /// Calls this with every error that a reconcile returned, its controller and its object, for instance to report it elsewhere.
+    ///
+    /// It is called on the way to the next reconcile and should be quick. Panics and passed deadlines are no errors that
+    /// were returned; they are in the metrics and the log.
+    pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(tell));
+        self
+    }
+
     /// Runs something beside the controllers.
     pub fn task(mut self, task: Task) -> Self {
         self.tasks.push(task);
@@ -529,6 +540,7 @@ impl Operator {
             recorder: first,
             metrics: metrics.clone(),
             rephrased: Arc::default(),
+            on_error: self.on_error,
         });
         let leading = match (&standing, gated, second) {
             (Some(standing), Some(client), Some(recorder)) => {

@@ -22,6 +22,7 @@ mod roles;
 mod samples;
 mod stateful_sets;
 mod terminating;
+mod testing;
 mod volumes;
 mod webhooks;
 mod workloads;

@@ -192,3 +192,52 @@ async fn the_volume_of_an_application_does_not_shrink() {
     let refused = store("3G").await.unwrap_err().to_string();
     assert!(refused.contains("denied request: the database's volume cannot become smaller"), "{refused}");
 }
+
+/// What a real server's status shows of these expressions.
+#[tokio::test(start_paused = true)]
+async fn expressions_are_checked_against_the_kinds_that_they_are_about() {
+    let cluster = cluster();
+    let (admin, api) = (cluster.admin(), "admissionregistration.k8s.io/v1");
+    let pods = "/v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas == 'a'\n | ...........^\n";
+    let deployments = "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_==_' applied to '(int, string)'\n | object.spec.replicas == 'a'\n | .....................^\n";
+    let elsewhere = "apps/v1, Kind=Deployment: ERROR: <input>:1:46: undefined field 'img'\n | object.spec.template.spec.containers.all(c, c.img.startsWith('x') && c.resources.limits['cpu'] == '1')\n | .............................................^\nERROR: <input>:1:81: undefined field 'limits'\n | object.spec.template.spec.containers.all(c, c.img.startsWith('x') && c.resources.limits['cpu'] == '1')\n | ................................................................................^\n";
+    let policy = |name: &str, rules: Value, expressions: &[&str]| {
+        let validations: Vec<Value> = expressions.iter().map(|text| json!({"expression": text})).collect();
+        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
+            "matchConstraints": {"resourceRules": rules}, "validations": validations,
+            "variables": [{"name": "good", "expression": "object.spec.replicas"}, {"name": "bad", "expression": "object.nope"}],
+        }})
+    };
+    let rule = |group: &str, resources: Value| json!({"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": resources});
+    let both = json!([rule("apps", json!(["deployments", "deployments/scale"])), rule("", json!(["pods"]))]);
+    let replicas = "object.spec.replicas == 'a'";
+    let far = "object.spec.template.spec.containers.all(c, c.img.startsWith('x') && c.resources.limits['cpu'] == '1')";
+    let apps = json!([rule("apps", json!(["deployments"]))]);
+    let fine = [
+        "object.spec.replicas > 5 && object.metadata.labels.x == 'a' && variables.bad == 1",
+        "object.spec.strategy.rollingUpdate.maxSurge == 1 || oldObject.status.replicas == 1",
+    ];
+    let manifests = [
+        policy("both", both, &["true", replicas]),
+        policy("far", apps.clone(), &[far]),
+        policy("fine", apps.clone(), &fine),
+        policy("variable", apps, &["variables.good == 'x'"]),
+        policy("any", json!([rule("*", json!(["*"]))]), &[replicas]),
+    ];
+    apply(&admin, &manifests).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let resource = ApiResource::erase::<k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy>(&());
+    let policies: Api<DynamicObject> = Api::all_with(admin, &resource);
+    let found = |field: &str, warning: &str| json!({"expressionWarnings": [{"fieldRef": field, "warning": warning}]});
+    let variable = "apps/v1, Kind=Deployment: ERROR: <input>:1:16: found no matching overload for '_==_' applied to '(int, string)'\n | variables.good == 'x'\n | ...............^\n";
+    for (name, expected) in [
+        ("both", found("spec.validations[1].expression", &format!("{pods}\n{deployments}"))),
+        ("far", found("spec.validations[0].expression", elsewhere)),
+        ("fine", json!({})),
+        ("variable", found("spec.validations[0].expression", variable)),
+        ("any", json!({})),
+    ] {
+        let status = policies.get(name).await.unwrap().data["status"].take();
+        assert_eq!(status, json!({"observedGeneration": 1, "typeChecking": expected}), "{name}");
+    }
+}

@@ -8,7 +8,7 @@ use super::webhook::{conditions, rule};
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_1035_label, dns_subdomain, path_segment, qualified_name};
 use flyball_core::{GroupVersion, Object};
-use flyball_schema::cel::Type;
+use flyball_schema::cel::{self, Type};
 
 type Errors = Vec<FieldError>;
 
@@ -119,7 +119,7 @@ fn head(spec: &Field<'_>) -> Errors {
 /// Reads the variables of a policy, each of which knows those before it; returns what its other expressions see.
 fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> Variables<'static> {
     let mut known = expression::variables();
-    known.push(("namespaceObject", expression::namespace()));
+    known.push(("namespaceObject", cel::namespace()));
     known.extend(params.then_some(("params", Type::Dyn)));
     let mut own: Vec<(String, Type<'static>)> = Vec::new();
     for variable in spec.at("variables").items() {

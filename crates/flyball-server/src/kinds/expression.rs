@@ -2,60 +2,14 @@
 
 use super::field::Field;
 use flyball_core::field::FieldError;
-use flyball_schema::cel::{AUTHORIZER, Type, check_among};
-use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
+use flyball_schema::cel::{self, AUTHORIZER, Type, check_among};
 
 /// The variables that an expression sees, with their types.
 pub(super) type Variables<'n> = Vec<(&'n str, Type<'static>)>;
 
-static REQUEST: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let text = json!({"type": "string"});
-    let kind = json!({"type": "object", "properties": {"group": text, "version": text, "kind": text}});
-    let resource = json!({"type": "object", "properties": {"group": text, "version": text, "resource": text}});
-    let texts = json!({"type": "array", "items": text});
-    let user = json!({"type": "object", "properties": {
-        "username": text, "uid": text, "groups": texts, "extra": {"type": "object", "additionalProperties": texts},
-    }});
-    fields(json!({
-        "kind": kind, "resource": resource, "subResource": text,
-        "requestKind": kind, "requestResource": resource, "requestSubResource": text,
-        "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"}, "options": {},
-    }))
-});
-
-static NAMESPACE: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let text = json!({"type": "string"});
-    let (texts, named) =
-        (json!({"type": "array", "items": text}), json!({"type": "object", "additionalProperties": text}));
-    let (time, number) = (json!({"type": "string", "format": "date-time"}), json!({"type": "integer"}));
-    fields(json!({
-        "metadata": {"type": "object", "properties": {
-            "name": text, "generateName": text, "namespace": text, "labels": named, "annotations": named, "UID": text,
-            "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
-            "generation": number, "resourceVersion": text, "finalizers": texts,
-        }},
-        "spec": {"type": "object", "properties": {"finalizers": texts}},
-        "status": {"type": "object", "properties": {"phase": text}},
-    }))
-});
-
-fn fields(properties: Value) -> Map<String, Value> {
-    let mut schema = Map::new();
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), properties);
-    schema
-}
-
 /// What every expression of admission sees.
 pub(super) fn variables() -> Variables<'static> {
-    let request = Type::Object { schema: &REQUEST, whole: false };
-    vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request), ("authorizer", AUTHORIZER)]
-}
-
-/// What expressions of policies see of a request's namespace.
-pub(super) fn namespace() -> Type<'static> {
-    Type::Object { schema: &NAMESPACE, whole: false }
+    vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", cel::request()), ("authorizer", AUTHORIZER)]
 }
 
 /// What comes of an expression.

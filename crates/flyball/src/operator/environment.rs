@@ -4,6 +4,7 @@ use super::metrics::Metrics;
 use crate::apply::{Recorder, Rephrased};
 use crate::cache::{Caches, Entry, Selection, Store};
 use crate::client::{self, Gate};
+use crate::error::Error;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::watcher;
@@ -30,7 +31,12 @@ pub(crate) struct Environment {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rephrased: Arc<Mutex<Rephrased>>,
+    /// Who is told of errors.
+    pub(crate) on_error: Option<Arc<OnError>>,
 }
+
+/// Is told of an error with the controller and the object.
+pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 
 impl Environment {
     /// Returns the same for a controller that acts through a client of its own.

@@ -179,11 +179,16 @@ impl<R: Reconcile> Worker<R> {
             // Most reconciles find all as it should be, and of them nobody wants to read.
             Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
-            Ending::Returned(Err(error)) => match outcome {
-                Outcome::Wait => tracing::info!("waiting for a change: {error}"),
-                Outcome::Terminal => tracing::error!("given up until a change: {error}"),
-                _ => tracing::warn!(failures, "failed: {error}"),
-            },
+            Ending::Returned(Err(error)) => {
+                if let Some(tell) = &self.env.on_error {
+                    tell(&self.controller, &item.key, &error);
+                }
+                match outcome {
+                    Outcome::Wait => tracing::info!("waiting for a change: {error}"),
+                    Outcome::Terminal => tracing::error!("given up until a change: {error}"),
+                    _ => tracing::warn!(failures, at = error.call_site(), "failed: {error}"),
+                }
+            }
             Ending::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
             Ending::Late => tracing::warn!(failures, "failed: {}", Error::deadline(self.deadline)),
         }

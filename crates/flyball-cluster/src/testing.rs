@@ -1,0 +1,425 @@
+//! Tests of operators: a cluster in one line, the operator on it with no more rights than it declares, and what it asked.
+//!
+//! ```
+//! # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+//! # use flyball_cluster::testing::Test;
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use kube::core::ObjectMeta;
+//! # struct Copies;
+//! # impl Reconcile for Copies {
+//! #     type Resource = ConfigMap;
+//! #     async fn reconcile(&self, original: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
+//! #         let name = original.metadata.name.clone().unwrap_or_default();
+//! #         if !name.ends_with("-copy") && name != "kube-root-ca.crt" {
+//! #             let metadata = ObjectMeta { name: Some(format!("{name}-copy")), ..ObjectMeta::default() };
+//! #             cx.apply(&ConfigMap { metadata, data: original.data.clone(), ..ConfigMap::default() }).await?;
+//! #         }
+//! #         Ok(Action::done())
+//! #     }
+//! # }
+//! fn operator() -> Operator {
+//!     Operator::new("copies").controller(Controller::new(Copies).owns::<ConfigMap>())
+//! }
+//!
+//! # fn main() {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+//! // #[tokio::test(start_paused = true)]
+//! let test = Test::of(operator).start().await;
+//! test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: page}, data: {title: Hello}}").await;
+//! test.assert_converges().await;
+//! let copy = test.api::<ConfigMap>().get("page-copy").await?;
+//! assert_eq!(copy.data.unwrap()["title"], "Hello");
+//! test.assert_idempotent().await;
+//! # Ok::<(), kube::Error>(()) }).unwrap() }
+//! ```
+//!
+//! # What may be relied on
+//!
+//! - Each test has a cluster of its own, in process: no socket, no thread, and, where [tokio's time is
+//!   paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html), an hour takes as long as what happens in it. The same
+//!   seed gives the same run.
+//! - The operator is a service account with the roles of its [manifests](flyball::Operator::manifests) and no others. A
+//!   test in which it was denied something fails when it ends, and says what was missing and, in a debug build, at which
+//!   line of the operator it was asked for. What it may do and never did is [told](Test::unused_permissions).
+//! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
+//!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
+//!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes) and controllers are those of the cluster.
+
+mod requests;
+mod target;
+
+pub use requests::{Denial, Permission, Requests};
+
+use crate::{Controllers, Faults};
+use flyball::{Operator, RunError};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Api, Client};
+use requests::{Log, Place};
+use serde_json::{Value, json};
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+use target::Target;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// Who applies what a test applies.
+const MANAGER: &str = "flyball-test";
+
+/// How often is looked whether something has come about.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Makes the operator, once for each time that it is started.
+type Make = dyn Fn() -> Operator + Send + Sync;
+
+/// What a test is to run on.
+pub struct Setup {
+    make: Arc<Make>,
+    seed: u64,
+    nodes: usize,
+    controllers: Controllers,
+    faults: Faults,
+}
+
+/// An operator that runs on a cluster, until this is dropped.
+pub struct Test {
+    target: Target,
+    make: Arc<Make>,
+    operator: String,
+    namespace: String,
+    rules: Vec<PolicyRule>,
+    log: Log,
+    runs: u64,
+    running: Option<Running>,
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Result<(), RunError>>,
+}
+
+impl Setup {
+    /// Draws all that is random from this seed: 1 unless told otherwise.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Gives the cluster so many simulated nodes, on which pods become ready: none unless told otherwise.
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Runs these controllers of the control plane: all unless told otherwise.
+    pub fn controllers(mut self, controllers: Controllers) -> Self {
+        self.controllers = controllers;
+        self
+    }
+
+    /// Has requests and watches of the operator meet faults.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Starts the cluster, installs the operator and runs it.
+    ///
+    /// # Panics
+    ///
+    /// When the operator's manifests are refused, or the cluster of `FLYBALL_TEST_KUBECONFIG` is out of reach.
+    pub async fn start(self) -> Test {
+        let target = match std::env::var(target::KUBECONFIG) {
+            Ok(path) => {
+                target::let_time_pass().await;
+                Target::real(&path).await
+            }
+            Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.faults).await,
+        };
+        let operator = (self.make)();
+        let mut test = Test {
+            namespace: target.namespace(),
+            operator: operator.describe().name,
+            rules: operator.rules(),
+            target,
+            make: self.make,
+            log: Log::default(),
+            runs: 0,
+            running: None,
+        };
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": test.namespace}});
+        test.apply_object(&namespace).await;
+        test.install(&test.prepared(operator).manifests()).await;
+        test.restart().await;
+        test
+    }
+}
+
+impl Test {
+    /// Tests an operator, which is made anew for each time that it is started.
+    pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
+        let (controllers, faults) = (Controllers::all(), Faults::default());
+        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, faults }
+    }
+
+    /// Returns a client that may do everything.
+    pub fn client(&self) -> Client {
+        self.target.admin()
+    }
+
+    /// Returns the namespace of the test.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns the objects of a kind in the namespace of the test.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// Applies manifests as a user would, in YAML or JSON, one after the other; to the namespace of the test where they
+    /// name none.
+    ///
+    /// # Panics
+    ///
+    /// When they are no YAML, or are refused.
+    pub async fn apply(&self, manifests: &str) {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
+            .unwrap_or_else(|error| panic!("the manifests cannot be read: {error}\n{manifests}"));
+        for document in documents.iter().filter(|document| !document.is_null()) {
+            self.apply_object(document).await;
+        }
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come about within an hour of paused time, or five minutes on a real cluster.
+    pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+        let (_, longest) = self.target.patience();
+        let end = Instant::now() + longest;
+        while !is_so().await {
+            assert!(Instant::now() < end, "{what} has not come about within {longest:?}{}", self.last_writes());
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the operator has written nothing for a while: a minute, or five seconds on a real cluster.
+    ///
+    /// # Panics
+    ///
+    /// When it goes on writing for an hour, or five minutes on a real cluster.
+    pub async fn assert_converges(&self) {
+        let (quiet, longest) = self.target.patience();
+        let end = Instant::now() + longest;
+        loop {
+            let before = self.requests();
+            sleep(quiet).await;
+            if self.requests().since(&before).writes == 0 {
+                return;
+            }
+            assert!(Instant::now() < end, "the operator does not come to rest{}", self.last_writes());
+        }
+    }
+
+    /// Lets the operator come to rest, restarts it, so that it reconciles everything again, and expects it to write nothing.
+    ///
+    /// # Panics
+    ///
+    /// When it writes, with what it wrote.
+    pub async fn assert_idempotent(&mut self) {
+        self.assert_converges().await;
+        let before = self.requests();
+        self.restart().await;
+        sleep(self.target.patience().0).await;
+        let since = self.requests().since(&before);
+        assert!(since.writes == 0, "{} writes where nothing had changed{}", since.writes, self.last_writes());
+    }
+
+    /// Ends the operator in the middle of whatever it does, as a crash or a node's end does; nothing runs until it is
+    /// [started](Self::restart) again.
+    pub async fn crash(&mut self) {
+        if let Some(Running { ended, .. }) = self.running.take() {
+            ended.abort();
+            // It was told to end, and that is how it ends.
+            let _ = ended.await;
+        }
+    }
+
+    /// Stops the operator in order, if it runs, and starts it.
+    ///
+    /// # Panics
+    ///
+    /// When it had ended with an error.
+    pub async fn restart(&mut self) {
+        if let Some(Running { stop, ended }) = self.running.take() {
+            // If it is gone, it is asked below why.
+            let _ = stop.send(());
+            let ended = ended.await.unwrap_or_else(|error| panic!("the operator {} panicked: {error}", self.operator));
+            ended.unwrap_or_else(|error| panic!("the operator {} could not run: {error}", self.operator));
+        }
+        self.runs += 1;
+        let log = self.log.clone();
+        let operator = self.prepared((self.make)()).clock(self.target.clock()).rng(self.target.rng(self.runs));
+        let operator = operator.on_error(move |controller, object, error| {
+            if error.status().is_some_and(|status| status.is_forbidden()) {
+                log.failed(Place {
+                    controller: controller.to_owned(),
+                    object: object.clone(),
+                    message: error.to_string(),
+                    at: error.call_site(),
+                });
+            }
+        });
+        self.target.serve(&self.operator, &self.namespace, operator.webhooks());
+        let (client, (stop, stopped)) =
+            (self.target.operator(&self.namespace, &self.operator, &self.log), oneshot::channel());
+        let ended = tokio::spawn(async move {
+            let stopped = async {
+                // An end of the test stops it as well.
+                let _ = stopped.await;
+            };
+            operator.run(client, stopped).await
+        });
+        self.running = Some(Running { stop, ended });
+    }
+
+    /// Returns what the operator asked of the API server so far. Leases, by which replicas elect a leader, do not count as
+    /// writes.
+    pub fn requests(&self) -> Requests {
+        self.log.requests()
+    }
+
+    /// Returns what the operator was denied so far. If there is anything, the test fails at its end.
+    pub fn denials(&self) -> Vec<Denial> {
+        self.log.denials()
+    }
+
+    /// Takes the denials as expected, and returns them.
+    pub fn expect_denials(&self) -> Vec<String> {
+        self.log.take_denials()
+    }
+
+    /// Returns what the operator's [rules](Operator::rules) permit and it has not done so far.
+    pub fn unused_permissions(&self) -> Vec<Permission> {
+        let used = self.requests().counts;
+        let mut granted = Permission::granted(&self.rules);
+        granted.retain(|permission| !used.contains_key(permission));
+        granted
+    }
+
+    /// Returns a record of all that passed between the operator and the API server; empty on a real cluster.
+    pub fn trace(&self) -> String {
+        self.target.trace()
+    }
+
+    fn prepared(&self, operator: Operator) -> Operator {
+        let operator = operator.home(&self.namespace);
+        if self.target.is_shared() { operator.namespaces([&self.namespace]) } else { operator }
+    }
+
+    /// Applies what has to be in the cluster before the operator, and lets its service account have the roles.
+    async fn install(&self, manifests: &[Value]) {
+        for manifest in manifests {
+            self.apply_object(manifest).await;
+            let (kind, name) = (manifest["kind"].as_str().unwrap_or_default(), &manifest["metadata"]["name"]);
+            match kind {
+                "ClusterRole" | "Role" => {
+                    let mut metadata = manifest["metadata"].clone();
+                    metadata["name"] = format!("{}-{}", name.as_str().unwrap_or_default(), self.namespace).into();
+                    let api = "rbac.authorization.k8s.io";
+                    self.apply_object(&json!({
+                        "apiVersion": format!("{api}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
+                        "roleRef": {"apiGroup": api, "kind": kind, "name": name},
+                        "subjects": [{"kind": "ServiceAccount", "namespace": self.namespace, "name": self.operator}],
+                    }))
+                    .await;
+                }
+                "CustomResourceDefinition" => {
+                    let (plural, group) = (&manifest["spec"]["names"]["plural"], &manifest["spec"]["group"]);
+                    self.eventually(&format!("{plural} of {group}"), async || self.is_established(manifest).await)
+                        .await;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn is_established(&self, crd: &Value) -> bool {
+        let (spec, text) = (&crd["spec"], |value: &Value| value.as_str().unwrap_or_default().to_owned());
+        let served = spec["versions"].as_array().into_iter().flatten().find(|version| version["served"] == true);
+        let version = text(&served.unwrap_or(&Value::Null)["name"]);
+        let gvk = GroupVersionKind::gvk(&text(&spec["group"]), &version, &text(&spec["names"]["kind"]));
+        pinned_kind(&self.client(), &gvk).await.is_ok()
+    }
+
+    async fn apply_object(&self, manifest: &Value) {
+        let object: DynamicObject = serde_json::from_value(manifest.clone())
+            .unwrap_or_else(|error| panic!("the manifest is no object: {error}\n{manifest}"));
+        let what = || format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
+        let types = object.types.as_ref().unwrap_or_else(|| panic!("{} names no apiVersion and kind", what()));
+        let gvk = GroupVersionKind::try_from(types).unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let client = self.client();
+        let (resource, capabilities) =
+            pinned_kind(&client, &gvk).await.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let namespace = object.metadata.namespace.as_deref().unwrap_or(&self.namespace);
+        let api: Api<DynamicObject> = match capabilities.scope {
+            Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
+            Scope::Cluster => Api::all_with(client, &resource),
+        };
+        let name = object.metadata.name.as_deref().unwrap_or_else(|| panic!("{} has no metadata.name", what()));
+        let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(manifest)).await;
+        applied.unwrap_or_else(|error| panic!("{} is refused: {error}", what()));
+    }
+
+    fn last_writes(&self) -> String {
+        let mut text = String::from("; its last writes, the latest first:");
+        for write in self.log.last_writes() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  {write}");
+        }
+        text
+    }
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running.ended.abort();
+        }
+        self.target.leave(&self.namespace);
+        let denied = self.log.describe_denials();
+        if !denied.is_empty() && !std::thread::panicking() {
+            panic!(
+                "the operator {} was denied what its controllers do not declare (Controller::owns, watches, reads, \
+                 replaces or allows would):\n  {}",
+                self.operator,
+                denied.join("\n  ")
+            );
+        }
+    }
+}
+
+impl fmt::Debug for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Test")
+            .field("operator", &self.operator)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("seed", &self.seed).field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! What an operator asked of the API server, counted.
+
+use flyball::ObjectKey;
+use http::{Method, Uri};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many of the last writes are kept, to be shown.
+const SHOWN: usize = 20;
+
+/// What somebody may do, or does: a verb on a resource, as roles name them.
+///
+/// See <https://kubernetes.io/docs/reference/access-authn-authz/authorization/#determine-the-request-verb>.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permission {
+    /// The API group, empty for the core group.
+    pub group: String,
+    /// The resource in the plural, with its subresource, such as `widgets/status`.
+    pub resource: String,
+    /// The verb, such as `patch`.
+    pub verb: String,
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        write!(f, "{} {}{dot}{}", self.verb, self.resource, self.group)
+    }
+}
+
+impl Permission {
+    /// Tells what a request does; `None` if it is about no object.
+    fn of(method: &Method, uri: &Uri) -> Option<Self> {
+        let query = uri.query().unwrap_or_default();
+        let mut path = uri.path().split('/').filter(|part| !part.is_empty()).peekable();
+        let group = match path.next()? {
+            "api" => "",
+            "apis" => path.next()?,
+            _ => return None,
+        };
+        path.next()?;
+        let mut resource = path.next()?;
+        let (mut name, mut subresource) = (path.next(), path.next());
+        // A namespace is a place if something follows its name, unless that is a part of the namespace itself.
+        if let ("namespaces", Some(inner)) = (resource, subresource)
+            && !["status", "finalize"].contains(&inner)
+        {
+            (resource, name, subresource) = (inner, path.next(), path.next());
+        }
+        let watches = query.split('&').any(|option| ["watch=true", "watch=1"].contains(&option));
+        let verb = match (method.as_str(), name) {
+            ("GET", None) if watches => "watch",
+            ("GET", None) => "list",
+            ("GET", Some(_)) => "get",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            ("DELETE", Some(_)) => "delete",
+            ("DELETE", None) => "deletecollection",
+            _ => return None,
+        };
+        let resource = subresource.map_or_else(|| resource.to_owned(), |part| format!("{resource}/{part}"));
+        Some(Self { group: group.to_owned(), resource, verb: verb.to_owned() })
+    }
+
+    /// Returns what rules permit, one by one; what holds for all groups or resources is left out.
+    pub(super) fn granted(rules: &[PolicyRule]) -> Vec<Self> {
+        let mut granted = Vec::new();
+        for rule in rules {
+            for group in rule.api_groups.iter().flatten().filter(|group| *group != "*") {
+                for resource in rule.resources.iter().flatten().filter(|resource| *resource != "*") {
+                    for verb in rule.verbs.iter().filter(|verb| *verb != "*") {
+                        granted.push(Self { group: group.clone(), resource: resource.clone(), verb: verb.clone() });
+                    }
+                }
+            }
+        }
+        granted.sort();
+        granted.dedup();
+        granted
+    }
+
+    /// Tells whether it changes something; the leases by which replicas elect a leader do not count.
+    fn writes(&self) -> bool {
+        !["get", "list", "watch"].contains(&&*self.verb) && self.group != "coordination.k8s.io"
+    }
+}
+
+/// What an operator asked of the API server, counted by what it takes to be permitted.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// How often each thing was asked for.
+    pub counts: BTreeMap<Permission, u64>,
+    /// How many requests there were.
+    pub total: u64,
+    /// How many of them write.
+    pub writes: u64,
+}
+
+impl Requests {
+    /// Returns what came since an earlier count.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |permission: &Permission| earlier.counts.get(permission).copied().unwrap_or_default();
+        let new = |(permission, count): (&Permission, &u64)| {
+            let more = count - before(permission);
+            (more > 0).then(|| (permission.clone(), more))
+        };
+        Self {
+            counts: self.counts.iter().filter_map(new).collect(),
+            total: self.total - earlier.total,
+            writes: self.writes - earlier.writes,
+        }
+    }
+}
+
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts: Vec<String> =
+            self.counts.iter().map(|(permission, count)| format!("{count} × {permission}")).collect();
+        f.write_str(&counts.join(", "))
+    }
+}
+
+/// Something that an operator was not permitted to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What it takes.
+    pub permission: Permission,
+    /// The words of the API server.
+    pub message: String,
+}
+
+/// An error of a reconcile that came of a [`Denial`], and where in the code the request was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) controller: String,
+    pub(super) object: ObjectKey,
+    pub(super) message: String,
+    pub(super) at: Option<String>,
+}
+
+/// Where requests are counted; clones count together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Requests,
+    denials: BTreeMap<Permission, String>,
+    places: BTreeMap<String, Place>,
+    last_writes: VecDeque<String>,
+}
+
+impl Log {
+    /// Counts a request.
+    pub(super) fn asked(&self, method: &Method, uri: &Uri) -> Option<Permission> {
+        let permission = Permission::of(method, uri)?;
+        let mut state = self.lock();
+        state.requests.total += 1;
+        if permission.writes() {
+            state.requests.writes += 1;
+            state.last_writes.truncate(SHOWN - 1);
+            state.last_writes.push_front(format!("{method} {uri}"));
+        }
+        *state.requests.counts.entry(permission.clone()).or_default() += 1;
+        Some(permission)
+    }
+
+    pub(super) fn denied(&self, permission: Permission, message: &str) {
+        self.lock().denials.entry(permission).or_insert_with(|| message.to_owned());
+    }
+
+    pub(super) fn failed(&self, place: Place) {
+        self.lock().places.entry(place.message.clone()).or_insert(place);
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        self.lock().requests.clone()
+    }
+
+    /// Returns the last writes, the latest first.
+    pub(super) fn last_writes(&self) -> Vec<String> {
+        self.lock().last_writes.iter().cloned().collect()
+    }
+
+    /// Forgets the denials, and describes them.
+    pub(super) fn take_denials(&self) -> Vec<String> {
+        let described = self.describe_denials();
+        self.lock().denials.clear();
+        described
+    }
+
+    pub(super) fn denials(&self) -> Vec<Denial> {
+        let denial = |(permission, message): (&Permission, &String)| Denial {
+            permission: permission.clone(),
+            message: message.clone(),
+        };
+        self.lock().denials.iter().map(denial).collect()
+    }
+
+    /// Says of every denial what was asked for, by whom and where.
+    pub(super) fn describe_denials(&self) -> Vec<String> {
+        let state = self.lock();
+        let describe = |(permission, message): (&Permission, &String)| {
+            let place = state.places.values().find(|place| place.message.contains(message));
+            let place = place.map(|Place { controller, object, at, .. }| {
+                let at = at.as_ref().map(|at| format!(", at {at}")).unwrap_or_default();
+                format!(" (controller {controller}, object {object}{at})")
+            });
+            format!("{permission}{}", place.unwrap_or_default())
+        };
+        state.denials.iter().map(describe).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Counts are whole whatever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_the_verbs_that_roles_name() {
+        for (method, uri, expected) in [
+            ("GET", "/api/v1/pods", "list pods"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments?watch=true", "watch deployments.apps"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments/b", "get deployments.apps"),
+            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/status", "patch deployments/status.apps"),
+            ("GET", "/api/v1/namespaces/a", "get namespaces"),
+            ("PUT", "/api/v1/namespaces/a/status", "update namespaces/status"),
+            ("GET", "/api/v1/namespaces", "list namespaces"),
+            ("POST", "/api/v1/namespaces/a/pods/b/eviction", "create pods/eviction"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods"),
+        ] {
+            let permission = Permission::of(&method.parse().unwrap(), &uri.parse().unwrap());
+            assert_eq!(permission.unwrap().to_string(), expected, "{method} {uri}");
+        }
+        assert_eq!(Permission::of(&Method::GET, &"/readyz".parse().unwrap()), None);
+        assert_eq!(Permission::of(&Method::GET, &"/apis/apps/v1".parse().unwrap()), None);
+    }
+}

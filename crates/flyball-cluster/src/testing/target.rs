@@ -1,0 +1,198 @@
+//! The cluster that a test runs on: one of its own, or a real one.
+
+use super::requests::Log;
+use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Trace, User, simulated_clock};
+use flyball::webhook::Webhooks;
+use flyball_core::{Clock, Rng};
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::DeleteParams;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tower::service_fn;
+
+/// Names the kubeconfig of a real cluster to test against.
+pub(super) const KUBECONFIG: &str = "FLYBALL_TEST_KUBECONFIG";
+
+/// The cluster that a test runs on.
+pub(super) enum Target {
+    Own {
+        cluster: Box<Cluster>,
+        webhooks: LocalWebhooks,
+        trace: Trace,
+        faults: Faults,
+        rng: Rng,
+        running: JoinHandle<()>,
+    },
+    Real {
+        config: Box<Config>,
+    },
+}
+
+impl Target {
+    /// Starts a cluster in process.
+    pub(super) async fn own(seed: u64, nodes: usize, controllers: Controllers, faults: Faults) -> Self {
+        let (clock, webhooks) = (simulated_clock(), LocalWebhooks::default());
+        let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(clock, seed) };
+        let cluster = Cluster::new(options);
+        let controlled = cluster.clone();
+        let running = tokio::spawn(async move { controlled.run(&controllers).await });
+        if nodes > 0 {
+            Nodes::new("node", nodes).add_to(&cluster.admin()).await.expect("a new cluster takes nodes");
+        }
+        let rng = Rng::from_seed(seed).fork("operator");
+        Self::Own { cluster: Box::new(cluster), webhooks, trace: Trace::default(), faults, rng, running }
+    }
+
+    /// Goes to the cluster of a kubeconfig.
+    pub(super) async fn real(path: &str) -> Self {
+        let kubeconfig = Kubeconfig::read_from(path).unwrap_or_else(|error| panic!("{KUBECONFIG}={path}: {error}"));
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let config = config.unwrap_or_else(|error| panic!("{KUBECONFIG}={path}: {error}"));
+        Self::Real { config: Box::new(config) }
+    }
+
+    /// Returns a client that may do everything that the test may.
+    pub(super) fn admin(&self) -> Client {
+        match self {
+            Self::Own { cluster, .. } => cluster.admin(),
+            Self::Real { config } => client(config),
+        }
+    }
+
+    /// Returns a client that is the service account of an operator, and whose requests are counted.
+    pub(super) fn operator(&self, namespace: &str, account: &str, log: &Log) -> Client {
+        let name = format!("system:serviceaccount:{namespace}:{account}");
+        let groups = ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+        let client = match self {
+            Self::Own { cluster, trace, faults, rng, .. } => {
+                let user = User::new(&name, &groups);
+                cluster.simulated_client(user, *faults, rng.fork("wire"), trace.clone())
+            }
+            Self::Real { config } => {
+                let mut config = (**config).clone();
+                config.auth_info.impersonate = Some(name);
+                config.auth_info.impersonate_groups = Some(groups.map(str::to_owned).into());
+                client(&config)
+            }
+        };
+        counted(client, namespace, log.clone())
+    }
+
+    /// Tells whether others use the cluster as well.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self, Self::Real { .. })
+    }
+
+    /// Returns the name of a namespace for one test.
+    pub(super) fn namespace(&self) -> String {
+        match self {
+            Self::Own { .. } => "test".to_owned(),
+            Self::Real { .. } => format!("flyball-test-{:08x}", self.rng(0).next() as u32),
+        }
+    }
+
+    /// Has the API server call an operator's webhooks.
+    pub(super) fn serve(&self, operator: &str, namespace: &str, webhooks: Webhooks) {
+        if let Self::Own { webhooks: local, .. } = self {
+            local.serve(format!("{operator}-webhook.{namespace}.svc"), webhooks);
+        }
+    }
+
+    /// Returns all that passed between the operator and the API server.
+    pub(super) fn trace(&self) -> String {
+        match self {
+            Self::Own { trace, .. } => trace.text(),
+            Self::Real { .. } => String::new(),
+        }
+    }
+
+    /// Deletes the namespace of a test from a cluster that goes on.
+    pub(super) fn leave(&self, namespace: &str) {
+        let Self::Real { config } = self else { return };
+        let (config, namespace) = (config.clone(), namespace.to_owned());
+        // The runtime of the test is about to end and does nothing more.
+        let delete = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let deleted = async {
+                let namespaces: Api<Namespace> = Api::all(client(&config));
+                namespaces.delete(&namespace, &DeleteParams::default()).await
+            };
+            runtime.block_on(deleted).map(drop).map_err(std::io::Error::other)
+        };
+        if let Ok(Err(error)) = std::thread::spawn(delete).join() {
+            tracing::warn!(%error, "the namespace of the test is left behind");
+        }
+    }
+
+    /// Tells the time as the cluster does.
+    pub(super) fn clock(&self) -> Clock {
+        match self {
+            Self::Own { cluster, .. } => cluster.clock().clone(),
+            Self::Real { .. } => Clock::system(),
+        }
+    }
+
+    /// Draws what is random in an operator.
+    pub(super) fn rng(&self, run: u64) -> Rng {
+        match self {
+            Self::Own { rng, .. } => rng.fork(&format!("run {run}")),
+            Self::Real { .. } => Rng::from_os(),
+        }
+    }
+
+    /// Returns how long nothing may be written until all is taken for done, and how long that may take.
+    pub(super) fn patience(&self) -> (Duration, Duration) {
+        match self {
+            Self::Own { .. } => (Duration::from_secs(60), Duration::from_secs(3600)),
+            Self::Real { .. } => (Duration::from_secs(5), Duration::from_secs(300)),
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Self::Own { running, .. } = self {
+            running.abort();
+        }
+    }
+}
+
+/// Goes on in real time, if tokio's time is paused: another cluster does not wait.
+pub(super) async fn let_time_pass() {
+    #[expect(clippy::disallowed_methods, reason = "it is asked whether tokio's time is another one")]
+    let began = std::time::Instant::now();
+    let wait = Duration::from_millis(50);
+    tokio::time::sleep(wait).await;
+    if began.elapsed() < wait {
+        tokio::time::resume();
+    }
+}
+
+fn client(config: &Config) -> Client {
+    Client::try_from(config.clone()).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"))
+}
+
+/// Counts the requests of a client, and what it is not permitted.
+fn counted(client: Client, namespace: &str, log: Log) -> Client {
+    let pass = move |request: Request<Body>| {
+        let (client, log) = (client.clone(), log.clone());
+        async move {
+            let permission = log.asked(request.method(), request.uri());
+            let answer = client.send(request).await?;
+            let (head, body) = answer.into_parts();
+            let denied = permission.filter(|_| head.status.as_u16() == 403);
+            let Some(permission) = denied else { return Ok(http::Response::from_parts(head, body)) };
+            let body = body.collect().await?.to_bytes();
+            let status: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+            log.denied(permission, status["message"].as_str().unwrap_or_default());
+            Ok::<_, kube::Error>(http::Response::from_parts(head, Body::from(body.to_vec())))
+        }
+    };
+    Client::new(service_fn(pass), namespace)
+}

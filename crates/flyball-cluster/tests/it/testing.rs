@@ -1,0 +1,155 @@
+//! What tests of operators stand on.
+
+use demovolume::operator::DemoVolumes;
+use demovolume::resource::DemoVolume;
+use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+use flyball_cluster::Faults;
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, CustomResourceExt, ResourceExt};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+const VOLUME: &str = "
+apiVersion: demo.flyball.dev/v1
+kind: DemoVolume
+metadata: {name: films}
+spec: {name: films, size: 3}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: at-once}
+provisioner: flyball.dev/simulated
+";
+
+fn volumes() -> Operator {
+    Operator::new("volumes").crd(DemoVolume::crd()).controller(DemoVolumes.controller())
+}
+
+fn permissions<T: ToString>(of: impl IntoIterator<Item = T>) -> Vec<String> {
+    of.into_iter().map(|permission| permission.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_declares() {
+    let mut test = Test::of(volumes).start().await;
+    test.apply(VOLUME).await;
+    test.eventually("a claim", async || test.api::<PersistentVolumeClaim>().get_opt("films").await.unwrap().is_some())
+        .await;
+    test.assert_converges().await;
+    let unused = permissions(test.unused_permissions());
+    assert!(unused.contains(&"delete persistentvolumeclaims".to_owned()), "{unused:?}");
+    assert!(!unused.iter().any(|permission| permission.starts_with("watch")), "{unused:?}");
+
+    let before = test.requests();
+    test.assert_idempotent().await;
+    assert!(test.requests().since(&before).total > 0, "it was restarted, and so has listed again");
+    assert_eq!(test.denials(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
+    let faults = Faults { conflict: 0.2, refused: 0.2, lost: 0.2, cut: 0.05, late: 0.2, repeated: 0.1 };
+    for seed in 0..5 {
+        let mut test = Test::of(volumes).seed(seed).faults(faults).start().await;
+        test.apply(VOLUME).await;
+        test.crash().await;
+        let claims = test.api::<PersistentVolumeClaim>();
+        let _ = claims.delete("films", &DeleteParams::default()).await;
+        test.restart().await;
+        let status = async || {
+            let volume = test.api::<DemoVolume>().get("films").await.unwrap();
+            volume.status.unwrap_or_default().name == "films"
+        };
+        test.eventually("a status", status).await;
+        test.eventually("a claim", async || claims.get_opt("films").await.unwrap().is_some()).await;
+    }
+}
+
+/// Does what the closure does, once for each config map that is labelled.
+struct Does<F>(F);
+
+impl<F> Reconcile for Does<F>
+where
+    F: AsyncDoes + Send + Sync + 'static,
+{
+    type Resource = ConfigMap;
+
+    async fn reconcile(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
+        if object.labels().contains_key("watched") {
+            self.0.call(object, cx).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+trait AsyncDoes {
+    fn call(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> impl Future<Output = Result<()>> + Send;
+}
+
+struct MakesASecret;
+
+/// Where `MakesASecret` makes it.
+const LINE: u32 = line!() + 6;
+
+impl AsyncDoes for MakesASecret {
+    async fn call(&self, _: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+        let secrets: Api<Secret> = Api::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
+        secrets.patch("s", &PatchParams::apply("x"), &Patch::Apply(secret)).await?;
+        Ok(())
+    }
+}
+
+const WATCHED: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {watched: ''}}}";
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_declared_is_denied_and_its_place_named() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
+    test.apply(WATCHED).await;
+    test.eventually("a denial", async || !test.denials().is_empty()).await;
+    let api: Api<Secret> = test.api();
+    assert!(api.get_opt("s").await.unwrap().is_none());
+    let denials = test.expect_denials();
+    assert_eq!(denials.len(), 1, "{denials:?}");
+    let expected = format!("patch secrets (controller configmap, object {}/a, at ", test.namespace());
+    assert!(denials[0].starts_with(&expected), "{}", denials[0]);
+    assert!(denials[0].ends_with(&format!("tests/it/testing.rs:{LINE})")), "{}", denials[0]);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "was denied what its controllers do not declare")]
+async fn a_test_with_a_denial_fails() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
+    test.apply(WATCHED).await;
+    test.eventually("a denial", async || !test.denials().is_empty()).await;
+}
+
+/// Counts its reconciles in a label.
+struct Counts(Mutex<u32>);
+
+impl AsyncDoes for Counts {
+    async fn call(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        let count = {
+            let mut count = self.0.lock().unwrap();
+            *count += 1;
+            *count + object.labels()["watched"].parse::<u32>().unwrap_or_default()
+        };
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
+        let patch: Value = json!({"metadata": {"labels": {"watched": count.to_string()}}});
+        let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        cx.wrote(&written);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "1 writes where nothing had changed")]
+async fn who_writes_at_each_reconcile_is_not_idempotent() {
+    let operator =
+        || Operator::new("op").controller(Controller::new(Does(Counts(Mutex::default()))).owns::<ConfigMap>());
+    let mut test = Test::of(operator).start().await;
+    test.apply(WATCHED).await;
+    test.assert_idempotent().await;
+}

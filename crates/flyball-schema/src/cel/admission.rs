@@ -1,0 +1,177 @@
+//! What expressions of admission see: the request, its namespace, and objects as their published schemas describe them.
+//!
+//! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
+
+use super::typing::{Schema, Type};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+static REQUEST: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let text = json!({"type": "string"});
+    let kind = json!({"type": "object", "properties": {"group": text, "version": text, "kind": text}});
+    let resource = json!({"type": "object", "properties": {"group": text, "version": text, "resource": text}});
+    let texts = json!({"type": "array", "items": text});
+    let user = json!({"type": "object", "properties": {
+        "username": text, "uid": text, "groups": texts, "extra": {"type": "object", "additionalProperties": texts},
+    }});
+    fields(json!({
+        "kind": kind, "resource": resource, "subResource": text,
+        "requestKind": kind, "requestResource": resource, "requestSubResource": text,
+        "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"}, "options": {},
+    }))
+});
+
+static NAMESPACE: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let text = json!({"type": "string"});
+    let (texts, named) =
+        (json!({"type": "array", "items": text}), json!({"type": "object", "additionalProperties": text}));
+    let (time, number) = (json!({"type": "string", "format": "date-time"}), json!({"type": "integer"}));
+    fields(json!({
+        "metadata": {"type": "object", "properties": {
+            "name": text, "generateName": text, "namespace": text, "labels": named, "annotations": named, "UID": text,
+            "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
+            "generation": number, "resourceVersion": text, "finalizers": texts,
+        }},
+        "spec": {"type": "object", "properties": {"finalizers": texts}},
+        "status": {"type": "object", "properties": {"phase": text}},
+    }))
+});
+
+fn fields(properties: Value) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), properties);
+    schema
+}
+
+/// The type of `request`.
+pub fn request() -> Type<'static> {
+    Type::Object { schema: &REQUEST, whole: false }
+}
+
+/// The type of `namespaceObject`.
+pub fn namespace() -> Type<'static> {
+    Type::Object { schema: &NAMESPACE, whole: false }
+}
+
+/// Reads the schema of a kind out of an OpenAPI document of version 3, with nothing left to look up; `None` if the document has no
+/// such kind.
+///
+/// What expressions cannot see is not in it: what has no type, as quantities have none, and lists and maps of that. A
+/// schema within itself is an object without fields.
+pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Option<Map<String, Value>> {
+    let schemas = document.pointer("/components/schemas")?.as_object()?;
+    let wanted = json!({"group": group, "version": version, "kind": kind});
+    let names_it = |schema: &Value| {
+        schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|gvks| gvks.contains(&wanted))
+    };
+    let (name, schema) = schemas.iter().find(|(_, schema)| names_it(schema))?;
+    Published { schemas, within: vec![name] }.visible(schema)
+}
+
+/// The type of an object of a [published] schema.
+pub fn object(schema: &Map<String, Value>) -> Type<'_> {
+    let described = Value::Object(schema.clone()).pointer("/properties/metadata/properties/name").is_some();
+    Type::of(schema, !described)
+}
+
+struct Published<'d> {
+    schemas: &'d Map<String, Value>,
+    /// The names of the schemas that are being read, from the outermost on.
+    within: Vec<&'d str>,
+}
+
+impl<'d> Published<'d> {
+    /// Returns what expressions see of a schema, or `None`.
+    fn visible(&mut self, schema: &'d Value) -> Option<Schema> {
+        if let Some(name) = referred(schema) {
+            if self.within.contains(&name) {
+                return Some(fields(json!({})));
+            }
+            let schema = self.schemas.get(name)?;
+            self.within.push(name);
+            let seen = self.visible(schema);
+            self.within.pop();
+            return seen;
+        }
+        let mut seen = Schema::new();
+        if schema["format"] == "int-or-string" || schema["x-kubernetes-int-or-string"] == true {
+            seen.insert("x-kubernetes-int-or-string".into(), true.into());
+            return Some(seen);
+        }
+        let ty = schema["type"].as_str()?;
+        seen.insert("type".into(), ty.into());
+        match ty {
+            "array" => drop(seen.insert("items".into(), self.visible(&schema["items"])?.into())),
+            "object" if schema["additionalProperties"].is_object() => {
+                let values = self.visible(&schema["additionalProperties"])?;
+                seen.insert("additionalProperties".into(), values.into());
+            }
+            "object" => {
+                let properties = schema["properties"].as_object().into_iter().flatten();
+                let properties: Map<String, Value> = properties
+                    .filter_map(|(name, schema)| Some((name.clone(), self.visible(schema)?.into())))
+                    .collect();
+                seen.insert("properties".into(), properties.into());
+            }
+            _ => {}
+        }
+        for mark in ["format", "x-kubernetes-embedded-resource"] {
+            if let Some(value) = schema.get(mark) {
+                seen.insert(mark.into(), value.clone());
+            }
+        }
+        Some(seen)
+    }
+}
+
+/// Returns the name of the schema that one stands for, by itself or with a description or a default beside it.
+fn referred(schema: &Value) -> Option<&str> {
+    match schema["$ref"].as_str() {
+        Some(path) => path.rsplit('/').next(),
+        None => schema["allOf"].as_array()?.iter().find_map(referred),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check_among;
+    use super::*;
+
+    #[test]
+    fn expressions_see_what_has_a_type() {
+        let document = json!({"components": {"schemas": {
+            "own.Widget": {
+                "type": "object",
+                "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
+                "properties": {
+                    "metadata": {"allOf": [{"$ref": "#/components/schemas/Meta"}], "default": {}},
+                    "size": {"type": "integer"},
+                    "port": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+                    "amount": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+                    "amounts": {"type": "object", "additionalProperties": {"oneOf": []}},
+                    "inner": {"$ref": "#/components/schemas/own.Widget"},
+                },
+            },
+            "Meta": {"type": "object", "properties": {"name": {"type": "string"}, "labels": {
+                "type": "object", "additionalProperties": {"type": "string"},
+            }}},
+        }}});
+        assert_eq!(published(&document, "example.com", "v1", "Other"), None);
+        let schema = published(&document, "example.com", "v1", "Widget").unwrap();
+        let wrong = |text: &str| check_among(text, &[("object", object(&schema))]).err();
+        for fine in ["object.size > 1", "object.port == 'a' || object.port == 1", "object.metadata.labels.a == 'b'"] {
+            assert_eq!(wrong(fine), None, "{fine}");
+        }
+        for (text, field) in [
+            ("object.nope == 1", "nope"),
+            ("object.amount == 1", "amount"),
+            ("object.amounts.x == 1", "amounts"),
+            ("object.inner.size == 1", "size"),
+            ("object.metadata.uid == ''", "uid"),
+        ] {
+            let why = wrong(text).unwrap();
+            assert!(why.contains(&format!("undefined field '{field}'")), "{text}: {why}");
+        }
+    }
+}
