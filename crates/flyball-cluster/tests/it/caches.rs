@@ -1,16 +1,14 @@
 //! What operators watch and keep, on a whole API server: selectors, metadata, secrets, kinds that come and go.
 
-use crate::{cluster, eventually};
-use flyball::{Action, Cache, Context, Controller, ObjectKey, Operator, Reconcile, Result, Rng};
-use flyball_cluster::simulated_clock;
+use flyball::{Action, Cache, Context, Controller, ObjectKey, Operator, Reconcile, Result};
+use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use kube::{Api, CustomResourceExt, ResourceExt};
 use myapp::resource::MyApp;
-use serde_json::{Value, json};
-use std::future::pending;
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 /// Tells what it finds: config maps, applications, labels of a secret and what is in it.
@@ -44,69 +42,56 @@ impl Reconcile for Look {
     }
 }
 
-fn looks<T>(_: &T, _: &flyball::Caches) -> Result<Vec<ObjectKey>> {
-    Ok(vec![ObjectKey::new(Some("default"), "looks")])
+fn looks<T: flyball::Resource>(object: &T, _: &flyball::Caches) -> Result<Vec<ObjectKey>> {
+    Ok(vec![ObjectKey::new(object.meta().namespace.as_deref(), "looks")])
 }
 
-async fn make<T>(client: &Client, object: Value) -> T
-where
-    T: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
-    T: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
-{
-    let object = serde_json::from_value(object).unwrap();
-    Api::<T>::default_namespaced(client.clone()).create(&PostParams::default(), &object).await.unwrap()
+fn operator(look: Look) -> Operator {
+    let controller = Controller::new(look)
+        .watches(looks::<ConfigMap>)
+        .watches(looks::<PartialObjectMeta<MyApp>>)
+        .refers_to::<Secret>(|_| vec![ObjectKey::new(None, "key")]);
+    Operator::new("looks").controller(controller).cache(Cache::<ConfigMap>::new().labels("app in (web)"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
-    let client = cluster().admin();
     let look = Look::default();
-    let controller = Controller::new(look.clone())
-        .watches(looks::<ConfigMap>)
-        .watches(looks::<PartialObjectMeta<MyApp>>)
-        .refers_to::<Secret>(|_| vec![ObjectKey::new(None, "key")]);
-    let operator = Operator::new("looks")
-        .clock(simulated_clock())
-        .rng(Rng::from_seed(1))
-        .controller(controller)
-        .cache(Cache::<ConfigMap>::new().labels("app in (web)").namespaces(["default"]));
-    let theirs = client.clone();
-    tokio::spawn(async move { operator.run(theirs, pending()).await.unwrap() });
-    let sees = async |expected: &str| eventually(expected, || async { look.seen() == expected }).await;
+    let theirs = look.clone();
+    let test = Test::of(move || operator(theirs.clone())).start().await;
+    let sees = async |expected: &str| test.eventually(expected, async || look.seen() == expected).await;
 
     // The kind of applications is not there, and nobody waits for it.
-    make::<ServiceAccount>(&client, json!({"metadata": {"name": "looks"}})).await;
+    test.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: looks}}").await;
     sees("; ; ").await;
-    let label = |app: &str| json!({"metadata": {"name": "map", "labels": {"app": app}}});
-    make::<ConfigMap>(&client, label("web")).await;
+    let map =
+        |app: &str| format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: map, labels: {{app: {app}}}}}}}");
+    let key = |value: &str| {
+        format!("{{apiVersion: v1, kind: Secret, metadata: {{name: key}}, stringData: {{key: {value}}}}}")
+    };
+    test.apply(&map("web")).await;
     sees("map; ; ").await;
-    make::<Secret>(&client, json!({"metadata": {"name": "key"}, "stringData": {"key": "value"}})).await;
+    test.apply(&key("value")).await;
     sees("map; ; value").await;
-    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
-    maps.patch("map", &PatchParams::default(), &Patch::Merge(label("db"))).await.unwrap();
+    test.apply(&map("db")).await;
     sees("; ; value").await;
-    let secrets = Api::<Secret>::default_namespaced(client.clone());
-    let other = json!({"stringData": {"key": "other"}});
-    secrets.patch("key", &PatchParams::default(), &Patch::Merge(other)).await.unwrap();
+    test.apply(&key("other")).await;
     sees("; ; other").await;
 
     // It comes, goes with what there is of it, and comes back.
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definitions: Api<CustomResourceDefinition> = Api::all(test.client());
     let app = |name: &str| {
         let spec = json!({"images": "registry.example.com/shop", "version": "1.0", "replicas": 2});
         MyApp::new(name, serde_json::from_value(spec).unwrap())
     };
     for round in ["one", "two"] {
         definitions.create(&PostParams::default(), &MyApp::crd()).await.unwrap();
-        eventually("the kind is served", || async {
-            let apps = Api::<MyApp>::default_namespaced(client.clone());
-            apps.create(&PostParams::default(), &app(round)).await.is_ok()
-        })
-        .await;
+        let served = async || test.api::<MyApp>().create(&PostParams::default(), &app(round)).await.is_ok();
+        test.eventually("the kind is served", served).await;
         sees(&format!("; {round}; other")).await;
         definitions.delete(MyApp::crd_name(), &DeleteParams::default()).await.unwrap();
         sees("; ; other").await;
-        eventually("the kind is gone", || async { definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none() })
-            .await;
+        let gone = async || definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none();
+        test.eventually("the kind is gone", gone).await;
     }
 }

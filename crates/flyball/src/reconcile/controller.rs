@@ -50,6 +50,8 @@ pub struct Controller<R: Reconcile> {
     types: Vec<(Type, Kind)>,
     maps: Vec<(Kind, Map)>,
     filters: Vec<(Kind, Filter)>,
+    /// As what the filters see objects.
+    filtered: Vec<Type>,
     indexes: Vec<(Kind, DeclaredIndex)>,
     stimuli: Vec<Stimulus>,
     declared: Declared,
@@ -96,6 +98,7 @@ impl<R: Reconcile> Controller<R> {
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
+            filtered: Vec::new(),
             indexes: Vec::new(),
             stimuli: Vec::new(),
             declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
@@ -221,9 +224,10 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Passes over updates of objects of this kind that the predicate finds not worth a reconcile. Of several, all must
-    /// find it so.
+    /// find it so. The type must be one as which the controller reconciles, owns or watches the kind, or stand for its metadata.
     pub fn filter<T: Resource>(mut self, predicate: Predicate<T>) -> Self {
         self.filters.push((Kind::of::<T>(), predicate.erased()));
+        self.filtered.push(Type::of::<T>());
         self
     }
 
@@ -368,6 +372,11 @@ impl<R: Reconcile> Declaration for Controller<R> {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
                 return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
             }
+        }
+        // Of what nobody else deals with, the cache may not hold what the filter looks at.
+        let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(&ty.id);
+        if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
+            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty.name).into());
         }
         let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
         if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {

@@ -170,6 +170,15 @@ async fn a_cache_that_is_declared_wrongly_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filter_that_would_look_at_what_is_not_kept_is_refused() {
+    let controller = Controller::new(Widgets::usual()).watches(for_a::<PartialObjectMeta<Pod>>);
+    let controller = controller.filter::<Pod>(Predicate::new(|old: &Pod, new| old.spec != new.spec));
+    let error = operator().controller(controller).run(Api::default().client(), async {}).await.unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.starts_with("it filters ") && why.ends_with("neither reconciles, owns nor watches this type"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn metadata_is_asked_for_where_it_is_enough() {
     let api = Api::default();
     widget(&api, "a", 1);
