@@ -14,7 +14,6 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,9 +41,7 @@ fn counted<T: Resource>(controller: Controller<Quotas>) -> Controller<Quotas> {
 }
 
 fn quotas_beside<T: Resource>(object: &T, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let namespace = object.meta().namespace.as_deref();
-    let quotas = caches.list::<ResourceQuota>(namespace)?;
-    Ok(quotas.iter().map(|quota| ObjectKey::new(namespace, &quota.name_any())).collect())
+    caches.keys::<ResourceQuota>(object.meta().namespace.as_deref())
 }
 
 struct Quotas;

@@ -368,6 +368,25 @@ mod tests {
     }
 
     #[test]
+    fn of_what_is_not_kept_nothing_is_left() {
+        let managed = r#""managedFields":[{"manager":"x","operation":"Update","fieldsV1":{}}]"#;
+        let metadata = r#""name":"a","uid":"u","labels":{"l":"1"}"#;
+        let object =
+            format!(r#"{{"kind":"Pod","metadata":{{{managed},{metadata}}},"spec":{{"a":[1,{{"b":2}}]}},"x":1}}"#);
+        let check = |kept: &Kept, expected: &str| {
+            let (key, entry) = Entry::read(object.as_bytes(), "me", kept).unwrap();
+            let expected = expected.replace("META", metadata);
+            assert_eq!((&*entry.json, entry.labels(), key.name()), (&*expected, r#"{"l":"1"}"#, "a"));
+        };
+        // However much the server sent.
+        check(&Kept::Metadata, r#"{"kind":"Pod","metadata":{META}}"#);
+        let mut fields = Fields::All;
+        fields.drop(&["spec".into(), "a".into(), "b".into()]);
+        check(&Kept::Some(fields), r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{}]},"x":1}"#);
+        check(&Kept::Whole, r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{"b":2}]},"x":1}"#);
+    }
+
+    #[test]
     fn what_others_keep_secret_stays_with_the_server() {
         let read = |metadata: &str| {
             let object = format!(r#"{{"data":{{"key":"dmFsdWU="}},"metadata":{{{metadata}}},"type":"t"}}"#);
