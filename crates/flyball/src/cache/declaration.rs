@@ -26,7 +26,8 @@ use std::marker::PhantomData;
 ///
 /// # What may be relied on
 ///
-/// - What is not selected does not exist for the controllers. An object that ceases to be selected is told as one that went.
+/// - What is not selected does not exist for the controllers. An object that ceases to be selected is told as one that went, and
+///   keeps the [finalizer](crate::Reconcile::FINALIZER) that it has: it cannot go before it is selected again.
 /// - Reading by a name or in a namespace that cannot be selected is an error that says so, and not an object that is
 ///   missing. Of labels and other fields that cannot be known before an object is seen: who reads by name what is not selected
 ///   by its labels finds nothing.

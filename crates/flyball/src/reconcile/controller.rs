@@ -175,9 +175,9 @@ impl<R: Reconcile> Controller<R> {
         let kind = self.cached::<T>(&["get", "list", "watch"]);
         let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
         let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
-            let beside = |name: ObjectKey| match name.namespace() {
-                None if namespaced => ObjectKey::new(key.namespace(), name.name()),
-                _ => name,
+            let beside = |name: ObjectKey| {
+                let namespace = name.namespace().or(key.namespace()).filter(|_| namespaced);
+                ObjectKey::new(namespace, name.name())
             };
             let names = shown.decoded(|object| names(object)).unwrap_or_default();
             names.into_iter().map(beside).collect()
