@@ -32,12 +32,25 @@ use flyball_core::ObjectKey;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::Value;
 use std::sync::Arc;
+use tracing::Instrument;
 
 impl<K: Resource> Context<K> {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
     /// `fields` is what `object` consists of besides its names.
     async fn apply_fields(
+        &self,
+        store: &Store,
+        key: &ObjectKey,
+        subresource: &'static str,
+        object: &Value,
+        fields: &Value,
+    ) -> Result<Arc<Entry>> {
+        let span = tracing::debug_span!("apply", resource = %store.kind(), object = %key, subresource);
+        self.apply_changes(store, key, subresource, object, fields).instrument(span).await
+    }
+
+    async fn apply_changes(
         &self,
         store: &Store,
         key: &ObjectKey,

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tower::{BoxError, service_fn};
+use tracing::{Instrument, Span, field};
 
 /// How long the server may take to begin its answer, and [`exchange`] to receive it.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -56,9 +57,18 @@ pub(crate) fn layered(
     let rng = rng.fork("client");
     let service = service_fn(move |request| {
         let (client, metrics, rng, gate) = (client.clone(), metrics.clone(), rng.clone(), gate.clone());
-        async move { send(&client, request, &metrics, &rng, gate.as_deref()).await }
+        let span = span(&request);
+        async move { send(&client, request, &metrics, &rng, gate.as_deref()).await }.instrument(span)
     });
     kube::Client::new(service, namespace)
+}
+
+/// Makes the span of a request, which ends with the head of its answer; a watch, which lasts, has none.
+fn span(request: &Request<Body>) -> Span {
+    if request.extensions().get::<OwnPace>().is_some() {
+        return Span::none();
+    }
+    tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), status = field::Empty)
 }
 
 async fn send(
@@ -80,6 +90,7 @@ async fn send(
         let answer = timeout(DEADLINE, client.send(request)).await;
         let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
         metrics.count(&method, status);
+        Span::current().record("status", status.map(|status| status.as_u16()));
         let answer = answer.map_err(|_| Late)??;
         let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
             return Ok(answer);

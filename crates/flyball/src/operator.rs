@@ -11,6 +11,11 @@ mod environment;
 mod health;
 mod log;
 pub(crate) mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
+#[cfg(not(feature = "otel"))]
+#[path = "operator/without_otel.rs"]
+mod otel;
 pub(crate) mod rbac;
 mod running;
 mod settings;

@@ -1,5 +1,6 @@
 //! The command line that every operator has.
 
+use super::otel::Export;
 use super::{LeaderElection, Operator, RunError, log, settings};
 use crate::client::chain;
 use crate::webhook::{Certificates, PORT};
@@ -213,6 +214,10 @@ impl Operator {
     /// this takes is in `manifests`. Elsewhere it does if the operator [says so](Self::leader_election). `--leader-elect` and
     /// `--leader-elect=false` go before both.
     ///
+    /// With the feature `otel` of this crate, the spans of reconciles, applies and requests go to the collector that
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT` names, by OTLP over HTTP; the other [variables of
+    /// OpenTelemetry](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) hold as well.
+    ///
     /// The exit code is 0 after it was told to stop, 1 after a failure or the loss of its lease, 2 if the command line or the
     /// settings make no sense.
     pub fn main(self) -> ExitCode {
@@ -287,11 +292,20 @@ impl Operator {
 
     #[expect(clippy::print_stderr, reason = "the log may not be there yet, or be JSON")]
     fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
-        log::start(args.log_format, args.verbose);
         let name = self.name.clone();
         let run = || -> Result<(), Failure> {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(self.connect_and_run(args))
+            let export = Export::from_environment(&self.name, runtime.handle());
+            let (export, wrong) = export.map_or_else(|wrong| (None, Some(wrong)), |export| (export, None));
+            log::start(args.log_format, args.verbose, export.as_ref().map(Export::layer));
+            if let Some(error) = wrong {
+                tracing::warn!(error = &*error, "spans are not exported");
+            }
+            let ended = runtime.block_on(self.connect_and_run(args));
+            if let Some(export) = export {
+                export.end();
+            }
+            ended
         };
         match run() {
             Ok(()) => ExitCode::SUCCESS,

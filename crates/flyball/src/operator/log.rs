@@ -12,6 +12,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
@@ -19,8 +20,11 @@ pub(super) enum Format {
     Json,
 }
 
-/// Starts the log of this program, on standard error.
-pub(super) fn start(format: Format, verbose: u8) {
+/// Takes spans to elsewhere.
+pub(super) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts the log of this program, on standard error, and what takes its spans to elsewhere.
+pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
     let level = match verbose {
         0 => LevelFilter::INFO,
         1 => LevelFilter::DEBUG,
@@ -36,7 +40,7 @@ pub(super) fn start(format: Format, verbose: u8) {
         Err(_) => (usual, None),
     };
     // An operator that is embedded may have a log already.
-    let _ = set_global_default(log(format, filter, std::io::stderr().is_terminal(), std::io::stderr));
+    let _ = set_global_default(log(format, filter, std::io::stderr().is_terminal(), std::io::stderr, spans));
     if let Some(error) = wrong {
         tracing::warn!(%error, "RUST_LOG cannot be read and is passed over");
     }
@@ -47,12 +51,15 @@ fn log(
     filter: Targets,
     colours: bool,
     writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    spans: Option<SpanLayer>,
 ) -> Dispatch {
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(spans);
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        Format::Text => registry.with(lines.with_ansi(colours)).into(),
-        Format::Json => registry.with(lines.fmt_fields(JsonFields::new()).event_format(Json)).into(),
+        Format::Text => registry.with(lines.with_ansi(colours).with_filter(filter)).into(),
+        Format::Json => {
+            registry.with(lines.fmt_fields(JsonFields::new()).event_format(Json).with_filter(filter)).into()
+        }
     }
 }
 
@@ -117,7 +124,7 @@ mod tests {
     fn written(format: Format) -> String {
         let (lines, filter) = (Lines::default(), "warn".parse().expect("a filter"));
         let writer = lines.clone();
-        tracing::dispatcher::with_default(&log(format, filter, false, move || writer.clone()), || {
+        tracing::dispatcher::with_default(&log(format, filter, false, move || writer.clone(), None), || {
             let _span = crate::reconcile::span("site", "Site", &ObjectKey::new(Some("ns"), "a"), 7).entered();
             tracing::info!("not told");
             tracing::warn!(failures = 1, "failed: no");

@@ -60,6 +60,7 @@ impl<R: Reconcile> Worker<R> {
             self.metrics.waited(item.waited);
             let began = Instant::now();
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
+            tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
             // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
             let (next, writes) = Box::pin(self.work(&item, behind)).instrument(span).await;
             self.metrics.worked(began.elapsed());

@@ -1,0 +1,22 @@
+//! What stands for the export of spans in a program that is built without it.
+
+use super::log::SpanLayer;
+use tokio::runtime::Handle;
+use tower::BoxError;
+
+/// There is none.
+pub(super) enum Export {}
+
+impl Export {
+    pub(super) fn from_environment(_: &str, _: &Handle) -> Result<Option<Self>, BoxError> {
+        Ok(None)
+    }
+
+    pub(super) fn layer(&self) -> SpanLayer {
+        match *self {}
+    }
+
+    pub(super) fn end(&self) {
+        match *self {}
+    }
+}
