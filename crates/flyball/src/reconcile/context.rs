@@ -16,6 +16,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// So many objects of which a cache does not keep all are asked for one by one; of more, all that there are.
+const FEW: usize = 8;
+
 /// What a reconcile works with: reads, writes, events, time and chance.
 ///
 /// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
@@ -337,9 +340,22 @@ impl<K: Resource> Context<K> {
             true => None,
             false => Some(cached(store)),
         };
-        let lacks = |known: &Vec<(_, Arc<Entry>)>| known.iter().any(|(_, entry)| entry.is_withheld());
+        let lacking = |known: &Vec<(_, Arc<Entry>)>| match Type::of::<T>().is_metadata() {
+            true => 0,
+            false => known.iter().filter(|(_, entry)| entry.is_withheld()).count(),
+        };
         let found = match known {
-            Some(known) if !lacks(&known) || Type::of::<T>().is_metadata() => known,
+            Some(known) if lacking(&known) <= FEW => {
+                let mut found = Vec::new();
+                for (key, entry) in known {
+                    let entry = match entry.is_withheld() && !Type::of::<T>().is_metadata() {
+                        true => self.env.fetch(store.kind(), &key).await?.inspect(|e| self.relied_on(store, &key, e)),
+                        false => Some(entry),
+                    };
+                    found.extend(entry.map(|entry| (key, entry)));
+                }
+                found
+            }
             _ => {
                 let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
                 let found = self.env.fetch_list(store.kind(), namespace, selection).await?;

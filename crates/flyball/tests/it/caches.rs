@@ -373,3 +373,33 @@ async fn secrets_of_ones_own_cost_no_request() {
     settle().await;
     assert_eq!((last(&told), gets(&api).len(), stage.widgets.calls().len()), ("1 1".to_owned(), 0, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_few_secrets_only_these_are_asked_for() {
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
+    for n in 0..20 {
+        secret(&api, &format!("s{n:02}"), "YQ==");
+    }
+    for name in ["s03", "s07"] {
+        let owner = json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "a", "uid": uid}]);
+        api.edit("secrets", "ns", name, |secret| secret["metadata"]["ownerReferences"] = owner);
+    }
+    let (_stage, told) = asked(
+        &api,
+        |cx| {
+            Box::pin(async move {
+                let whole = |secrets: Vec<Secret>| secrets.iter().filter(|secret| secret.data.is_some()).count();
+                let children = whole(cx.children::<Secret>().await?);
+                Ok(format!("{children} {}", whole(cx.list::<Secret>(Some("ns")).await?)))
+            })
+        },
+        |controller| operator().controller(controller.owns::<Secret>()),
+    )
+    .await;
+    let asked: Vec<String> = api.seen().into_iter().map(|s| s.what).filter(|what| what.contains("/secrets")).collect();
+    let (all, one) = ("GET /api/v1/secrets", "GET /api/v1/namespaces/ns/secrets");
+    let expected = [all.to_owned(), all.to_owned(), format!("{one}/s03"), format!("{one}/s07"), one.to_owned()];
+    assert_eq!((last(&told).as_str(), asked), ("2 20", expected.to_vec()));
+}
