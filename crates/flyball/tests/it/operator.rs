@@ -206,6 +206,7 @@ async fn the_log_tells_each_step_of_a_reconcile() {
         steps,
         [
             r#"changed controller="widget" key=ns/a resource=widgets.example.com object=ns/a version=1"#,
+            "begun waited=0.0",
             "read version=1 read_past=false",
             "wrote resource=configmaps object=ns/a version=2",
             r#"changed controller="widget" key=ns/a resource=configmaps object=ns/a version=2"#,
