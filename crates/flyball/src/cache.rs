@@ -8,13 +8,24 @@
 //! only ever moves forward; listeners hear of a change after readers can see it.
 
 mod caches;
+mod declaration;
 mod entry;
+mod fields;
+mod index;
+mod selection;
+pub(crate) mod shape;
 mod shown;
 mod store;
 
 pub use caches::Caches;
 pub(crate) use caches::Error;
+pub use declaration::Cache;
+pub(crate) use declaration::{Kept, Plan, Portion};
 pub(crate) use entry::Entry;
+pub(crate) use fields::Fields;
+pub use index::Index;
+pub(crate) use index::{Declared as DeclaredIndex, IndexId};
+pub(crate) use selection::{Selection, percent_encoded};
 pub(crate) use shown::Shown;
 pub(crate) use store::{Delta, Store, StoreId, Trouble, Writer};
 

@@ -14,6 +14,8 @@
 //! |---|---|
 //! | a program, its controllers, its permissions | [`Operator`] |
 //! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
+//! | what else wakes it: a word from outside, a time, a question | [`Source`], [`Channel`] |
+//! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
 //! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
@@ -110,7 +112,7 @@ mod operator;
 
 pub use apply::{Children, Condition, Event, Rollout};
 pub use batch::slow_start_batch;
-pub use cache::Caches;
+pub use cache::{Cache, Caches, Index};
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
@@ -123,7 +125,7 @@ pub use policy::Policy;
 #[doc(hidden)]
 pub use queue::MeasuredQueue;
 pub use queue::{Backoff, RetryRate};
-pub use reconcile::{Action, Context, Controller, Predicate, Reconcile};
+pub use reconcile::{Action, Channel, Context, Controller, Predicate, Reconcile, Source};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
 

@@ -31,7 +31,7 @@ pub(crate) use environment::{Environment, OnError};
 pub use task::{Task, TaskContext};
 
 use crate::apply::Recorder;
-use crate::cache::Caches;
+use crate::cache::{Cache, Caches, Plan};
 use crate::client;
 use crate::kind::{Kind, Resource};
 use crate::latch::Latch;
@@ -78,12 +78,23 @@ use tokio::net::TcpListener;
 /// }
 /// ```
 ///
-/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because its
-/// CRD is not installed yet or is not allowed, is tried again until it works; controllers that need it wait, the others run.
+/// All controllers share the caches: however many of them deal with a kind, it is watched once. A watch that fails, because it is
+/// not allowed for instance, is tried again until it works; controllers that need it wait, the others run.
+///
+/// # Kinds that are not installed
+///
+/// A kind whose CRD is not there, or not there any more, is a kind without objects: nobody waits for it, and `/readyz` says so
+/// without failing. Once the CRD appears, within five seconds, its objects come as new ones; when it goes, they are gone to all
+/// who watch them, and it is waited for again. So an operator may be started before its CRDs, and may deal with kinds
+/// that some clusters do not have. What is written to such a kind fails, and is tried again with growing waits.
+///
+/// The API server has to say three times in a row that it does not know the kind, since of several servers one may not have heard of a
+/// new CRD yet.
 pub struct Operator {
     name: String,
     field_manager: Option<String>,
     controllers: Vec<Box<dyn Declaration>>,
+    plans: Vec<Plan>,
     crds: Vec<CustomResourceDefinition>,
     webhooks: Vec<webhook::Declared>,
     policies: Vec<policy::Declared>,
@@ -161,6 +172,14 @@ pub enum RunError {
         /// The kind, such as `widgets.example.com`.
         kind: String,
     },
+    /// What of a kind is to be kept in memory is declared wrongly.
+    #[error("the cache of {kind} is declared wrongly: {why}")]
+    Cache {
+        /// The kind, such as `widgets.example.com`.
+        kind: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Two policies are of one kind.
     #[error("two policies are of {kind}: declare one that says both")]
     SamePolicy {
@@ -218,7 +237,7 @@ impl RunError {
         match self {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
             Self::SameWebhook { .. } | Self::SamePolicy { .. } | Self::SetUp { .. } => true,
-            Self::LeaderElection { .. } => true,
+            Self::LeaderElection { .. } | Self::Cache { .. } => true,
             Self::Listen { .. } | Self::LeadershipLost { .. } | Self::Task { .. } | Self::Stopped(_) => false,
         }
     }
@@ -233,6 +252,7 @@ impl Operator {
             name: name.into(),
             field_manager: None,
             controllers: Vec::new(),
+            plans: Vec::new(),
             crds: Vec::new(),
             webhooks: Vec::new(),
             policies: Vec::new(),
@@ -270,6 +290,15 @@ impl Operator {
     /// Adds a controller.
     pub fn controller<R: Reconcile>(mut self, controller: Controller<R>) -> Self {
         self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Says what of a kind is watched and kept in memory: fewer objects or fewer fields than all. Without this, it is all of what
+    /// controllers deal with, but for the data of [secrets](Cache#secrets).
+    ///
+    /// A kind that no controller deals with is watched as well, for [tasks](Self::task) to read.
+    pub fn cache<T: Resource>(mut self, cache: Cache<T>) -> Self {
+        self.plans.push(cache.into_plan());
         self
     }
 
@@ -504,7 +533,12 @@ impl Operator {
 
     fn grants(&self) -> Vec<Grant> {
         let declared = self.controllers.iter().flat_map(|controller| controller.grants().to_vec());
-        declared.chain([Grant::events()]).collect()
+        let watched = self.plans.iter().map(|plan| Grant::new(&plan.kind, "", &["get", "list", "watch"]));
+        let place = |grant: Grant| match self.plans.iter().find(|plan| grant.is_of(&plan.kind)) {
+            Some(plan) => grant.within(&plan.namespaces),
+            None => grant,
+        };
+        declared.chain(watched).map(place).chain([Grant::events()]).collect()
     }
 
     /// Runs until `shutdown` completes, and then ends in order: it is not ready any more, begins no reconciles, waits for those
@@ -535,7 +569,8 @@ impl Operator {
         });
         let client = client::layered(client, metrics.requests(), &self.rng, None);
         let types = self.controllers.iter().flat_map(|controller| controller.types().to_vec());
-        let (caches, mut writers) = Caches::new(types, &self.namespaces);
+        let planned = Caches::planned(types, &self.plans, &self.namespaces);
+        let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;
         let caches = Arc::new(caches);
         let name: Arc<str> = self.name.as_str().into();
         let manager: Arc<str> = self.field_manager.map_or_else(|| name.clone(), Into::into);
@@ -599,8 +634,7 @@ impl Operator {
             let master = metrics.master(standing.lease.name());
             let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
-            let watcher = Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch);
-            running.others.spawn(watcher.named(standing.lease.name()).run());
+            running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
             let caches = caches.clone();
             let warm = async move {
                 for store in caches.stores() {
@@ -709,6 +743,14 @@ impl Operator {
         let mut kinds = BTreeSet::new();
         if let Some(twice) = self.policies.iter().find(|policy| !kinds.insert(policy.kind().resource())) {
             return Err(RunError::SamePolicy { kind: twice.kind().to_string() });
+        }
+        for plan in self.plans.iter().filter(|plan| plan.loses_fields()) {
+            if let Some(controller) = self.controllers.iter().find(|controller| controller.replaces(&plan.kind)) {
+                let name = controller.name();
+                let why =
+                    format!("controller {name} replaces its objects, which would lose the fields that are not kept");
+                return Err(RunError::Cache { kind: plan.kind.to_string(), why });
+            }
         }
         for controller in &mut self.controllers {
             let made = controller.set_up();

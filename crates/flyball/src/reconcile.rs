@@ -14,6 +14,7 @@ mod controller;
 mod finalizer;
 mod idempotency;
 mod predicate;
+mod source;
 mod sources;
 mod worker;
 
@@ -22,6 +23,7 @@ pub(crate) use context::Primary;
 pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;
+pub use source::{Channel, Source};
 #[cfg(test)]
 pub(crate) use worker::span;
 
@@ -114,7 +116,7 @@ pub trait Reconcile: Send + Sync + 'static {
 }
 
 /// Runs what the author of the operator wrote, such that a panic is an error.
-fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)).into())
 }
 

@@ -5,8 +5,9 @@
 //! its requests and keeps its waits. The API server's side is told at
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
-//! Each watch stands alone: one that fails, because its kind is not installed, or not allowed, or its connection is broken, waits
-//! and tries again without end, while the others go on.
+//! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and tries again
+//! without end, while the others go on. A kind that is not installed is a state of the watch as well: it has no objects, until
+//! it is installed.
 
 mod follow;
 mod frame;
@@ -16,7 +17,7 @@ mod tests;
 
 pub use follow::{Seen, follow, follow_objects};
 
-use crate::cache::{Delta, Entry, Writer};
+use crate::cache::{Delta, Entry, Kept, Portion, Writer};
 use crate::client::{self, OwnPace};
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
@@ -56,20 +57,10 @@ impl Watcher {
     ) -> Self {
         let store = writer.store();
         let path = store.kind().path(store.namespace());
-        let session = Session::new(path, manager, rng.fork("watch"));
-        Self { client, writer, session, metrics, accept: "application/json" }
-    }
-
-    /// Watches nothing but the object of this name.
-    pub(crate) fn named(mut self, name: &str) -> Self {
-        self.session.named(name);
-        self
-    }
-
-    /// Asks for the metadata of the objects only.
-    fn metadata_only(mut self) -> Self {
-        self.accept = METADATA;
-        self
+        let Portion { selection, kept } = store.portion();
+        let accept = if *kept == Kept::Metadata { METADATA } else { "application/json" };
+        let session = Session::new(path, selection.query(), manager, kept.clone(), rng.fork("watch"));
+        Self { client, writer, session, metrics, accept }
     }
 
     /// Watches for ever.
@@ -90,7 +81,15 @@ impl Watcher {
             if let Some(trouble) = self.session.trouble() {
                 let store = self.writer.store();
                 store.set_trouble(Some(trouble));
-                tracing::warn!(kind = %store.kind(), namespace = store.namespace(), ?wait, "watch failed: {trouble}");
+                let (kind, namespace) = (store.kind(), store.namespace());
+                match (self.session.is_absent(), store.is_absent()) {
+                    (false, _) => tracing::warn!(%kind, namespace, ?wait, "watch failed: {trouble}"),
+                    (true, false) => tracing::warn!(%kind, namespace, "not installed, waiting for it: {trouble}"),
+                    (true, true) => tracing::debug!(%kind, namespace, ?wait, "still not installed"),
+                }
+                if self.session.is_absent() {
+                    self.writer.apply(Delta::Absent);
+                }
             }
             sleep(wait).await;
         }

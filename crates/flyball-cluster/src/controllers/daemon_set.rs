@@ -9,11 +9,11 @@ mod rolling;
 
 use super::deployment::scaled;
 use super::events::Events;
-use super::owners::{self, Selector};
+use super::owners::{self, Orphans, Selector};
 use super::pods::{self, is_available, is_deleting, is_over, is_ready};
 use super::revisions;
 use backoff::Backoffs;
-use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
+use flyball::{Action, Context, Controller, Predicate, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, DaemonSetStatus};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -34,12 +34,11 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .owns::<Pod>()
         .owns::<ControllerRevision>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
-        .watches::<Node>(|_, caches| {
-            let sets = caches.list::<DaemonSet>(None)?;
-            Ok(sets.iter().map(|set| ObjectKey::new(set.metadata.namespace.as_deref(), &set.name_any())).collect())
-        })
+        .watches::<Node>(|_, caches| caches.keys::<DaemonSet>(None))
         .filter::<Node>(is_moved)
+        .index::<Orphans<Pod>>()
         .replaces::<Pod>()
+        .index::<Orphans<ControllerRevision>>()
         .replaces::<ControllerRevision>()
         .replaces::<DaemonSet>()
         .concurrency(2)

@@ -9,7 +9,7 @@ mod status;
 pub(super) use rolling::scaled;
 
 use super::events::Events;
-use super::owners::{self, Selector};
+use super::owners::{self, Orphans, Selector};
 use super::pods;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
@@ -26,6 +26,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Deployments(Events::new("deployment-controller")))
         .owns::<ReplicaSet>()
         .watches(|set: &ReplicaSet, caches| owners::candidates(set, caches, selector))
+        .index::<Orphans<ReplicaSet>>()
         .replaces::<ReplicaSet>()
         .replaces::<Deployment>()
         .while_deleting()

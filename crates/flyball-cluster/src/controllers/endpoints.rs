@@ -9,7 +9,7 @@ pub(super) use legacy::{controller as legacy, leftovers};
 pub(super) use slices::controller as slices;
 
 use super::owners::Selector;
-use super::pods::{self, is_over, ready_since};
+use super::pods::{OnNode, is_over, ready_since};
 use flyball::{Caches, Context, ObjectKey, Resource, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
@@ -32,12 +32,11 @@ fn services_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
     Ok(ours.map(|service| ObjectKey::new(namespace, &service.name_any())).collect())
 }
 
-/// Finds the services that have pods on a node.
+/// Finds the services that have pods on a node, for controllers with the index [`OnNode`].
 fn services_on(node: &Node, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let name = node.name_any();
     let mut found = Vec::new();
-    for pod in caches.list::<Pod>(None)?.iter().filter(|pod| pods::node(pod) == Some(&name)) {
-        found.extend(services_of(pod, caches)?);
+    for pod in caches.list_by::<OnNode>(&node.name_any())? {
+        found.extend(services_of(&pod, caches)?);
     }
     Ok(found)
 }

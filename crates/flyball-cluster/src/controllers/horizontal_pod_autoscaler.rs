@@ -22,7 +22,7 @@ use kube::{Api, ResourceExt};
 use limits::{History, Limited};
 use measure::{Failure, Measure, Proposal};
 use scale::{Scale, Scales};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -93,11 +93,8 @@ impl Autoscalers {
             known.remove(cx.key());
         }
         known.entry(cx.key().clone()).or_default().uid = autoscaler.metadata.uid.clone();
-        let all = cx.caches().list::<HorizontalPodAutoscaler>(None)?;
-        let is_there = |key: &ObjectKey| {
-            all.iter().any(|one| one.metadata.namespace.as_deref() == key.namespace() && one.name_any() == key.name())
-        };
-        known.retain(|key, _| key == cx.key() || is_there(key));
+        let all: BTreeSet<ObjectKey> = cx.caches().keys::<HorizontalPodAutoscaler>(None)?.into_iter().collect();
+        known.retain(|key, _| key == cx.key() || all.contains(key));
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ mod tracking;
 pub(super) use tracking::orphans;
 
 use super::events::Events;
-use super::owners::{self, Selector};
+use super::owners::{self, Orphans, Selector};
 use super::pods::{self, is_active};
 use counts::{Counts, INDEX};
 use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -31,6 +31,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Jobs(Events::new("job-controller")))
         .owns::<Pod>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<Job>()
         .while_deleting()

@@ -2,13 +2,14 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#non-template-pod-acquisitions>.
 
-use flyball::{Context, ObjectKey, Resource, Result};
+use flyball::{Context, Index, ObjectKey, Resource, Result};
 use flyball_core::selector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 /// A label selector that is ready for use.
 #[derive(Clone, Debug)]
@@ -49,6 +50,21 @@ pub(super) fn controls(owner: &impl ResourceExt, object: &impl ResourceExt) -> b
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
 
+/// Objects that nobody controls, by their namespace.
+pub(super) struct Orphans<T>(PhantomData<T>);
+
+impl<T: Resource> Index for Orphans<T> {
+    type Resource = T;
+    type Value = String;
+
+    fn values(object: &T) -> Vec<String> {
+        match controller_of(object) {
+            Some(_) => Vec::new(),
+            None => vec![object.namespace().unwrap_or_default()],
+        }
+    }
+}
+
 /// Finds whom an object without a controller could belong to, for [`flyball::Controller::watches`].
 pub(super) fn candidates<K: Resource, T: Resource>(
     object: &T,
@@ -65,7 +81,7 @@ pub(super) fn candidates<K: Resource, T: Resource>(
 }
 
 /// Returns the objects that the one being reconciled controls, after it has taken in what it selects and nobody
-/// controls, and released what it no longer selects.
+/// controls, and released what it no longer selects. It takes the index of [`Orphans`].
 pub(super) async fn claim<K, T>(owner: &K, selector: &Selector, cx: &Context<K>) -> Result<Vec<T>>
 where
     K: Resource,
@@ -73,7 +89,11 @@ where
 {
     let (mut claimed, mut may_adopt) = (Vec::new(), None);
     let is_going = owner.meta().deletion_timestamp.is_some();
-    for object in cx.list::<T>(cx.key().namespace()).await? {
+    let mut known = cx.children::<T>().await?;
+    known.retain(|child| controls(owner, child));
+    known.extend(cx.list_by::<Orphans<T>>(&owner.namespace().unwrap_or_default()).await?);
+    known.sort_by_cached_key(|object| object.name_any());
+    for object in known {
         let matches = selector.matches(&object);
         match controller_of(&object) {
             Some(_) if controls(owner, &object) => {

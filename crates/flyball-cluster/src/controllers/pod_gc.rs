@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-garbage-collection>.
 
 use super::owners::tolerate;
-use super::pods::{self, is_deleting, is_over, time};
+use super::pods::{self, OnNode, is_deleting, is_over, time};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,13 +19,13 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Makes the controller.
 pub(super) fn pods() -> Controller<impl Reconcile> {
-    Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().watches(|node: &Node, caches| {
+    let controller = Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().index::<OnNode>();
+    controller.watches(|node: &Node, caches| {
         // There are many changes of nodes, and few of them are their end.
         if caches.get::<Node>(&ObjectKey::new(None, &node.name_any()))?.is_some() {
             return Ok(Vec::new());
         }
-        let pods = caches.list::<Pod>(None)?.into_iter();
-        let there = pods.filter(|pod| pods::node(pod) == node.metadata.name.as_deref());
+        let there = caches.list_by::<OnNode>(&node.name_any())?.into_iter();
         Ok(there.map(|pod| ObjectKey::new(pod.metadata.namespace.as_deref(), &pod.name_any())).collect())
     })
 }

@@ -2,7 +2,7 @@
 
 use super::events::Events;
 use super::owners::Selector;
-use flyball::{Context, Resource, Result, is_namespace_terminating, slow_start_batch};
+use flyball::{Context, Index, ObjectKey, Resource, Result, is_namespace_terminating, slow_start_batch};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -179,6 +179,30 @@ pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = (String, &str)> {
         let own = || volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name));
         Some((claim.or_else(own)?, volume.name.as_str()))
     })
+}
+
+/// Pods by the node that they are on.
+pub(super) struct OnNode;
+
+impl Index for OnNode {
+    type Resource = Pod;
+    type Value = String;
+
+    fn values(pod: &Pod) -> Vec<String> {
+        node(pod).map(str::to_owned).into_iter().collect()
+    }
+}
+
+/// Pods by the claims that they use.
+pub(super) struct UsingClaim;
+
+impl Index for UsingClaim {
+    type Resource = Pod;
+    type Value = ObjectKey;
+
+    fn values(pod: &Pod) -> Vec<ObjectKey> {
+        claims(pod).map(|(claim, _)| ObjectKey::new(pod.metadata.namespace.as_deref(), &claim)).collect()
+    }
 }
 
 /// Hashes what a template says, for names and labels; the same text for the same template whatever the run.

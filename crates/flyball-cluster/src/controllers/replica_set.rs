@@ -5,7 +5,7 @@
 mod kinds;
 
 use super::events::Events;
-use super::owners;
+use super::owners::{self, Orphans};
 use super::pods::{self, BURST, is_active, is_available, is_ready, is_terminating};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
@@ -30,6 +30,7 @@ fn of<K: Replicates>(component: &'static str) -> Controller<Sets<K>> {
     Controller::new(Sets { events: Events::new(component), kind: PhantomData })
         .owns::<Pod>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, K::selector))
+        .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<K>()
         .while_deleting()

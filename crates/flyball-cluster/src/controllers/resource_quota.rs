@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::ResourceExt;
+use kube::core::PartialObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +29,8 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .filter::<Pod>(Predicate::new(|old, new| pods::is_over(old) != pods::is_over(new)))
         .watches::<Service>(quotas_beside)
         .watches::<PersistentVolumeClaim>(quotas_beside);
-    let controller = counted::<ConfigMap>(counted::<Secret>(counted::<ReplicationController>(controller)));
+    let controller = counted::<PartialObjectMeta<ConfigMap>>(counted::<PartialObjectMeta<Secret>>(controller));
+    let controller = counted::<ReplicationController>(controller);
     let controller = counted::<Deployment>(counted::<ReplicaSet>(counted::<StatefulSet>(controller)));
     counted::<DaemonSet>(counted::<Job>(counted::<CronJob>(controller))).replaces::<ResourceQuota>()
 }
@@ -40,9 +41,7 @@ fn counted<T: Resource>(controller: Controller<Quotas>) -> Controller<Quotas> {
 }
 
 fn quotas_beside<T: Resource>(object: &T, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let namespace = object.meta().namespace.as_deref();
-    let quotas = caches.list::<ResourceQuota>(namespace)?;
-    Ok(quotas.iter().map(|quota| ObjectKey::new(namespace, &quota.name_any())).collect())
+    caches.keys::<ResourceQuota>(object.meta().namespace.as_deref())
 }
 
 struct Quotas;

@@ -6,7 +6,7 @@ mod claims;
 mod identity;
 
 use super::events::Events;
-use super::owners::{self, Selector};
+use super::owners::{self, Orphans, Selector};
 use super::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
 use super::revisions::{self, History};
 use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -30,8 +30,10 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .owns::<PersistentVolumeClaim>()
         .watches::<PersistentVolumeClaim>(claims::sets_of)
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<PersistentVolumeClaim>()
+        .index::<Orphans<ControllerRevision>>()
         .replaces::<ControllerRevision>()
         .replaces::<StatefulSet>()
         .while_deleting()

@@ -7,8 +7,8 @@ mod unbound;
 
 use super::events::Events;
 use super::owners::{self, Selector};
-use super::pods;
-use flyball::{Action, Caches, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
+use super::pods::{self, UsingClaim};
+use flyball::{Action, Caches, Context, Controller, Index, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod,
@@ -46,13 +46,15 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
             Ok(pods::claims(pod).map(|(claim, _)| ObjectKey::new(namespace, &claim)).collect())
         })
         .filter::<Pod>(Predicate::new(|old: &Pod, new: &Pod| pods::node(old) != pods::node(new)))
+        .index::<UsingClaim>()
         .replaces::<PersistentVolume>()
         .replaces::<PersistentVolumeClaim>()
 }
 
 /// Makes the controller of volumes.
 pub(super) fn volumes() -> Controller<impl Reconcile> {
-    Controller::new(Volumes).watches::<PersistentVolumeClaim>(volumes_of).replaces::<PersistentVolume>()
+    let controller = Controller::new(Volumes).watches::<PersistentVolumeClaim>(volumes_of).index::<ForClaim>();
+    controller.replaces::<PersistentVolume>()
 }
 
 fn key<T: Resource>(object: &T) -> ObjectKey {
@@ -61,11 +63,23 @@ fn key<T: Resource>(object: &T) -> ObjectKey {
 
 /// Finds the volumes that a claim names, and those that name it.
 fn volumes_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let volumes = caches.list::<PersistentVolume>(None)?.into_iter();
-    let of = |volume: &PersistentVolume| {
-        volume_of(claim) == volume.metadata.name.as_deref() || claim_of(volume).is_some_and(|of| names(of, claim))
-    };
-    Ok(volumes.filter(of).map(|volume| key(&volume)).collect())
+    let naming = caches.list_by::<ForClaim>(&key(claim))?;
+    let named = volume_of(claim).map(|name| ObjectKey::new(None, name));
+    Ok(naming.iter().map(key).chain(named).collect())
+}
+
+/// Volumes by the claim that they name.
+struct ForClaim;
+
+impl Index for ForClaim {
+    type Resource = PersistentVolume;
+    type Value = ObjectKey;
+
+    fn values(volume: &PersistentVolume) -> Vec<ObjectKey> {
+        let key =
+            |of: &ObjectReference| ObjectKey::new(of.namespace.as_deref(), of.name.as_deref().unwrap_or_default());
+        claim_of(volume).map(key).into_iter().collect()
+    }
 }
 
 fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {

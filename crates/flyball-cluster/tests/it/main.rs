@@ -3,6 +3,7 @@
 
 mod application;
 mod autoscaling;
+mod caches;
 mod collection;
 mod conformance;
 mod cron_jobs;

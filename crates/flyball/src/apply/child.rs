@@ -1,7 +1,7 @@
 //! Children: what an object owns, and what goes when it goes.
 
 use super::unchanged::without_nulls;
-use crate::cache::{Entry, Store};
+use crate::cache::{self, Entry, Store};
 use crate::client;
 use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource, key_of};
@@ -60,8 +60,9 @@ impl<K: Resource> Context<K> {
 
     /// Makes an object be as the JSON of a child says, and returns it as it is.
     pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
-        if let Some(known) = self.latest(store, key).await? {
-            self.check_adoption(store.kind(), key, &known)?;
+        match self.latest(store, key).await? {
+            Some(known) => self.check_adoption(store.kind(), key, &known)?,
+            None => check_selected(store, key, object)?,
         }
         let mut fields = object.clone();
         without_names(&mut fields);
@@ -111,6 +112,7 @@ impl<K: Resource> Context<K> {
         let namespace = text("namespace");
         let key = ObjectKey::new(namespace.as_deref(), &name);
         let store = self.owned_store::<T>(namespace.as_deref())?;
+        check_selected(store, &key, &object)?;
         let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.manager);
         let owned = metadata_owned(&object);
         let number = self.note(store, &key);
@@ -284,6 +286,14 @@ impl<K: Resource> Context<K> {
     /// Tells whether the object being reconciled is what controls another.
     pub(super) fn controls(&self, entry: &Entry) -> bool {
         entry.controller().is_some_and(|owner| owner.uid == self.primary.entry.uid())
+    }
+}
+
+/// Refuses to make what the cache would never show.
+fn check_selected(store: &Store, key: &ObjectKey, object: &Value) -> Result<()> {
+    match store.portion().selection.may_hold_object(key, object) {
+        true => Ok(()),
+        false => Err(cache::Error::not_selected(store, key)),
     }
 }
 

@@ -1,10 +1,10 @@
 //! All the stores of an operator, found by the type of the objects.
 
-use super::{Entry, Store, StoreId, Writer};
+use super::{Entry, Index, IndexId, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
 use crate::kind::{Kind, Resource, Type};
 use flyball_core::ObjectKey;
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The caches of an operator: one per kind and namespace that it watches, shared by its controllers.
 ///
 /// A kind has a cache if a controller reconciles it, [owns](crate::Controller::owns) it or
-/// [watches](crate::Controller::watches) it. Objects are decoded at each call, so keep what you got while you need it.
+/// [watches](crate::Controller::watches) it; what the cache holds of the kind may be [less than all](crate::Cache). Objects are decoded at each call, so keep what you got while you need it.
 ///
 /// ```
 /// # use flyball::{Caches, ObjectKey, Result};
@@ -36,51 +36,108 @@ pub struct Caches {
     undecodable: AtomicU64,
 }
 
+/// A store, and what was found in it.
+type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
+
+/// Why there can be no cache as it was declared.
+#[derive(Debug)]
+pub(crate) struct Misplanned {
+    pub(crate) kind: String,
+    pub(crate) why: String,
+}
+
 /// Why the caches cannot answer. No retry helps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} has no cache: declare it with Controller::owns, watches or reads")]
     NotDeclared(&'static str),
-    #[error("{kind} in namespace {namespace:?} has no cache: the operator does not watch this namespace")]
+    #[error(
+        "{kind} in namespace {namespace:?} has no cache: the operator does not watch this namespace, which \
+         Operator::namespaces or Cache::namespaces adds"
+    )]
     NotWatched { kind: String, namespace: String },
+    #[error("the index {0} is not kept: declare it with Controller::index")]
+    NotIndexed(&'static str),
+    #[error("{kind} {key} cannot be in the cache, which selects {selector}: widen Operator::cache, or keep to it")]
+    NotSelected { kind: String, key: ObjectKey, selector: String },
+    #[error(
+        "what is in {kind} {key} is not kept in memory: ask Context::get for it, be content with PartialObjectMeta, or have \
+         the operator keep it by Operator::cache"
+    )]
+    Withheld { kind: String, key: ObjectKey },
+}
+
+impl Error {
+    /// Says that the cache cannot hold an object.
+    pub(crate) fn not_selected(store: &Store, key: &ObjectKey) -> crate::Error {
+        let (kind, selector) = (store.kind().to_string(), store.portion().selection.told());
+        crate::Error::from(Self::NotSelected { kind, key: key.clone(), selector }).terminal()
+    }
 }
 
 impl Caches {
-    /// Makes a store for each kind in each namespace, or in all of them when none is named.
-    pub(crate) fn new(
-        types: impl IntoIterator<Item = (TypeId, Kind)>,
+    /// Makes a store for each kind in each namespace, or in all of them when none is named; of what was planned, as it says.
+    pub(crate) fn planned(
+        types: impl IntoIterator<Item = (Type, Kind)>,
+        plans: &[Plan],
         namespaces: &BTreeSet<String>,
-    ) -> (Self, Vec<Writer>) {
-        let by_type: BTreeMap<TypeId, Kind> = types.into_iter().collect();
-        let kinds: BTreeSet<Kind> = by_type.values().cloned().collect();
-        // Keys sort by `namespace/name`, so the stores of a kind do as well.
-        let mut scopes: Vec<Arc<str>> = namespaces.iter().map(|name| name.as_str().into()).collect();
-        scopes.sort_by_key(|name| format!("{name}/"));
+    ) -> Result<(Self, Vec<Writer>), Misplanned> {
+        let (mut by_type, mut kinds) = (BTreeMap::new(), BTreeMap::<Kind, Vec<Type>>::new());
+        for (ty, kind) in types.into_iter().chain(plans.iter().map(|plan| (plan.ty, plan.kind.clone()))) {
+            by_type.insert(ty.id, kind.clone());
+            kinds.entry(kind).or_default().push(ty);
+        }
         let (mut stores, mut writers, mut by_kind) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for kind in kinds {
+        for (kind, types) in kinds {
+            let mut plans = plans.iter().filter(|plan| plan.kind == kind);
+            let plan = plans.next();
+            let portion = match plan {
+                Some(_) if plans.next().is_some() => Err("it is declared twice".into()),
+                Some(plan) => plan.portion(&types),
+                None => Ok(Portion::usual(&kind, &types)),
+            };
+            let portion = portion.map(Arc::new).map_err(|why| Misplanned { kind: kind.to_string(), why })?;
+            let named = plan.map(|plan| &plan.namespaces).filter(|named| !named.is_empty()).unwrap_or(namespaces);
+            // Keys sort by `namespace/name`, so the stores of a kind do as well.
+            let mut scopes: Vec<Arc<str>> = named.iter().map(|name| name.as_str().into()).collect();
+            scopes.sort_by_key(|name| format!("{name}/"));
             let scopes: Vec<Option<Arc<str>>> = match kind.is_namespaced() && !scopes.is_empty() {
-                true => scopes.iter().cloned().map(Some).collect(),
+                true => scopes.into_iter().map(Some).collect(),
                 false => vec![None],
             };
             for scope in scopes {
-                let (store, writer) = Store::new(stores.len(), kind.clone(), scope);
+                let (store, writer) = Store::of(stores.len(), kind.clone(), scope, portion.clone());
                 by_kind.entry(kind.clone()).or_insert_with(Vec::new).push(store.id());
                 stores.push(store);
                 writers.push(writer);
             }
         }
-        (Self { stores, by_type, by_kind, undecodable: AtomicU64::new(0) }, writers)
+        Ok((Self { stores, by_type, by_kind, undecodable: AtomicU64::new(0) }, writers))
+    }
+
+    /// The same without plans.
+    pub(crate) fn new(
+        types: impl IntoIterator<Item = (Type, Kind)>,
+        namespaces: &BTreeSet<String>,
+    ) -> (Self, Vec<Writer>) {
+        Self::planned(types, &[], namespaces).expect("nothing is planned")
     }
 
     /// Returns an object, `None` if there is none.
     ///
     /// # Errors
     ///
-    /// When the kind or its namespace has no cache. An object that does not decode as a `T` is passed over as if it
+    /// When the kind or its namespace has no cache, when the cache [cannot hold](crate::Cache) an object of this name, or when it
+    /// [does not keep](crate::Cache#secrets) what is in it. An object that does not decode as a `T` is passed over as if it
     /// were not there, and logged.
     pub fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         let store = self.store::<T>(key.namespace())?;
-        Ok(store.get(key).and_then(|entry| self.decode(store.kind(), key, &entry)))
+        if !store.portion().selection.may_hold(key) {
+            return Err(Error::not_selected(store, key));
+        }
+        let Some(entry) = store.get(key) else { return Ok(None) };
+        self.check_known::<T>(store.kind(), key, &entry)?;
+        Ok(self.decode(store.kind(), key, &entry))
     }
 
     /// Returns the objects of one namespace, or all of them, in the order of their keys.
@@ -92,9 +149,55 @@ impl Caches {
         let mut found = Vec::new();
         for store in self.stores_of(Type::of::<T>(), namespace)? {
             let entries = store.list(namespace);
+            for (key, entry) in &entries {
+                self.check_known::<T>(store.kind(), key, entry)?;
+            }
             found.extend(entries.iter().filter_map(|(key, entry)| self.decode(store.kind(), key, entry)));
         }
         Ok(found)
+    }
+
+    /// Returns the keys of the objects of one namespace, or all of them, in their order, without a look at the objects.
+    ///
+    /// # Errors
+    ///
+    /// When the kind or its namespace has no cache.
+    pub fn keys<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
+        let stores = self.stores_of(Type::of::<T>(), namespace)?.into_iter();
+        Ok(stores.flat_map(|store| store.keys(namespace)).collect())
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    pub fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
+        let mut found = Vec::new();
+        for (store, entries) in self.found_by::<I>(value)? {
+            for (key, entry) in entries {
+                self.check_known::<I::Resource>(store.kind(), &key, &entry)?;
+                found.extend(self.decode(store.kind(), &key, &entry));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns what an index finds in each store.
+    pub(crate) fn found_by<I: Index>(&self, value: &I::Value) -> Result<Vec<Found<'_>>> {
+        let id = IndexId::Type(TypeId::of::<I>());
+        let not_kept = || crate::Error::from(Error::NotIndexed(type_name::<I>())).terminal();
+        let stores = self.stores_of(Type::of::<I::Resource>(), None)?.into_iter();
+        stores.map(|store| Ok((store, store.list_by(&id, value).ok_or_else(not_kept)?))).collect()
+    }
+
+    /// Refuses to show less than there is.
+    fn check_known<T: Resource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Result<()> {
+        if entry.is_withheld() && !Type::of::<T>().is_metadata() {
+            let (kind, key) = (kind.to_string(), key.clone());
+            return Err(crate::Error::from(Error::Withheld { kind, key }).terminal());
+        }
+        Ok(())
     }
 
     /// Returns all stores.

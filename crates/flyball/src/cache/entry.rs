@@ -1,5 +1,7 @@
 //! One cached object: its JSON, and where in it the metadata lies that indexes and predicates read.
 
+use super::declaration::Kept;
+use super::fields::Fields;
 use crate::json::{self, Elements, Malformed, Members};
 use flyball_core::ObjectKey;
 use serde::de::DeserializeOwned;
@@ -7,7 +9,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// The annotation that pauses an object, if it is `true`.
-const PAUSED: &str = "flyball.dev/paused";
+pub(super) const PAUSED: &str = "flyball.dev/paused";
 
 /// An object as the API server sent it, without the managed fields of others.
 ///
@@ -27,6 +29,7 @@ pub(crate) struct Entry {
     resource_version: u64,
     generation: i64,
     deleting: bool,
+    withheld: bool,
 }
 
 /// A piece of an entry's JSON; empty if there is no such member.
@@ -102,8 +105,27 @@ impl Entry {
             resource_version,
             generation,
             deleting,
+            withheld: false,
         };
         Ok((key, entry))
+    }
+
+    /// Reads what is kept of an object.
+    pub(crate) fn read(object: &[u8], manager: &str, kept: &Kept) -> Result<(ObjectKey, Self), Error> {
+        match kept {
+            Kept::Whole => Self::parse(object, manager),
+            Kept::Some(fields) => Self::parse(&fields.cut(object)?, manager),
+            Kept::Metadata => Self::parse(&Fields::metadata().cut(object)?, manager),
+            Kept::Own => {
+                let (key, entry) = Self::parse(object, manager)?;
+                if entry.managed_fields.start < entry.managed_fields.end {
+                    return Ok((key, entry));
+                }
+                let rest = Fields::all_but(["data", "stringData"]).cut(entry.json.as_bytes())?.into_owned();
+                let (key, entry) = Self::parse(&rest, manager)?;
+                Ok((key, Self { withheld: true, ..entry }))
+            }
+        }
     }
 
     /// Returns what tells this state of this object from others, and nothing else of it.
@@ -124,6 +146,11 @@ impl Entry {
     /// Decodes the object.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.json)
+    }
+
+    /// Tells whether the object has more than is kept of it, which whoever wants it asks the API server for.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.withheld
     }
 
     /// Returns the UID, empty if there is none.
@@ -338,6 +365,38 @@ mod tests {
         assert_eq!(entry.applied_fields("status"), Some(json!({"f:status": {}})));
         assert_eq!(entry.uid(), "u");
         assert_eq!(entry.decode::<Value>().unwrap()["metadata"]["managedFields"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn of_what_is_not_kept_nothing_is_left() {
+        let managed = r#""managedFields":[{"manager":"x","operation":"Update","fieldsV1":{}}]"#;
+        let metadata = r#""name":"a","uid":"u","labels":{"l":"1"}"#;
+        let object =
+            format!(r#"{{"kind":"Pod","metadata":{{{managed},{metadata}}},"spec":{{"a":[1,{{"b":2}}]}},"x":1}}"#);
+        let check = |kept: &Kept, expected: &str| {
+            let (key, entry) = Entry::read(object.as_bytes(), "me", kept).unwrap();
+            let expected = expected.replace("META", metadata);
+            assert_eq!((&*entry.json, entry.labels(), key.name()), (&*expected, r#"{"l":"1"}"#, "a"));
+        };
+        // However much the server sent.
+        check(&Kept::Metadata, r#"{"kind":"Pod","metadata":{META}}"#);
+        let mut fields = Fields::All;
+        fields.drop(&["spec".into(), "a".into(), "b".into()]);
+        check(&Kept::Some(fields), r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{}]},"x":1}"#);
+        check(&Kept::Whole, r#"{"kind":"Pod","metadata":{META},"spec":{"a":[1,{"b":2}]},"x":1}"#);
+    }
+
+    #[test]
+    fn what_others_keep_secret_stays_with_the_server() {
+        let read = |metadata: &str| {
+            let object = format!(r#"{{"data":{{"key":"dmFsdWU="}},"metadata":{{{metadata}}},"type":"t"}}"#);
+            Entry::read(object.as_bytes(), "me", &Kept::Own).unwrap().1
+        };
+        let theirs = read(r#""name":"a","uid":"u","managedFields":[{"manager":"x","operation":"Apply"}]"#);
+        let expected = json!({"metadata": {"name": "a", "uid": "u"}, "type": "t"});
+        assert_eq!((theirs.decode::<Value>().unwrap(), theirs.is_withheld(), &*theirs.uid()), (expected, true, "u"));
+        let ours = read(r#""name":"a","managedFields":[{"manager":"me","operation":"Apply"}]"#);
+        assert!(!ours.is_withheld() && ours.decode::<Value>().unwrap()["data"]["key"] == "dmFsdWU=");
     }
 
     #[test]

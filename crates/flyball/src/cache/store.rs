@@ -1,11 +1,13 @@
 //! The objects of one kind in one scope: written by one watcher, read by everyone.
 
-use super::{Change, Entry, Listener, Origin, Shown};
+use super::index::Indexes;
+use super::{Change, DeclaredIndex, Entry, IndexId, Listener, Origin, Portion, Shown};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 
@@ -22,6 +24,8 @@ pub(crate) enum Delta {
     Complete(u64),
     /// Everything up to this revision has been told.
     Bookmark(u64),
+    /// The server does not know the kind: there is no object of it.
+    Absent,
 }
 
 /// Where a store stands among those of its operator.
@@ -33,10 +37,12 @@ pub(crate) struct Store {
     id: StoreId,
     kind: Kind,
     namespace: Option<Arc<str>>,
+    portion: Arc<Portion>,
     objects: RwLock<Objects>,
     /// Opens when the first list is complete.
     synced: Latch,
     trouble: Mutex<Option<Trouble>>,
+    absent: AtomicBool,
 }
 
 /// Why a cache is cut off from the API server.
@@ -51,20 +57,23 @@ struct Objects {
     by_key: BTreeMap<ObjectKey, Arc<Entry>>,
     /// UID of an owner and key of what it owns.
     by_owner: BTreeSet<(Box<str>, ObjectKey)>,
+    indexes: Indexes,
 }
 
 impl Objects {
-    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>) {
+    fn insert(&mut self, key: &ObjectKey, entry: &Arc<Entry>, shown: &Shown<'_>) {
         let old = self.by_key.insert(key.clone(), entry.clone());
-        self.index(key, old.as_deref(), Some(entry));
+        self.own(key, old.as_deref(), Some(entry));
+        self.indexes.change(key, Some(shown));
     }
 
     fn remove(&mut self, key: &ObjectKey) {
         let old = self.by_key.remove(key);
-        self.index(key, old.as_deref(), None);
+        self.own(key, old.as_deref(), None);
+        self.indexes.change(key, None);
     }
 
-    fn index(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
+    fn own(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
         let owners = |entry: Option<&Entry>| entry.map(Entry::owner_references).unwrap_or_default();
         for owner in owners(old) {
             self.by_owner.remove(&(owner.uid.into_boxed_str(), key.clone()));
@@ -76,15 +85,27 @@ impl Objects {
 }
 
 impl Store {
-    /// Makes an empty store and the one hand that may write to it.
+    /// Makes an empty store of whole objects, and the one hand that may write to it.
     pub(crate) fn new(id: StoreId, kind: Kind, namespace: Option<Arc<str>>) -> (Arc<Self>, Writer) {
+        Self::of(id, kind, namespace, Arc::default())
+    }
+
+    /// Makes an empty store that holds a portion of its kind.
+    pub(crate) fn of(
+        id: StoreId,
+        kind: Kind,
+        namespace: Option<Arc<str>>,
+        portion: Arc<Portion>,
+    ) -> (Arc<Self>, Writer) {
         let store = Arc::new(Self {
             id,
             kind,
             namespace,
+            portion,
             objects: RwLock::default(),
             synced: Latch::default(),
             trouble: Mutex::default(),
+            absent: AtomicBool::new(false),
         });
         let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new(), identities: false };
         (store, writer)
@@ -103,6 +124,11 @@ impl Store {
     /// Returns the namespace that the store is limited to.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Returns what the store holds of its kind.
+    pub(crate) fn portion(&self) -> &Portion {
+        &self.portion
     }
 
     /// Returns the number of objects.
@@ -124,12 +150,17 @@ impl Store {
         });
     }
 
-    /// Tells whether a first list is complete; before that, what is absent may exist.
+    /// Tells whether the kind is not installed. The store is empty then, and that is the truth.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.absent.load(Ordering::Acquire)
+    }
+
+    /// Tells whether a first list is complete, or the kind is not installed; before that, what is absent may exist.
     pub(crate) fn is_synced(&self) -> bool {
         self.synced.is_open()
     }
 
-    /// Waits until a first list is complete.
+    /// Waits until a first list is complete, or the kind is known not to be installed.
     pub(crate) async fn synced(&self) {
         self.synced.wait().await;
     }
@@ -139,6 +170,11 @@ impl Store {
         self.read().by_key.get(key).cloned()
     }
 
+    /// Tells whether there is an object.
+    pub(crate) fn holds(&self, key: &ObjectKey) -> bool {
+        self.read().by_key.contains_key(key)
+    }
+
     /// Tells whether the object with this UID is gone, or going.
     pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
@@ -146,16 +182,25 @@ impl Store {
 
     /// Returns the objects of one namespace, or all, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
+        self.each(namespace, |key, entry| (key.clone(), entry.clone()))
+    }
+
+    /// Returns the keys of the objects of one namespace, or all, in their order.
+    pub(crate) fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
+        self.each(namespace, |key, _| key.clone())
+    }
+
+    fn each<T>(&self, namespace: Option<&str>, take: impl Fn(&ObjectKey, &Arc<Entry>) -> T) -> Vec<T> {
         let objects = self.read();
-        let copy = |(key, entry): (&ObjectKey, &Arc<Entry>)| (key.clone(), entry.clone());
+        let take = |(key, entry)| take(key, entry);
         match namespace {
             Some(namespace) => {
                 // `0` is the character behind `/`.
                 let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
                 let bounds = (Bound::Included(from.as_str()), Bound::Excluded(to.as_str()));
-                objects.by_key.range::<str, _>(bounds).map(copy).collect()
+                objects.by_key.range::<str, _>(bounds).map(take).collect()
             }
-            None => objects.by_key.iter().map(copy).collect(),
+            None => objects.by_key.iter().map(take).collect(),
         }
     }
 
@@ -165,6 +210,26 @@ impl Store {
         let from = (Box::from(uid), ObjectKey::new(None, ""));
         let keys = objects.by_owner.range(from..).take_while(|(owner, _)| **owner == *uid);
         keys.filter_map(|(_, key)| Some((key.clone(), objects.by_key.get(key)?.clone()))).collect()
+    }
+
+    /// Returns the keys of the objects that an index finds by a value, in their order; `None` if it is not kept.
+    pub(crate) fn keys_by<V: Ord + Clone + 'static>(&self, index: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
+        self.read().indexes.keys(index, value)
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys; `None` if it is not kept.
+    pub(crate) fn list_by<V: Ord + Clone + 'static>(
+        &self,
+        index: &IndexId,
+        value: &V,
+    ) -> Option<Vec<(ObjectKey, Arc<Entry>)>> {
+        let objects = self.read();
+        let keys = objects.indexes.keys(index, value)?;
+        Some(
+            keys.into_iter()
+                .filter_map(|key| objects.by_key.get_key_value(&key).map(|(k, e)| (k.clone(), e.clone())))
+                .collect(),
+        )
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects> {
@@ -201,6 +266,11 @@ impl Writer {
         self.listeners.push(listener);
     }
 
+    /// Keeps an index of what is to come.
+    pub(crate) fn index(&mut self, index: &DeclaredIndex) {
+        self.write(|objects| objects.indexes.add(index));
+    }
+
     /// Takes in what the watcher learned, and tells the listeners what changed by it.
     pub(crate) fn apply(&mut self, delta: Delta) {
         match (delta, &mut self.staged) {
@@ -217,6 +287,20 @@ impl Writer {
             (Delta::Bookmark(revision), None) => self.seen(revision),
             // A list under way says at its end how far it reaches.
             (Delta::Bookmark(_), Some(_)) => {}
+            (Delta::Absent, _) => self.absent(),
+        }
+    }
+
+    /// Drops all objects, of which the server knows nothing any more.
+    fn absent(&mut self) {
+        if self.store.absent.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.staged = None;
+        // Whatever was written went with the kind, so that nobody waits to see it. What is written once the kind is back
+        // has to be seen again.
+        for revision in [u64::MAX, 0] {
+            self.replace(BTreeMap::new(), revision);
         }
     }
 
@@ -225,9 +309,9 @@ impl Writer {
         let (version, entry) = (entry.resource_version(), Arc::new(entry));
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let kept = self.kept(&entry);
-            self.write(|objects| objects.insert(key, &kept));
-            self.tell(key, old.as_ref(), Some(&entry), Origin::Watch);
+            let (kept, old, shown) = (self.kept(&entry), old.as_deref().map(Shown::new), Shown::new(&entry));
+            self.write(|objects| objects.insert(key, &kept, &shown));
+            self.tell(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
         self.seen(version);
     }
@@ -236,13 +320,19 @@ impl Writer {
         // A late word about an object that was since made anew under its name says nothing of the new one.
         if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
             self.write(|objects| objects.remove(key));
-            self.tell(key, Some(&old), None, Origin::Watch);
+            self.tell(key, Some(&Shown::new(&old)), None, Origin::Watch);
         }
         self.seen(last.resource_version());
     }
 
     fn complete(&mut self, revision: u64) {
         let staged = self.staged.take().unwrap_or_default();
+        self.replace(staged, revision);
+        self.store.absent.store(false, Ordering::Release);
+    }
+
+    /// Makes the store hold these objects, as of this revision.
+    fn replace(&mut self, staged: BTreeMap<ObjectKey, Arc<Entry>>, revision: u64) {
         let first = !self.store.is_synced();
         let mut changes = Vec::new();
         for (key, new) in &staged {
@@ -263,12 +353,14 @@ impl Writer {
         let identities = self.identities;
         self.write(|objects| {
             for (key, old, new) in &changes {
-                objects.index(key, old.as_deref(), new.as_deref().filter(|_| !identities));
+                objects.own(key, old.as_deref(), new.as_deref().filter(|_| !identities));
+                objects.indexes.change(key, new.as_deref().map(Shown::new).as_ref());
             }
             objects.by_key = staged;
         });
         let origin = if first { Origin::FirstList } else { Origin::List };
         for (key, old, new) in &changes {
+            let (old, new) = (old.as_deref().map(Shown::new), new.as_deref().map(Shown::new));
             self.tell(key, old.as_ref(), new.as_ref(), origin);
         }
         for listener in &self.listeners {
@@ -286,15 +378,14 @@ impl Writer {
         change(&mut self.store.objects.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn tell(&self, key: &ObjectKey, old: Option<&Arc<Entry>>, new: Option<&Arc<Entry>>, origin: Origin) {
+    fn tell(&self, key: &ObjectKey, old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, origin: Origin) {
         let store = self.store.id;
-        let (shown_old, shown_new) = (old.map(|old| Shown::new(old)), new.map(|new| Shown::new(new)));
         let tell = |old, new| {
             for listener in &self.listeners {
                 listener.changed(&Change { store, key, old, new, origin });
             }
         };
-        match (shown_old.as_ref(), shown_new.as_ref()) {
+        match (old, new) {
             // Made anew under the same name: one object went, another came.
             (Some(gone), Some(come)) if gone.uid() != come.uid() => {
                 tell(Some(gone), None);
@@ -422,6 +513,29 @@ mod tests {
         }
         let heard = std::mem::take(&mut *heard.0.lock().unwrap());
         assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_installed_has_no_objects() {
+        let absent = || vec![Delta::Absent, Delta::Restart, Delta::Absent];
+        let all_gone = format!("list@{}", u64::MAX);
+        let gone = ["a:5>-", "b:2>-", &all_gone, "list@0"];
+        let store = check(absent(), &gone);
+        assert!(store.is_absent() && store.list(None).is_empty());
+        // It comes back.
+        let back = absent().into_iter().chain([Delta::Restart, put("a", "u-c", 7), Delta::Complete(8)]).collect();
+        let store = check(back, &[&gone[..], &["a:->7", "list@8"]].concat());
+        assert!(!store.is_absent() && store.len() == 1);
+    }
+
+    #[test]
+    fn a_kind_that_was_never_there_keeps_nobody_waiting() {
+        let kind = Kind::of::<k8s_openapi::api::core::v1::Pod>();
+        let (store, mut writer) = Store::new(0, kind, None);
+        writer.apply(Delta::Restart);
+        assert!(!store.is_synced());
+        writer.apply(Delta::Absent);
+        assert!(store.is_synced() && store.is_absent());
     }
 
     #[test]

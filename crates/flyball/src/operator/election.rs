@@ -10,7 +10,7 @@ mod tests;
 
 use super::Environment;
 use crate::apply::{Event, Recorder};
-use crate::cache::{Change, Listener, Store, StoreId, Trouble, Writer};
+use crate::cache::{Change, Listener, Portion, Selection, Store, StoreId, Trouble, Writer};
 use crate::client::{Gate, chain, exchange};
 use crate::kind::Kind;
 use crate::latch::Latch;
@@ -172,7 +172,9 @@ impl Election {
     /// Makes a store for the lease, whose changes this replica heeds.
     pub(super) fn watched(&self) -> Writer {
         let namespace = self.standing.lease.namespace().map(Into::into);
-        let (_, mut writer) = Store::new(0, Kind::of::<Lease>(), namespace);
+        // A role can allow this one without allowing the others.
+        let alone = Portion { selection: Selection::named(self.standing.lease.name()), ..Portion::default() };
+        let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
         writer.subscribe(Arc::new(Heed { identity, bell: self.bell.clone() }));
         writer

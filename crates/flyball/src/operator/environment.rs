@@ -2,7 +2,7 @@
 
 use super::metrics::Metrics;
 use crate::apply::{Recorder, Rephrased};
-use crate::cache::{Caches, Entry};
+use crate::cache::{Caches, Entry, Selection, Store};
 use crate::client::{self, Gate};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -54,13 +54,26 @@ impl Environment {
         }
     }
 
+    /// Asks the API server for an object that a cache should hold, `None` if there is none.
+    pub(crate) async fn fetch_selected(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
+        let selection = &store.portion().selection;
+        if selection.is_empty() {
+            return self.fetch(store.kind(), key).await;
+        }
+        let found = self.fetch_list(store.kind(), key.namespace(), &selection.and_named(key.name())).await?;
+        Ok(found.into_iter().next().map(|(_, entry)| entry))
+    }
+
     /// Asks the API server for the objects of one namespace, or all.
     pub(crate) async fn fetch_list(
         &self,
         kind: &Kind,
         namespace: Option<&str>,
+        selection: &Selection,
     ) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
-        let body = client::exchange(&self.client, request(kind.path(namespace))?).await?;
+        let (path, query) = (kind.path(namespace), selection.query());
+        let uri = query.strip_prefix('&').map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
+        let body = client::exchange(&self.client, request(uri)?).await?;
         watcher::items(&body, &self.manager)
     }
 

@@ -62,6 +62,9 @@ impl Report {
         for store in self.caches.stores() {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
             let line = match self.complaint(store) {
+                // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the webhooks
+                // of all others away.
+                None if store.is_absent() => format!("[+] cache of {}{place}: not installed, waited for", store.kind()),
                 None => format!("[+] cache of {}{place}", store.kind()),
                 Some(complaint) => {
                     code = StatusCode::SERVICE_UNAVAILABLE;
@@ -97,6 +100,9 @@ impl Report {
     }
 
     fn complaint(&self, store: &Store) -> Option<String> {
+        if store.is_absent() {
+            return None;
+        }
         let trouble = store.trouble();
         if !store.is_synced() {
             let why = trouble.map(|trouble| format!(": {}", trouble.why)).unwrap_or_default();
@@ -164,15 +170,14 @@ fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Respons
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind;
+    use crate::kind::{Kind, Type};
     use flyball_core::ObjectKey;
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
-    use std::any::TypeId;
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
     async fn who_is_cut_off_for_too_long_or_shutting_down_is_not_ready() {
-        let types = [(TypeId::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (TypeId::of::<Node>(), Kind::of::<Node>())];
+        let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
         let report = Report {
@@ -210,6 +215,11 @@ mod tests {
         standing.see("", None);
         standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
         check(200, [maps, nodes, "[+] leader election: leading"]);
+        writers[0].store().set_trouble(Some("404 no such kind"));
+        writers[0].apply(crate::cache::Delta::Absent);
+        advance(Duration::from_secs(100)).await;
+        standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
+        check(200, ["[+] cache of configmaps in a: not installed, waited for", nodes, "[+] leader election: leading"]);
         report.stop.open();
         let (code, text) = report.readiness();
         assert!(code == StatusCode::SERVICE_UNAVAILABLE && text.ends_with("[-] shutting down\n"), "{text}");

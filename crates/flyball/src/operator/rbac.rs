@@ -14,6 +14,8 @@ pub(crate) struct Grant {
     resource: GroupResource,
     namespaced: bool,
     verbs: &'static [&'static str],
+    /// Where it is needed; none means wherever the operator works.
+    namespaces: BTreeSet<String>,
 }
 
 impl Grant {
@@ -21,12 +23,25 @@ impl Grant {
     pub(crate) fn new(kind: &Kind, subresource: &str, verbs: &'static [&'static str]) -> Self {
         let GroupResource { group, resource } = kind.resource();
         let resource = if subresource.is_empty() { resource.to_string() } else { format!("{resource}/{subresource}") };
-        Self { resource: GroupResource::new(group, &resource), namespaced: kind.is_namespaced(), verbs }
+        let (resource, namespaced) = (GroupResource::new(group, &resource), kind.is_namespaced());
+        Self { resource, namespaced, verbs, namespaces: BTreeSet::new() }
+    }
+
+    /// Tells whether it is about a kind, or a subresource of it.
+    pub(crate) fn is_of(&self, kind: &Kind) -> bool {
+        let resource = self.resource.resource.split('/').next().unwrap_or_default();
+        self.resource.group == kind.resource().group && *resource == *kind.resource().resource
+    }
+
+    /// Grants it in these namespaces only.
+    pub(crate) fn within(self, namespaces: &BTreeSet<String>) -> Self {
+        Self { namespaces: namespaces.clone(), ..self }
     }
 
     /// Grants what it takes to publish events.
     pub(crate) fn events() -> Self {
-        Self { resource: GroupResource::new("events.k8s.io", "events"), namespaced: true, verbs: &["create", "patch"] }
+        let (resource, verbs) = (GroupResource::new("events.k8s.io", "events"), &["create", "patch"]);
+        Self { resource, namespaced: true, verbs, namespaces: BTreeSet::new() }
     }
 }
 
@@ -67,23 +82,28 @@ pub(crate) fn roles(
         }
         role
     };
-    if namespaces.is_empty() {
-        let mut rules = rules(grants);
-        rules.extend_from_slice(extra);
-        rules.extend_from_slice(cluster);
-        return vec![role("ClusterRole", None, rules)];
-    }
-    let of = |namespaced: bool| grants.iter().filter(move |grant| grant.namespaced == namespaced);
+    let places = |grant: &Grant| match (grant.namespaced, grant.namespaces.is_empty()) {
+        (false, _) => BTreeSet::new(),
+        (true, true) => namespaces.clone(),
+        (true, false) => grant.namespaces.clone(),
+    };
     let mut roles = Vec::new();
-    let mut everywhere = rules(of(false));
+    let mut everywhere = rules(grants.iter().filter(|grant| places(grant).is_empty()));
+    if namespaces.is_empty() {
+        everywhere.extend_from_slice(extra);
+    }
     everywhere.extend_from_slice(cluster);
     if !everywhere.is_empty() {
         roles.push(role("ClusterRole", None, everywhere));
     }
-    for namespace in namespaces {
-        let mut rules = rules(of(true));
-        rules.extend_from_slice(extra);
-        roles.push(role("Role", Some(namespace), rules));
+    for namespace in grants.iter().flat_map(places).chain(namespaces.clone()).collect::<BTreeSet<String>>() {
+        let mut rules = rules(grants.iter().filter(|grant| places(grant).contains(&namespace)));
+        if namespaces.contains(&namespace) {
+            rules.extend_from_slice(extra);
+        }
+        if !rules.is_empty() {
+            roles.push(role("Role", Some(&namespace), rules));
+        }
     }
     roles
 }
@@ -148,6 +168,12 @@ mod tests {
             };
             roles("op", &grants, &[], &[], &namespaces).iter().map(name).collect::<Vec<_>>()
         };
+        let narrow = [grants[0].clone().within(&["c".to_owned()].into()), grants[1].clone()];
+        let placed = roles("op", &narrow, &[], &[], &["a".to_owned()].into());
+        let placed: Vec<String> = placed.iter().map(|role| format!("{} {}", role["metadata"], role["rules"])).collect();
+        let (map, node) = (rules(&narrow[..1]), rules(&narrow[1..]));
+        let expected = [(r#"{"name":"op"}"#, json!(node)), (r#"{"name":"op","namespace":"c"}"#, json!(map))];
+        assert_eq!(placed, expected.map(|(metadata, rules)| format!("{metadata} {rules}")));
         assert_eq!(names(&[]), [r#""ClusterRole" {"name":"op"} 2"#]);
         assert_eq!(
             names(&["a", "b"]),

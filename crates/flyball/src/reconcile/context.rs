@@ -1,6 +1,7 @@
 //! What a reconcile sees of the world, and what it wrote to it.
 
-use crate::cache::{self, Caches, Entry, Store, StoreId};
+use super::guarded;
+use crate::cache::{self, Caches, Entry, Index, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource, Type, key_of};
@@ -8,18 +9,23 @@ use crate::operator::Environment;
 use crate::queue::{Effect, Write};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use http::Request;
+use kube::core::PartialObjectMeta;
 use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// So many objects of which a cache does not keep all are asked for one by one; of more, all that there are.
+const FEW: usize = 8;
+
 /// What a reconcile works with: reads, writes, events, time and chance.
 ///
 /// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
 /// missing that this very object's reconciles wrote: before a reconcile begins, the caches have caught up with
 /// the writes of the one before. Where a cache has not after ten seconds (see
-/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. Within a reconcile,
+/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of what a cache [does
+/// not keep](crate::Cache#secrets). Within a reconcile,
 /// reads show what it wrote itself.
 ///
 /// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
@@ -151,10 +157,21 @@ impl<K: Resource> Context<K> {
     ///
     /// # Errors
     ///
-    /// When the kind is not declared, when the API server has to be asked and refuses, or when the object does not decode.
+    /// When the kind is not declared or the operator's [cache](crate::Cache) of it cannot hold such an object, when the API server
+    /// has to be asked and refuses, or when the object does not decode.
     pub async fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
         let (kind, entry) = match self.store::<T>(key.namespace())? {
-            Some(store) => (store.kind().clone(), self.latest(store, key).await?),
+            Some(store) if !store.portion().selection.may_hold(key) => {
+                return Err(cache::Error::not_selected(store, key));
+            }
+            Some(store) => {
+                let mut entry = self.latest(store, key).await?;
+                if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !Type::of::<T>().is_metadata() {
+                    entry = self.env.fetch(store.kind(), key).await?;
+                    entry.iter().for_each(|entry| self.relied_on(store, key, entry));
+                }
+                (store.kind().clone(), entry)
+            }
             None => {
                 let kind = Kind::of::<T>();
                 let entry = self.env.fetch(&kind, key).await?;
@@ -178,13 +195,36 @@ impl<K: Resource> Context<K> {
             Some(_) => {
                 let mut found = Vec::new();
                 for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
-                    found.extend(self.latest_list(store, namespace, |store| store.list(namespace)).await?);
+                    found.extend(self.latest_list::<T>(store, namespace, |store| store.list(namespace)).await?);
                 }
                 found
             }
-            None => self.env.fetch_list(&kind, namespace).await?,
+            None => self.env.fetch_list(&kind, namespace, &Selection::default()).await?,
         };
         Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(&kind, key, entry)).collect())
+    }
+
+    /// Returns the objects that an index finds by a value, in the order of their keys.
+    ///
+    /// Objects that do not decode are passed over and logged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
+    pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
+        if self.store::<I::Resource>(None)?.is_none() {
+            return Err(Error::from(cache::Error::NotDeclared(type_name::<I::Resource>())).terminal());
+        }
+        let mut found = Vec::new();
+        for (store, known) in self.env.caches.found_by::<I>(value)? {
+            for (key, entry) in self.latest_list::<I::Resource>(store, None, |_| known).await? {
+                let object = self.env.caches.decode::<I::Resource>(store.kind(), &key, &entry);
+                // What the reconcile wrote itself, or read past the cache, went through no index.
+                let holds = |object: &_| guarded(|| I::values(object)).is_ok_and(|values| values.contains(value));
+                found.extend(object.filter(holds));
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the objects that refer to the one being reconciled as their owner, in the order of their keys.
@@ -197,7 +237,7 @@ impl<K: Resource> Context<K> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut children = Vec::new();
         for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
-            for (key, entry) in self.latest_list(store, namespace, |store| store.owned_by(&uid)).await? {
+            for (key, entry) in self.latest_list::<T>(store, namespace, |store| store.owned_by(&uid)).await? {
                 if entry.owner_references().iter().any(|owner| owner.uid == uid) {
                     let child = entry.decode();
                     children.push(child.map_err(|error| Error::from(error).context(format_args!("child {key}")))?);
@@ -245,7 +285,9 @@ impl<K: Resource> Context<K> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut found = Vec::new();
         for store in self.env.caches.stores_among(&self.declared.owned) {
-            for (key, entry) in self.latest_list(store, namespace, |store| store.owned_by(&uid)).await? {
+            for (key, entry) in
+                self.latest_list::<PartialObjectMeta<K>>(store, namespace, |store| store.owned_by(&uid)).await?
+            {
                 let controller = entry.controller();
                 if controller.is_some_and(|owner| owner.uid == *uid) && entry.applied_fields("").is_some() {
                     found.push((store, key, entry));
@@ -272,7 +314,7 @@ impl<K: Resource> Context<K> {
     /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
     pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
         let known = match self.behind.contains(&store.id()) {
-            true => self.env.fetch(store.kind(), key).await?.inspect(|entry| self.relied_on(store, key, entry)),
+            true => self.env.fetch_selected(store, key).await?.inspect(|entry| self.relied_on(store, key, entry)),
             false => store.get(key),
         };
         let version = known.as_ref().map_or(0, |entry| entry.resource_version());
@@ -289,20 +331,39 @@ impl<K: Resource> Context<K> {
         }
     }
 
-    /// Lists a cache, or what it should hold, together with what this reconcile wrote.
-    async fn latest_list(
+    /// Lists a cache, or what it should hold, together with what this reconcile wrote: enough of each object for a `T`.
+    async fn latest_list<T: Resource>(
         &self,
         store: &Store,
         namespace: Option<&str>,
         cached: impl FnOnce(&Store) -> Vec<(ObjectKey, Arc<Entry>)>,
     ) -> kube::Result<BTreeMap<ObjectKey, Arc<Entry>>> {
-        let found = match self.behind.contains(&store.id()) {
-            true => {
-                let found = self.env.fetch_list(store.kind(), namespace.or(store.namespace())).await?;
+        let known = match self.behind.contains(&store.id()) {
+            true => None,
+            false => Some(cached(store)),
+        };
+        let lacking = |known: &Vec<(_, Arc<Entry>)>| match Type::of::<T>().is_metadata() {
+            true => 0,
+            false => known.iter().filter(|(_, entry)| entry.is_withheld()).count(),
+        };
+        let found = match known {
+            Some(known) if lacking(&known) <= FEW => {
+                let mut found = Vec::new();
+                for (key, entry) in known {
+                    let entry = match entry.is_withheld() && !Type::of::<T>().is_metadata() {
+                        true => self.env.fetch(store.kind(), &key).await?.inspect(|e| self.relied_on(store, &key, e)),
+                        false => Some(entry),
+                    };
+                    found.extend(entry.map(|entry| (key, entry)));
+                }
+                found
+            }
+            _ => {
+                let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
+                let found = self.env.fetch_list(store.kind(), namespace, selection).await?;
                 found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
                 found
             }
-            false => cached(store),
         };
         let mut found: BTreeMap<_, _> = found.into_iter().collect();
         for (key, entry) in self.written_to(store.id()) {

@@ -2,11 +2,12 @@
 
 use super::context::Declared;
 use super::predicate::{Filter, Predicate};
+use super::source::{Source, Stimulus, Waking};
 use super::sources::{Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
-use crate::cache::{Caches, Shown, Writer};
-use crate::kind::{Kind, Resource};
+use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown, Writer};
+use crate::kind::{Kind, Resource, Type};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue, RetryRate};
@@ -69,9 +70,13 @@ pub struct Controller<R: Reconcile> {
     make: Option<Box<Make<R>>>,
     name: String,
     primary: Kind,
-    types: Vec<(TypeId, Kind)>,
+    types: Vec<(Type, Kind)>,
     maps: Vec<(Kind, Map)>,
     filters: Vec<(Kind, Filter)>,
+    /// As what the filters see objects.
+    filtered: Vec<Type>,
+    indexes: Vec<(Kind, DeclaredIndex)>,
+    stimuli: Vec<Stimulus>,
     declared: Declared,
     grants: Vec<Grant>,
     rules: Vec<PolicyRule>,
@@ -113,10 +118,13 @@ impl<R: Reconcile> Controller<R> {
             reconciler: None,
             make: None,
             name: primary.name().to_lowercase(),
-            types: vec![(TypeId::of::<R::Resource>(), primary.clone())],
+            types: vec![(Type::of::<R::Resource>(), primary.clone())],
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
+            filtered: Vec::new(),
+            indexes: Vec::new(),
+            stimuli: Vec::new(),
             declared: Declared {
                 cached: [TypeId::of::<R::Resource>()].into(),
                 finalizes: R::FINALIZER.is_some(),
@@ -169,6 +177,59 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Reconciles the objects that refer to an object of this kind by its name when it changes, comes or goes: those for which
+    /// `names` returns it. A name without a namespace is one beside the object that refers to it.
+    ///
+    /// Who refers to what is kept in an index, so that a change wakes those whom it concerns without a look at all others. The
+    /// object that is referred to need not exist, nor need its kind be installed.
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use kube::ResourceExt;
+    /// # struct Sites;
+    /// # impl Reconcile for Sites {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// // The secret that an annotation names, in the same namespace.
+    /// let controller = Controller::new(Sites).refers_to::<Secret>(|site| {
+    ///     site.annotations().get("example.com/key").map(|name| ObjectKey::new(None, name)).into_iter().collect()
+    /// });
+    /// ```
+    pub fn refers_to<T: Resource>(
+        mut self,
+        names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
+        let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
+            let beside = |name: ObjectKey| {
+                let namespace = name.namespace().or(key.namespace()).filter(|_| namespaced);
+                ObjectKey::new(namespace, name.name())
+            };
+            let names = shown.decoded(|object| names(object)).unwrap_or_default();
+            names.into_iter().map(beside).collect()
+        };
+        self.indexes.push((self.primary.clone(), DeclaredIndex::new(id.clone(), targets)));
+        self.maps.push((kind, Map::Referrers(id)));
+        self
+    }
+
+    /// Keeps an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their changes wake nobody,
+    /// unless the kind is reconciled, owned or watched as well.
+    pub fn index<I: Index>(mut self) -> Self {
+        let kind = self.cached::<I::Resource>(&["get", "list", "watch"]);
+        self.indexes.push((kind, DeclaredIndex::of::<I>()));
+        self
+    }
+
+    /// Reconciles what a [source](Source) wakes, besides what changes.
+    pub fn source(mut self, source: impl Into<Source<R::Resource>>) -> Self {
+        self.stimuli.push(source.into().stimulus);
+        self
+    }
+
     /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes wake nobody, unless the
     /// kind is reconciled, owned or watched as well.
     pub fn replaces<T: Resource>(mut self) -> Self {
@@ -192,9 +253,10 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Passes over updates of objects of this kind that the predicate finds not worth a reconcile. Of several, all must
-    /// find it so.
+    /// find it so. The type must be one as which the controller reconciles, owns or watches the kind, or stand for its metadata.
     pub fn filter<T: Resource>(mut self, predicate: Predicate<T>) -> Self {
         self.filters.push((Kind::of::<T>(), predicate.erased()));
+        self.filtered.push(Type::of::<T>());
         self
     }
 
@@ -257,7 +319,7 @@ impl<R: Reconcile> Controller<R> {
 
     fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
-        self.types.push((TypeId::of::<T>(), kind.clone()));
+        self.types.push((Type::of::<T>(), kind.clone()));
         self.declared.cached.insert(TypeId::of::<T>());
         self.grants.push(Grant::new(&kind, "", verbs));
         kind
@@ -276,9 +338,11 @@ pub(crate) trait Declaration: Send {
     /// The kind that is reconciled.
     fn primary(&self) -> &Kind;
     /// The types that need a cache.
-    fn types(&self) -> &[(TypeId, Kind)];
+    fn types(&self) -> &[(Type, Kind)];
     fn grants(&self) -> &[Grant];
     fn rules(&self) -> &[PolicyRule];
+    /// Tells whether it replaces objects of a kind.
+    fn replaces(&self, kind: &Kind) -> bool;
     /// Tells whether it runs on replicas that do not lead.
     fn runs_everywhere(&self) -> bool;
     fn describe(&self) -> ControllerDescription;
@@ -304,7 +368,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
         &self.primary
     }
 
-    fn types(&self) -> &[(TypeId, Kind)] {
+    fn types(&self) -> &[(Type, Kind)] {
         &self.types
     }
 
@@ -314,6 +378,11 @@ impl<R: Reconcile> Declaration for Controller<R> {
 
     fn rules(&self) -> &[PolicyRule] {
         &self.rules
+    }
+
+    fn replaces(&self, kind: &Kind) -> bool {
+        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
     fn runs_everywhere(&self) -> bool {
@@ -328,7 +397,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
             name: self.name.clone(),
             reconciles: self.primary.qualified(),
             owns: kinds(|map| matches!(map, Map::Owner)),
-            watches: kinds(|map| matches!(map, Map::Custom(_))),
+            watches: kinds(|map| matches!(map, Map::Custom(_) | Map::Referrers(_))),
             finalizer: R::FINALIZER.map(str::to_owned),
             concurrency: self.concurrency,
         }
@@ -339,6 +408,15 @@ impl<R: Reconcile> Declaration for Controller<R> {
             if !self.maps.iter().any(|(declared, _)| declared == kind) {
                 return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
             }
+        }
+        // Of what nobody else deals with, the cache may not hold what the filter looks at.
+        let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(&ty.id);
+        if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
+            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty.name).into());
+        }
+        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
+            return Err(format!("it replaces {kind} by metadata, and nothing else would be left of them").into());
         }
         if let Some(make) = self.make.take() {
             self.reconciler = Some(make()?);
@@ -362,11 +440,27 @@ impl<R: Reconcile> Declaration for Controller<R> {
         };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
         let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
-        let mut stores = Vec::new();
-        for writer in writers {
-            if sources.listens_to(writer.store().id()) {
-                writer.subscribe(sources.clone());
-                stores.push(writer.store().clone());
+        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
+        let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
+        for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
+            writer.subscribe(sources.clone());
+            for (kind, index) in &self.indexes {
+                if kind == writer.store().kind() {
+                    writer.index(index);
+                }
+            }
+        }
+        let mut tasks = Vec::new();
+        for stimulus in self.stimuli {
+            match stimulus {
+                // Before anything is reconciled, so that nothing is missed that happens afterwards.
+                Stimulus::Channel(ends) => ends.attach(&sources),
+                Stimulus::Task(task) => tasks.push(task(Waking {
+                    sources: sources.clone(),
+                    caches: env.caches.clone(),
+                    rng: env.rng.fork(&self.name),
+                    deadline: self.deadline,
+                })),
             }
         }
         let worker = Arc::new(Worker {
@@ -380,9 +474,10 @@ impl<R: Reconcile> Declaration for Controller<R> {
             declared: Arc::new(self.declared),
             queue,
         });
-        let work = || {
+        // Tells whether work may begin, or whether it is over before that.
+        let begins = || {
             let (worker, stores) = (worker.clone(), stores.clone());
-            let work = async move {
+            async move {
                 let synced = async {
                     for store in &stores {
                         store.synced().await;
@@ -391,12 +486,33 @@ impl<R: Reconcile> Declaration for Controller<R> {
                 };
                 tokio::select! {
                     biased;
-                    () = worker.queue.closed() => {}
-                    () = synced => worker.run().await,
+                    () = worker.queue.closed() => false,
+                    () = synced => true,
+                }
+            }
+        };
+        let work = || {
+            let (worker, begins) = (worker.clone(), begins());
+            let work = async move {
+                if begins.await {
+                    worker.run().await;
                 }
             };
             Box::pin(work) as BoxFuture<'static, ()>
         };
-        (0..self.concurrency).map(|_| work()).collect()
+        let wake = |task: BoxFuture<'static, ()>| {
+            let (worker, begins) = (worker.clone(), begins());
+            let wake = async move {
+                if begins.await {
+                    tokio::select! {
+                        biased;
+                        () = worker.queue.closed() => {}
+                        () = task => {}
+                    }
+                }
+            };
+            Box::pin(wake) as BoxFuture<'static, ()>
+        };
+        (0..self.concurrency).map(|_| work()).chain(tasks.into_iter().map(wake)).collect()
     }
 }

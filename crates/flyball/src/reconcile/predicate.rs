@@ -2,7 +2,7 @@
 
 use super::guarded;
 use crate::cache::Entry;
-use crate::kind::{Resource, key_of};
+use crate::kind::{Resource, Type, key_of};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -28,10 +28,12 @@ pub struct Predicate<T> {
 type Test = dyn Fn(&Entry, &Entry) -> bool + Send + Sync;
 
 impl<T: Resource> Predicate<T> {
-    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, and what makes
-    /// `test` panic.
+    /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, what makes `test`
+    /// panic, and [secrets](crate::Cache#secrets) whose data is not kept.
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         Self::raw(move |old, new| match (old.decode(), new.decode()) {
+            // What is not kept may have changed.
+            (Ok(_), Ok(_)) if (old.is_withheld() || new.is_withheld()) && !Type::of::<T>().is_metadata() => true,
             (Ok(old), Ok(new)) => guarded(|| test(&old, &new)).unwrap_or_else(|error| {
                 tracing::warn!(key = %key_of(&new), %error, "filter cannot tell whether an update matters");
                 true
@@ -53,6 +55,14 @@ impl<T: Resource> Predicate<T> {
     /// Passes updates of the annotations.
     pub fn annotations() -> Self {
         Self::raw(|old, new| old.annotations() != new.annotations())
+    }
+
+    /// Passes whatever made another state of the object, and not what a watch repeats after a break.
+    ///
+    /// The cache passes over most of that itself; it is for joining with others by [`or`](Self::or), and for those who come from
+    /// controller-runtime.
+    pub fn resource_version() -> Self {
+        Self::raw(|old, new| old.resource_version() != new.resource_version())
     }
 
     /// Passes what this predicate or `other` passes.
@@ -107,7 +117,7 @@ mod tests {
 
     #[test]
     fn each_predicate_looks_at_its_field() {
-        let old = entry(r#""generation":1,"labels":{"a":"1"},"annotations":{"b":"1"}"#);
+        let old = entry(r#""generation":1,"resourceVersion":"5","labels":{"a":"1"},"annotations":{"b":"1"}"#);
         let check = |predicate: Predicate<ConfigMap>, metadata: &str, expected: bool| {
             assert_eq!(predicate.erased().passes(Some(&old), Some(&entry(metadata))), expected, "{metadata}");
         };
@@ -119,11 +129,19 @@ mod tests {
         check(Predicate::generation(), r#""generation":2"#, true);
         check(Predicate::new(|old: &ConfigMap, new| old.metadata.labels != new.metadata.labels), labels, true);
         check(Predicate::new(|_, _| false), labels, false);
+        check(Predicate::resource_version(), r#""resourceVersion":"5""#, false);
+        check(Predicate::resource_version(), r#""resourceVersion":"6""#, true);
     }
 
     #[test]
     fn no_predicate_hides_a_deletion() {
         let never = || Predicate::<ConfigMap>::new(|_, _| false).erased();
+        let same = r#""generation":1,"deletionTimestamp":"2026-01-01T00:00:00Z""#;
+        for kind in [Predicate::generation, Predicate::labels, Predicate::annotations, Predicate::resource_version] {
+            let predicate = kind().or(Predicate::<ConfigMap>::new(|_, _| false)).erased();
+            let (old, going) = (entry(r#""generation":1"#), entry(same));
+            assert!(predicate.passes(Some(&old), Some(&going)) && predicate.passes(Some(&going), None));
+        }
         let (old, going) = (entry(r#""generation":1"#), entry(r#""deletionTimestamp":"2026-01-01T00:00:00Z""#));
         assert!(never().passes(Some(&old), None));
         assert!(never().passes(None, Some(&old)));

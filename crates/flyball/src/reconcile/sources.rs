@@ -2,7 +2,7 @@
 
 use super::guarded;
 use super::predicate::Filter;
-use crate::cache::{Caches, Change, Entry, Listener, Origin, Shown, Store, StoreId};
+use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
 use crate::kind::Kind;
 use crate::queue::{Priority, Queue, Trigger};
@@ -20,6 +20,8 @@ pub(crate) enum Map {
     Owner,
     /// Whatever this function finds.
     Custom(Arc<MapFn>),
+    /// Those are that refer to it, by this index of theirs.
+    Referrers(IndexId),
 }
 
 type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
@@ -30,6 +32,7 @@ impl fmt::Debug for Map {
             Self::Primary => "Primary",
             Self::Owner => "Owner",
             Self::Custom(_) => "Custom",
+            Self::Referrers(_) => "Referrers",
         })
     }
 }
@@ -77,9 +80,21 @@ impl Sources {
         sources
     }
 
-    /// Tells whether changes in a store matter.
-    pub(crate) fn listens_to(&self, store: StoreId) -> bool {
-        self.maps.contains_key(&store)
+    /// Wakes objects, of those that there are.
+    pub(super) fn wake(&self, keys: Vec<ObjectKey>, priority: Priority) {
+        for key in keys.iter().filter(|key| self.exists(key)) {
+            tracing::debug!(controller = self.controller, %key, "woken");
+            self.queue.add(key, priority);
+        }
+    }
+
+    /// Returns the keys of all objects that are reconciled.
+    pub(super) fn keys_of_all(&self) -> Vec<ObjectKey> {
+        self.primaries.iter().flat_map(|store| store.keys(None)).collect()
+    }
+
+    fn exists(&self, key: &ObjectKey) -> bool {
+        self.primaries.iter().any(|store| store.holds(key))
     }
 
     /// Returns the keys that an object concerns.
@@ -87,6 +102,9 @@ impl Sources {
         let mut keys = match map {
             Map::Primary => return vec![key.clone()],
             Map::Owner => self.owner(key, entry).into_iter().collect(),
+            Map::Referrers(index) => {
+                self.primaries.iter().flat_map(|store| store.keys_by(index, key).unwrap_or_default()).collect()
+            }
             Map::Custom(map) => guarded(|| map(entry, &self.caches)).and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "change of a watched object could not be mapped");
                 Vec::new()
@@ -94,7 +112,7 @@ impl Sources {
         };
         // Nothing but keys of objects enters the queue, which keeps it as small as the cache. What comes later is
         // reconciled for its own sake.
-        keys.retain(|key| self.primaries.iter().any(|store| store.get(key).is_some()));
+        keys.retain(|key| self.exists(key));
         keys
     }
 

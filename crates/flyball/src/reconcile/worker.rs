@@ -5,7 +5,7 @@ use super::{Action, Reconcile, panic_text};
 use crate::apply::Event;
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
-use crate::kind::Kind;
+use crate::kind::{Kind, Type};
 use crate::operator::Environment;
 use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::queue::{Item, Next, Queue, Work, Write};
@@ -106,14 +106,19 @@ impl<R: Reconcile> Worker<R> {
         let store = self.env.caches.store::<R::Resource>(key.namespace())?;
         let read_past = behind.contains(&store.id());
         let entry = match read_past {
-            true => self.env.fetch(&self.kind, key).await?,
+            true => self.env.fetch_selected(store, key).await?,
             false => store.get(key),
         };
-        let Some(entry) = entry else { return Ok(None) };
+        let Some(mut entry) = entry else { return Ok(None) };
+        let withheld = entry.is_withheld() && !Type::of::<R::Resource>().is_metadata();
+        if withheld {
+            let Some(whole) = self.env.fetch(&self.kind, key).await? else { return Ok(None) };
+            entry = whole;
+        }
         tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
         let cx = Context::new(self.env.clone(), self.declared.clone(), primary, behind);
-        if read_past {
+        if read_past || withheld {
             cx.relied_on(store, key, &entry);
         }
         Ok(Some(cx))

@@ -2,7 +2,7 @@
 //! whole objects.
 
 use super::Watcher;
-use crate::cache::{Change, Entry, Listener, Shown, Store, StoreId};
+use crate::cache::{Change, Entry, Kept, Listener, Portion, Shown, Store, StoreId};
 use crate::kind::{Kind, Resource};
 use crate::operator::metrics::WatchMetrics;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey, Rng};
@@ -53,11 +53,12 @@ pub async fn follow(
     on: impl FnMut(Seen) + Send + 'static,
 ) {
     let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
-    let (store, writer) = Store::new(0, Kind::new(kind, resource, false), None);
+    let metadata = Portion { kept: Kept::Metadata, ..Portion::default() };
+    let (store, writer) = Store::of(0, Kind::new(kind, resource, false), None, metadata.into());
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);
-    Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).metadata_only().run().await;
+    Watcher::new(client, writer, "".into(), rng, WatchMetrics::default()).run().await;
 }
 
 /// Follows all objects of a kind for ever, and tells `on` what becomes of them, as [`follow`] does.

@@ -12,7 +12,7 @@
 //! failure in a row, up to a bound, and are drawn from the seed.
 
 use super::frame::{self, Event, ListMeta};
-use crate::cache::{Delta, Entry};
+use crate::cache::{Delta, Entry, Kept, percent_encoded};
 use flyball_core::Rng;
 use kube::core::Status;
 use std::sync::Arc;
@@ -24,6 +24,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for a kind that the server does not know yet: its CRD may be installed at any moment.
 const LONGEST_WAIT_FOR_KIND: Duration = Duration::from_secs(5);
+/// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have heard yet of a
+/// CRD that the others serve.
+const REFUSALS_OF_ABSENT_KIND: u32 = 3;
 /// A watch that ends sooner than this, without a word, counts as a failure.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// How much longer than it was asked to a server may keep a watch open.
@@ -93,9 +96,11 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Session {
     path: String,
-    /// What is added to each request, unless all objects are meant.
+    /// What is added to the query of each request, behind a `&`; empty if all objects are meant.
     select: String,
     manager: Arc<str>,
+    /// What is kept of each object.
+    kept: Kept,
     rng: Rng,
     state: State,
     /// How the next list is fetched.
@@ -108,6 +113,8 @@ pub(super) struct Session {
     doubt: bool,
     /// Failures in a row.
     failures: u32,
+    /// How often in a row the server said that it does not know the kind.
+    unknown: u32,
     trouble: Option<String>,
 }
 
@@ -134,12 +141,13 @@ pub(super) enum Step {
 }
 
 impl Session {
-    /// Watches the objects at `path`, and keeps the managed fields of `manager`.
-    pub(super) fn new(path: String, manager: Arc<str>, rng: Rng) -> Self {
+    /// Watches the objects at `path` that `select` selects, and keeps the managed fields of `manager`.
+    pub(super) fn new(path: String, select: String, manager: Arc<str>, kept: Kept, rng: Rng) -> Self {
         Self {
             path,
-            select: String::new(),
+            select,
             manager,
+            kept,
             rng,
             state: State::Listing(ListMeta::default()),
             means: Means::Whole,
@@ -147,18 +155,19 @@ impl Session {
             bookmarks: false,
             doubt: false,
             failures: 0,
+            unknown: 0,
             trouble: None,
         }
-    }
-
-    /// Watches the one object of this name, which a role can allow without allowing the others.
-    pub(super) fn named(&mut self, name: &str) {
-        self.select = format!("&fieldSelector=metadata.name%3D{}", percent_encoded(name));
     }
 
     /// Returns what stands between the cache and the server, `None` while all is well.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// Tells whether the kind is not installed, or not any more.
+    pub(super) fn is_absent(&self) -> bool {
+        self.unknown >= REFUSALS_OF_ABSENT_KIND
     }
 
     /// Tells whether the next request begins a list.
@@ -200,11 +209,13 @@ impl Session {
     /// Takes in that the server answers the last request.
     pub(super) fn accepted(&mut self) {
         self.trouble = None;
+        self.unknown = 0;
     }
 
     /// Takes in that the server refused the last request, and returns how long to wait.
     pub(super) fn refused(&mut self, status: &Status) -> Duration {
         self.trouble = Some(format!("{} {}", status.code, status.message));
+        self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };
         let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         match (status.code, &self.state) {
             (404, _) => {
@@ -231,7 +242,7 @@ impl Session {
 
     /// Takes in one item of the list.
     pub(super) fn item(&mut self, item: &[u8]) -> Step {
-        match Entry::parse(item, &self.manager) {
+        match Entry::read(item, &self.manager, &self.kept) {
             Ok((key, entry)) => Step::Apply(Delta::Put(key, entry)),
             Err(error) => self.lost(error),
         }
@@ -256,11 +267,11 @@ impl Session {
     /// Takes in one line of the watch.
     pub(super) fn line(&mut self, line: &[u8]) -> Step {
         match frame::event(line) {
-            Ok(Event::Put(object)) => match Entry::parse(object, &self.manager) {
+            Ok(Event::Put(object)) => match Entry::read(object, &self.manager, &self.kept) {
                 Ok((key, entry)) => self.advance(entry.resource_version(), |_| Delta::Put(key, entry)),
                 Err(error) => self.lost(error),
             },
-            Ok(Event::Deleted(object)) => match Entry::parse(object, &self.manager) {
+            Ok(Event::Deleted(object)) => match Entry::read(object, &self.manager, &self.kept) {
                 Ok((key, entry)) => self.advance(entry.resource_version(), |_| Delta::Remove(key, entry)),
                 Err(error) => self.lost(error),
             },
@@ -337,16 +348,4 @@ impl Session {
         let doubled = FIRST_WAIT.saturating_mul(1 << doublings.min(16)).min(longest);
         doubled.mul_f64(0.5 + self.rng.fraction() / 2.0)
     }
-}
-
-/// Makes a text fit for a query.
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }

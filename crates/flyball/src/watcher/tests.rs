@@ -2,9 +2,9 @@
 
 use super::frame::List;
 use super::session::{Answer, End, Session, Step};
-use crate::cache::{Change, Delta, Listener, Store, StoreId, Writer};
+use crate::cache::{Change, DeclaredIndex, Delta, IndexId, Kept, Listener, Shown, Store, StoreId, Writer};
 use crate::kind::Kind;
-use flyball_core::Rng;
+use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::Status;
 use proptest::prelude::*;
@@ -22,6 +22,8 @@ struct Server {
     /// What became of which object at each revision.
     history: Vec<(u64, u8, bool)>,
     compacted: u64,
+    /// The kind is not installed.
+    absent: bool,
 }
 
 /// What goes wrong with an exchange.
@@ -41,6 +43,9 @@ enum Move {
     Put(u8),
     Delete(u8),
     Compact,
+    /// The kind goes, with all its objects.
+    Uninstall,
+    Install,
     Exchange(Option<Fault>),
 }
 
@@ -66,10 +71,21 @@ impl Server {
         }
     }
 
+    /// Forgets the kind: nobody hears of what becomes of its objects.
+    fn uninstall(&mut self) {
+        self.revision += 1;
+        self.objects.clear();
+        self.history.clear();
+        (self.compacted, self.absent) = (self.revision, true);
+    }
+
     /// Answers a request by a refusal, or by the lines of a watch or the parts of a list.
     fn answer(&self, uri: &str) -> Result<Vec<String>, u16> {
         let param = |name: &str| uri.split(['?', '&']).find_map(|pair| pair.strip_prefix(&format!("{name}=")));
         let number = |name: &str| param(name).map(|value| value.parse::<u64>().unwrap());
+        if self.absent {
+            return Err(404);
+        }
         if param("watch").is_some() {
             let initial = self.objects.iter().map(|(name, revision)| event("ADDED", &object(*name, *revision)));
             if param("sendInitialEvents").is_some() {
@@ -140,6 +156,14 @@ fn take(step: Step, writer: &mut Writer) -> Option<Duration> {
 
 /// Sends the next request and takes in what comes; gives how long the session wants to wait.
 fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Duration {
+    let wait = exchanged(session, writer, server, fault);
+    if session.is_absent() {
+        writer.apply(Delta::Absent);
+    }
+    wait
+}
+
+fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Duration {
     if session.begins_list() {
         writer.apply(Delta::Restart);
     }
@@ -195,6 +219,7 @@ fn step() -> impl Strategy<Value = Move> {
         3 => (0..6u8).prop_map(Move::Put),
         2 => (0..6u8).prop_map(Move::Delete),
         1 => Just(Move::Compact),
+        1 => prop::sample::select(vec![Move::Uninstall, Move::Install]),
         3 => Just(Move::Exchange(None)),
         4 => fault().prop_map(|fault| Move::Exchange(Some(fault))),
     ]
@@ -207,16 +232,27 @@ proptest! {
         let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
         let mirror = Arc::new(Mirror::default());
         writer.subscribe(mirror.clone());
-        let mut session = Session::new("/api/v1/namespaces".into(), "me".into(), Rng::from_seed(seed));
+        let parity = |_: &ObjectKey, shown: &Shown<'_>| vec![shown.resource_version() % 2];
+        let by_parity = DeclaredIndex::new(IndexId::Own(Arc::default()), parity);
+        writer.index(&by_parity);
+        let mut session = Session::new("/api/v1/namespaces".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
         let mut server = Server::default();
         for next in moves {
             match next {
+                Move::Put(_) if server.absent => {}
                 Move::Put(name) => server.put(name),
                 Move::Delete(name) => server.delete(name),
                 Move::Compact => server.compacted = server.revision,
+                Move::Uninstall => server.uninstall(),
+                Move::Install => server.absent = false,
                 Move::Exchange(fault) => {
                     let wait = exchange(&mut session, &mut writer, &server, fault);
                     prop_assert!(wait <= Duration::from_secs(60), "{wait:?}");
+                    for parity in 0..2 {
+                        let all = store.list(None).into_iter();
+                        let found = all.filter(|(_, entry)| entry.resource_version() % 2 == parity).map(|(key, _)| key);
+                        prop_assert_eq!(store.keys_by(&by_parity.id, &parity), Some(found.collect()));
+                    }
                 }
             }
         }
@@ -225,7 +261,7 @@ proptest! {
             exchange(&mut session, &mut writer, &server, None);
         }
         prop_assert!(store.is_synced());
-        prop_assert_eq!(session.trouble(), None);
+        prop_assert_eq!((session.trouble().is_some(), store.is_absent()), (server.absent, server.absent));
         let cached = store.list(None).into_iter().map(|(key, entry)| (key.to_string(), entry.resource_version()));
         let cached: BTreeMap<String, u64> = cached.collect();
         let expected = server.objects.iter().map(|(name, revision)| (format!("n{name}"), *revision)).collect();
@@ -237,7 +273,7 @@ proptest! {
 #[test]
 fn waits_grow_and_are_drawn_from_the_seed() {
     let waits = |seed| {
-        let mut session = Session::new("/x".into(), "me".into(), Rng::from_seed(seed));
+        let mut session = Session::new("/x".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
         let status = Status::failure("busy", "").with_code(500);
         (0..10).map(|_| session.refused(&status)).collect::<Vec<_>>()
     };

@@ -44,6 +44,8 @@ pub struct Seen {
     pub what: String,
     pub query: String,
     pub code: u16,
+    /// Whether only metadata was asked for.
+    pub metadata: bool,
 }
 
 impl Seen {
@@ -81,13 +83,72 @@ struct Change {
     resource: String,
     namespace: String,
     event: Bytes,
+    /// Before and after.
+    labels: (Option<Value>, Option<Value>),
 }
 
 struct Watch {
     resource: String,
     namespace: Option<String>,
+    view: View,
     sent: u64,
     lines: mpsc::UnboundedSender<Bytes>,
+}
+
+/// What a list or a watch shows of objects.
+#[derive(Clone, Default)]
+struct View {
+    /// Of labels, only equality is understood.
+    labels: Vec<(String, String)>,
+    /// Of fields, only the name.
+    name: Option<String>,
+    metadata: bool,
+}
+
+impl View {
+    fn of(query: &BTreeMap<&str, &str>, metadata: bool) -> Self {
+        let terms = |parameter: &str| -> Vec<(String, String)> {
+            let text = query.get(parameter).copied().unwrap_or_default().replace("%3D", "=").replace("%2C", ",");
+            text.split(',').filter_map(|term| term.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
+        };
+        let name = terms("fieldSelector").into_iter().find(|(field, _)| field == "metadata.name").map(|(_, name)| name);
+        Self { labels: terms("labelSelector"), name, metadata }
+    }
+
+    fn selects(&self, labels: &Value) -> bool {
+        self.labels.iter().all(|(label, value)| labels[label] == **value)
+    }
+
+    fn selects_object(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        self.selects(&metadata["labels"]) && self.name.as_ref().is_none_or(|name| metadata["name"] == **name)
+    }
+
+    fn shown(&self, object: &Value) -> Value {
+        if !self.metadata {
+            return object.clone();
+        }
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+    }
+
+    /// Returns the line that tells of a change, if any does.
+    fn event(&self, change: &Change) -> Option<Bytes> {
+        if self.labels.is_empty() && self.name.is_none() && !self.metadata {
+            return Some(change.event.clone());
+        }
+        let event: Value = serde_json::from_slice(&change.event).unwrap();
+        if self.name.as_ref().is_some_and(|name| event["object"]["metadata"]["name"] != **name) {
+            return None;
+        }
+        let selects = |labels: &Option<Value>| labels.as_ref().is_some_and(|labels| self.selects(labels));
+        let kind = match (selects(&change.labels.0), selects(&change.labels.1)) {
+            (false, false) => return None,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        Some(line(kind, &self.shown(&event["object"])))
+    }
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -215,6 +276,8 @@ impl Api {
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
         let (what, query) = (format!("{} {}", parts.method, parts.uri.path()), parts.uri.query().unwrap_or_default());
         let fault = self.world().fault(&format!("{what}?{query}"));
+        let accept = parts.headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let metadata = accept.contains("as=PartialObjectMetadata");
         let content = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answer = match &fault {
             Some(Fault::Hang) => {
@@ -236,11 +299,11 @@ impl Api {
             }
             Some(Fault::Answer(text)) => whole(200, Bytes::from_static(text.as_bytes())),
             Some(Fault::LoseAnswer) | None => {
-                self.world().handle(&parts.method, parts.uri.path(), query, content, &body)
+                self.world().handle(&parts.method, parts.uri.path(), query, (content, metadata), &body)
             }
         };
         let code = answer.status().as_u16();
-        self.world().seen.push(Seen { what, query: query.into(), code });
+        self.world().seen.push(Seen { what, query: query.into(), code, metadata });
         match fault {
             Some(Fault::LoseAnswer) => Err(std::io::Error::other("connection reset")),
             _ => Ok(answer),
@@ -255,7 +318,14 @@ impl World {
         Some(fault.clone())
     }
 
-    fn handle(&mut self, method: &Method, path: &str, query: &str, content: &str, body: &[u8]) -> Answer {
+    fn handle(
+        &mut self,
+        method: &Method,
+        path: &str,
+        query: &str,
+        (content, metadata): (&str, bool),
+        body: &[u8],
+    ) -> Answer {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let rest = if parts[0] == "api" { &parts[2..] } else { &parts[3..] };
         let (namespace, rest) = match rest {
@@ -275,8 +345,14 @@ impl World {
         let key = (resource.to_owned(), namespace.unwrap_or_default().to_owned(), name.to_owned());
         let value = || serde_json::from_slice::<Value>(body).unwrap();
         match *method {
-            Method::GET if query.contains_key("watch") => self.watch(resource, namespace, &query),
-            Method::GET if name.is_empty() => self.list(resource, namespace, &query),
+            Method::GET if query.contains_key("watch") => {
+                let view = View::of(&query, metadata);
+                self.watch(resource, namespace, &query, view)
+            }
+            Method::GET if name.is_empty() => {
+                let view = View::of(&query, metadata);
+                self.list(resource, namespace, &query, &view)
+            }
             Method::GET => {
                 self.objects.get(&key).map_or_else(|| refusal(404, "not found"), |object| document(200, object))
             }
@@ -315,7 +391,7 @@ impl World {
         }
     }
 
-    fn list(&self, resource: &str, namespace: Option<&str>, query: &BTreeMap<&str, &str>) -> Answer {
+    fn list(&self, resource: &str, namespace: Option<&str>, query: &BTreeMap<&str, &str>, view: &View) -> Answer {
         let matches = |key: &&(String, String, String)| key.0 == resource && namespace.is_none_or(|n| n == key.1);
         let limit: usize = query.get("limit").map_or(usize::MAX, |limit| limit.parse().unwrap());
         let (from, revision) = match query.get("continue").and_then(|token| token.split_once('.')) {
@@ -325,8 +401,9 @@ impl World {
         if revision < self.compacted {
             return refusal(410, "Expired");
         }
-        let all: Vec<_> = self.objects.keys().filter(matches).collect();
-        let items: Vec<&Value> = all.iter().skip(from).take(limit).map(|key| &self.objects[*key]).collect();
+        let all: Vec<_> =
+            self.objects.keys().filter(matches).filter(|key| view.selects_object(&self.objects[*key])).collect();
+        let items: Vec<Value> = all.iter().skip(from).take(limit).map(|key| view.shown(&self.objects[*key])).collect();
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if from + items.len() < all.len() {
             metadata["continue"] = format!("{}.{revision}", from + items.len()).into();
@@ -334,7 +411,7 @@ impl World {
         document(200, &json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}))
     }
 
-    fn watch(&mut self, resource: &str, namespace: Option<&str>, query: &BTreeMap<&str, &str>) -> Answer {
+    fn watch(&mut self, resource: &str, namespace: Option<&str>, query: &BTreeMap<&str, &str>, view: View) -> Answer {
         let (lines, receiver) = mpsc::unbounded_channel();
         let matches = |key: &(String, String, String)| key.0 == resource && namespace.is_none_or(|n| n == key.1);
         let sent = if query.contains_key("sendInitialEvents") {
@@ -354,7 +431,7 @@ impl World {
             return refusal(410, "too old resource version");
         }
         let namespace = namespace.map(str::to_owned);
-        self.watches.push(Watch { resource: resource.into(), namespace, sent, lines });
+        self.watches.push(Watch { resource: resource.into(), namespace, view, sent, lines });
         self.deliver();
         let lines = stream::unfold(receiver, |mut receiver| async {
             let line = receiver.recv().await?;
@@ -368,9 +445,11 @@ impl World {
         let held = &self.held;
         for watch in self.watches.iter_mut().filter(|watch| !held.contains(&watch.resource)) {
             for change in self.history.iter().filter(|change| change.revision > watch.sent) {
-                if change.resource == watch.resource && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace)
+                if change.resource == watch.resource
+                    && watch.namespace.as_ref().is_none_or(|n| *n == change.namespace)
+                    && let Some(event) = watch.view.event(change)
                 {
-                    let _ = watch.lines.send(change.event.clone());
+                    let _ = watch.lines.send(event);
                 }
             }
             watch.sent = self.revision;
@@ -378,9 +457,12 @@ impl World {
         self.watches.retain(|watch| !watch.lines.is_closed());
     }
 
-    fn tell(&mut self, kind: &str, key: &(String, String, String), object: &Value) {
+    fn tell(&mut self, kind: &str, key: &(String, String, String), old: Option<&Value>, object: &Value) {
         let event = line(kind, object);
-        self.history.push(Change { revision: self.revision, resource: key.0.clone(), namespace: key.1.clone(), event });
+        let labels = |object: &Value| object["metadata"]["labels"].clone();
+        let labels = (old.map(labels), (kind != "DELETED").then(|| labels(object)));
+        let (revision, resource, namespace) = (self.revision, key.0.clone(), key.1.clone());
+        self.history.push(Change { revision, resource, namespace, event, labels });
         self.deliver();
     }
 
@@ -413,10 +495,10 @@ impl World {
         let metadata = &object["metadata"];
         if metadata["deletionTimestamp"].is_string() && metadata["finalizers"].is_null() {
             self.objects.remove(&key);
-            self.tell("DELETED", &key, &object);
+            self.tell("DELETED", &key, old.as_ref(), &object);
         } else {
             self.objects.insert(key.clone(), object.clone());
-            self.tell(if old.is_some() { "MODIFIED" } else { "ADDED" }, &key, &object);
+            self.tell(if old.is_some() { "MODIFIED" } else { "ADDED" }, &key, old.as_ref(), &object);
         }
         object
     }

@@ -6,12 +6,16 @@
 mod api;
 mod apply;
 mod barrier;
+mod caches;
 mod children;
 mod deletion;
 mod faults;
+mod kinds;
 mod operator;
 mod reconcile;
+mod references;
 mod replicaset;
+mod sources;
 mod storm;
 mod watch;
 mod widgets;

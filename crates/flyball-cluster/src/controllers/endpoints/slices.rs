@@ -4,7 +4,7 @@ use super::{
     HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, services_on, target,
     trigger,
 };
-use crate::controllers::pods::{is_deleting, is_ready, node};
+use crate::controllers::pods::{OnNode, is_deleting, is_ready, node};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{Timestamp, rfc3339};
 use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceSpec};
@@ -25,6 +25,7 @@ pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
         .owns::<EndpointSlice>()
         .watches::<Pod>(services_of)
         .watches::<Node>(services_on)
+        .index::<OnNode>()
         .replaces::<EndpointSlice>()
 }
 

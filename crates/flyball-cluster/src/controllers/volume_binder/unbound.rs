@@ -1,9 +1,9 @@
 //! Claims that no volume fits: they wait for a pod, for somebody to make a volume, or for better times.
 
 use super::{Claims, PROVISIONER, SELECTED_NODE, class_of_claim, set_claim_status};
-use crate::controllers::pods;
+use crate::controllers::pods::{self, UsingClaim};
 use flyball::{Context, Result};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 
@@ -35,10 +35,8 @@ impl Claims {
         if !delays || claim.annotations().contains_key(SELECTED_NODE) {
             return Ok(None);
         }
-        let name = claim.name_any();
-        let pods = cx.list::<Pod>(cx.key().namespace()).await?;
-        let mut users =
-            pods.iter().filter(|pod| !pods::is_over(pod) && pods::claims(pod).any(|(claim, _)| claim == name));
+        let pods = cx.list_by::<UsingClaim>(cx.key()).await?;
+        let mut users = pods.iter().filter(|pod| !pods::is_over(pod));
         Ok(match users.clone().any(|pod| pods::node(pod).is_some()) {
             true => None,
             false => Some(users.next().map_or(Waits::Consumer, |pod| Waits::Scheduling(pod.name_any()))),

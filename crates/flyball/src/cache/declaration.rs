@@ -1,0 +1,286 @@
+//! What of a kind an operator keeps in memory, as its author says it.
+
+use super::fields::{self, Fields};
+use super::selection::Selection;
+use crate::kind::{Kind, Resource, Type};
+use flyball_core::names;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// What of a kind an operator watches and keeps in memory; see [`Operator::cache`](crate::Operator::cache).
+///
+/// A kind that controllers deal with has a cache of all its objects, with all their fields. Where that is more than they need,
+/// this says less: fewer objects, by labels, by fields or by namespace, so that the API server does not even send the others;
+/// or fewer fields. It holds for all controllers of the operator, since they share one cache of each kind.
+///
+/// ```
+/// use flyball::{Cache, Operator};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+///
+/// let operator = Operator::new("site-operator")
+///     .cache(Cache::<Pod>::new().labels("app=site").without("spec.containers.env").without("status.conditions"))
+///     .cache(Cache::<ConfigMap>::new().namespaces(["sites"]))
+///     .cache(Cache::<Node>::new().without("status.images"));
+/// ```
+///
+/// # What may be relied on
+///
+/// - What is not selected does not exist for the controllers. An object that ceases to be selected is told as one that went, and
+///   keeps the [finalizer](crate::Reconcile::FINALIZER) that it has: it cannot go before it is selected again.
+/// - Reading by a name or in a namespace that cannot be selected is an error that says so, and not an object that is
+///   missing. Of labels and other fields that cannot be known before an object is seen: who reads by name what is not selected
+///   by its labels finds nothing.
+/// - An object that the controllers make must be selected too, or it is refused before it is sent: its owner would not find
+///   it again.
+/// - Fields that are not kept are cut out of the text that comes in, before anything is made of it. Reads, mapping functions,
+///   predicates and indexes see objects without them. Metadata is always kept, but for annotations that are named.
+/// - Who [applies](crate::Context::apply) fields that are not kept sends them each time, since nothing shows that they are as
+///   they should be. Who [replaces](crate::Context::replace) such objects would lose them, which is refused when the operator starts.
+///
+/// # Metadata only
+///
+/// Who needs no more than metadata deals with [`PartialObjectMeta<Pod>`](kube::core::PartialObjectMeta) instead of `Pod`, wherever a
+/// type is named: in [`watches`](crate::Controller::watches), in [`Context::get`](crate::Context::get), as
+/// [`Reconcile::Resource`](crate::Reconcile::Resource). If all who deal with a kind do so, nothing else is transferred and kept; if
+/// not, they read the metadata of the whole objects. Types of one's own that declare nothing but `metadata` count alike.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::core::PartialObjectMeta;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// let controller = Controller::new(Sites).watches::<PartialObjectMeta<Pod>>(|pod, _| {
+///     let site = pod.metadata.labels.as_ref().and_then(|labels| labels.get("site"));
+///     Ok(site.map(|site| ObjectKey::new(pod.metadata.namespace.as_deref(), site)).into_iter().collect())
+/// });
+/// ```
+///
+/// # Secrets
+///
+/// What is in secrets is not kept in memory, unless the operator applied it itself: of all others there is only what is beside
+/// `data`. [`Context::get`](crate::Context::get) and its like ask the API server for them, which is why a role may let the operator
+/// get secrets whose values it never holds. [`Caches`](crate::Caches), which cannot ask, refuse; mapping functions see secrets without
+/// data, and a [custom predicate](crate::Predicate::new) passes all their updates. `Cache::<Secret>::new()`, with or without a
+/// selector, asks for the data of those selected.
+pub struct Cache<T> {
+    plan: Plan,
+    kind: PhantomData<fn(T)>,
+}
+
+impl<T: Resource> Cache<T> {
+    /// Makes a cache of all objects of the kind, with all their fields.
+    pub fn new() -> Self {
+        Self { plan: Plan::new(Type::of::<T>(), Kind::of::<T>()), kind: PhantomData }
+    }
+
+    /// Watches objects with these labels only, such as `app=web,tier notin (test)`.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.plan.labels = selector.into();
+        self
+    }
+
+    /// Watches objects with these fields only, such as `spec.nodeName=node-1`, as far as the API server [can select by
+    /// them](https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/#list-of-supported-fields).
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.plan.fields = selector.into();
+        self
+    }
+
+    /// Watches objects in these namespaces only, instead of [those of the operator](crate::Operator::namespaces). Its roles follow.
+    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.plan.namespaces = namespaces.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Does not keep this field, such as `status.images`, or `spec.containers.env` of each container. A name with dots is
+    /// written as in `metadata.annotations['example.com/notes']`.
+    pub fn without(mut self, path: impl Into<String>) -> Self {
+        self.plan.without.push(path.into());
+        self
+    }
+
+    /// Keeps only fields that one of the types declares as which the operator's controllers deal with the kind.
+    ///
+    /// So a type of one's own, with a few fields of a large kind, makes for small caches:
+    ///
+    /// ```
+    /// use flyball::{Cache, Operator};
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::{Resource, core::ObjectMeta};
+    ///
+    /// #[derive(Clone, Debug, serde::Deserialize, Resource)]
+    /// #[resource(inherit = Pod)]
+    /// struct Placement {
+    ///     metadata: ObjectMeta,
+    ///     spec: Place,
+    /// }
+    ///
+    /// #[derive(Clone, Debug, serde::Deserialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Place {
+    ///     node_name: Option<String>,
+    /// }
+    ///
+    /// let operator = Operator::new("site-operator").cache(Cache::<Placement>::new().declared_only());
+    /// ```
+    ///
+    /// What a type does not declare field by field is kept as a whole: maps that are flattened into it, and enums.
+    pub fn declared_only(mut self) -> Self {
+        self.plan.declared_only = true;
+        self
+    }
+
+    pub(crate) fn into_plan(self) -> Plan {
+        self.plan
+    }
+}
+
+impl<T: Resource> Default for Cache<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.plan.fmt(f)
+    }
+}
+
+/// What of a kind is kept, as it was declared.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) ty: Type,
+    pub(crate) kind: Kind,
+    pub(crate) namespaces: BTreeSet<String>,
+    labels: String,
+    fields: String,
+    without: Vec<String>,
+    declared_only: bool,
+}
+
+/// What a store holds of its kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Portion {
+    pub(crate) selection: Selection,
+    pub(crate) kept: Kept,
+}
+
+/// What is kept of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Kept {
+    #[default]
+    Whole,
+    Some(Fields),
+    /// Its metadata, and nothing else is transferred.
+    Metadata,
+    /// Of an object that the operator applied, everything; of others, all but what is confidential.
+    Own,
+}
+
+impl Plan {
+    fn new(ty: Type, kind: Kind) -> Self {
+        let (labels, fields) = (String::new(), String::new());
+        Self { ty, kind, namespaces: BTreeSet::new(), labels, fields, without: Vec::new(), declared_only: false }
+    }
+
+    /// Tells whether objects are not what they were when they are written back.
+    pub(crate) fn loses_fields(&self) -> bool {
+        !self.without.is_empty()
+    }
+
+    /// Returns what is kept, or what is wrong with the declaration; `types` are those as which the kind is dealt with.
+    pub(crate) fn portion(&self, types: &[Type]) -> Result<Portion, String> {
+        if !self.kind.is_namespaced() && !self.namespaces.is_empty() {
+            return Err("it is limited to namespaces, and its objects live in none".into());
+        }
+        for namespace in &self.namespaces {
+            let wrong = names::dns_label(namespace);
+            if !wrong.is_empty() {
+                return Err(format!("the namespace {namespace:?} cannot exist: {}", wrong.join("; ")));
+            }
+        }
+        let selection = Selection::parse(&self.labels, &self.fields)?;
+        if types.iter().all(|ty| ty.is_metadata()) {
+            return Ok(Portion { selection, kept: Kept::Metadata });
+        }
+        let mut kept = match self.declared_only {
+            true => types.iter().fold(Fields::None, |fields, ty| fields.or(ty.fields())),
+            false => Fields::All,
+        };
+        ["apiVersion", "kind", "metadata"].iter().for_each(|member| kept.keep(member));
+        for text in &self.without {
+            let path = fields::path(text)?;
+            match path.iter().map(|name| &**name).collect::<Vec<_>>()[..] {
+                ["apiVersion" | "kind", ..] => return Err(format!("{text} is always kept")),
+                ["metadata", "annotations", super::entry::PAUSED] => return Err(format!("{text} is always kept")),
+                ["metadata", "annotations", _] => {}
+                ["metadata", ..] => return Err(format!("{text} is always kept: of metadata, only annotations can go")),
+                _ => {}
+            }
+            kept.drop(&path);
+        }
+        let kept = if kept == Fields::All { Kept::Whole } else { Kept::Some(kept) };
+        Ok(Portion { selection, kept })
+    }
+}
+
+impl Portion {
+    /// Returns what is kept of a kind that nothing was declared of.
+    pub(crate) fn usual(kind: &Kind, types: &[Type]) -> Self {
+        let resource = kind.resource();
+        let confidential = (&*resource.group, &*resource.resource) == ("", "secrets");
+        let kept = match types.iter().all(|ty| ty.is_metadata()) {
+            true => Kept::Metadata,
+            false if confidential => Kept::Own,
+            false => Kept::Whole,
+        };
+        Self { selection: Selection::default(), kept }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+    use kube::core::PartialObjectMeta;
+
+    fn portion<T: Resource>(cache: Cache<T>) -> Result<Portion, String> {
+        let plan = cache.into_plan();
+        plan.portion(&[plan.ty])
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let check = |cache: Cache<Pod>, expected: &str| assert_eq!(portion(cache).unwrap_err(), expected);
+        let cache = Cache::<Pod>::new;
+        check(
+            cache().namespaces(["A"]).labels("a"),
+            "the namespace \"A\" cannot exist: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
+        );
+        check(cache().fields("a"), "invalid selector: 'a'; can't understand 'a'");
+        check(cache().without("metadata.uid"), "metadata.uid is always kept: of metadata, only annotations can go");
+        check(
+            cache().without("metadata.annotations['flyball.dev/paused']"),
+            "metadata.annotations['flyball.dev/paused'] is always kept",
+        );
+        check(cache().without("kind"), "kind is always kept");
+        let nodes = portion(Cache::<Node>::new().namespaces(["a"]));
+        assert_eq!(nodes.unwrap_err(), "it is limited to namespaces, and its objects live in none");
+    }
+
+    #[test]
+    fn metadata_is_enough_if_all_say_so() {
+        let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
+        let usual = |types: &[Type]| Portion::usual(&Kind::of::<Pod>(), types).kept;
+        assert_eq!((usual(&[meta]), usual(&[meta, pod])), (Kept::Metadata, Kept::Whole));
+        let secrets = Portion::usual(&Kind::of::<Secret>(), &[Type::of::<Secret>()]).kept;
+        assert_eq!((secrets, portion(Cache::<Secret>::new()).unwrap().kept), (Kept::Own, Kept::Whole));
+    }
+}

@@ -1,0 +1,228 @@
+//! Which fields of an object a cache keeps.
+//!
+//! The text of an object is copied field by field, past those that are not kept: no tree is built of what is thrown away.
+
+use crate::json::{self, Elements, Malformed, Members};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What is kept of a value. Of an array, the same is kept of each element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fields {
+    All,
+    None,
+    /// Of these members as they say, of all others alike.
+    Some(BTreeMap<Box<str>, Fields>, Box<Fields>),
+}
+
+impl Fields {
+    /// Keeps these members, and nothing else.
+    pub(crate) fn only<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
+        let members = members.into_iter().map(|name| (name.into(), Self::All)).collect();
+        Self::Some(members, Box::new(Self::None))
+    }
+
+    /// Keeps everything but these members.
+    pub(crate) fn all_but<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Some(members.into_iter().map(|name| (name.into(), Self::None)).collect(), Box::new(Self::All))
+    }
+
+    /// Keeps metadata, and what an object is.
+    pub(crate) fn metadata() -> Self {
+        Self::only(["apiVersion", "kind", "metadata"])
+    }
+
+    /// Keeps what `self` keeps but for the value at a path.
+    pub(crate) fn drop(&mut self, path: &[Box<str>]) {
+        let Some((first, rest)) = path.split_first() else {
+            *self = Self::None;
+            return;
+        };
+        if *self == Self::All {
+            *self = Self::Some(BTreeMap::new(), Box::new(Self::All));
+        }
+        if let Self::Some(members, others) = self {
+            members.entry(first.clone()).or_insert_with(|| (**others).clone()).drop(rest);
+        }
+    }
+
+    /// Keeps what `self` keeps, and what `other` keeps.
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::None, kept) | (kept, Self::None) => kept,
+            (Self::Some(mut ours, our_others), Self::Some(theirs, their_others)) => {
+                for (name, fields) in &mut ours {
+                    if !theirs.contains_key(name) {
+                        *fields = std::mem::replace(fields, Self::None).or((*their_others).clone());
+                    }
+                }
+                for (name, fields) in theirs {
+                    let known = ours.remove(&name).unwrap_or_else(|| (*our_others).clone());
+                    ours.insert(name, known.or(fields));
+                }
+                Self::Some(ours, Box::new(our_others.or(*their_others)))
+            }
+        }
+    }
+
+    /// Returns what is kept of a member.
+    pub(crate) fn of(&self, member: &str) -> &Self {
+        match self {
+            Self::All | Self::None => self,
+            Self::Some(members, others) => members.get(member).unwrap_or(others),
+        }
+    }
+
+    /// Keeps all of a member.
+    pub(crate) fn keep(&mut self, member: &str) {
+        if let Self::Some(members, _) = self {
+            members.insert(member.into(), Self::All);
+        }
+    }
+
+    /// Returns the text of an object without what is not kept.
+    pub(crate) fn cut<'a>(&self, object: &'a [u8]) -> Result<Cow<'a, [u8]>, Malformed> {
+        if *self == Self::All {
+            return Ok(Cow::Borrowed(object));
+        }
+        let mut kept = Vec::new();
+        self.copy(object, json::blank(object, 0), &mut kept)?;
+        Ok(Cow::Owned(kept))
+    }
+
+    /// Copies what is kept of the value that begins at `at`.
+    fn copy(&self, json: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        match (self, json.get(at)) {
+            (Self::Some(..), Some(b'{')) => {
+                let mut members = Members::new(json, at)?;
+                out.push(b'{');
+                let begun = out.len();
+                while let Some(member) = members.next()? {
+                    // A name that is written with escapes is none that anybody asks for.
+                    let fields = std::str::from_utf8(&json[member.key.clone()]).map_or(self, |name| self.of(name));
+                    if *fields != Self::None {
+                        if out.len() > begun {
+                            out.push(b',');
+                        }
+                        out.extend_from_slice(&json[member.key.start - 1..member.key.end + 1]);
+                        out.push(b':');
+                        fields.copy(json, member.value.start, out)?;
+                    }
+                }
+                out.push(b'}');
+            }
+            (Self::Some(..), Some(b'[')) => {
+                let mut elements = Elements::new(json, at)?;
+                out.push(b'[');
+                let begun = out.len();
+                while let Some(element) = elements.next()? {
+                    if out.len() > begun {
+                        out.push(b',');
+                    }
+                    // Arrays in arrays are kept whole: how deep they go is not for a sender to decide.
+                    match json[element.start] {
+                        b'[' => out.extend_from_slice(&json[element]),
+                        _ => self.copy(json, element.start, out)?,
+                    }
+                }
+                out.push(b']');
+            }
+            _ => out.extend_from_slice(&json[at..json::value_end(json, at)?]),
+        }
+        Ok(())
+    }
+}
+
+/// Reads a path such as `status.images` or `metadata.annotations['example.com/notes']`.
+pub(crate) fn path(text: &str) -> Result<Vec<Box<str>>, String> {
+    let wrong = || format!("{text:?} is no path such as status.images or metadata.annotations['example.com/notes']");
+    let (mut path, mut rest) = (Vec::new(), text);
+    loop {
+        let name = match rest.strip_prefix("['") {
+            Some(quoted) => {
+                let (name, after) = quoted.split_once("']").ok_or_else(wrong)?;
+                rest = after;
+                name
+            }
+            None => {
+                let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                let (name, after) = rest.split_at(end);
+                rest = after;
+                name
+            }
+        };
+        if name.is_empty() {
+            return Err(wrong());
+        }
+        path.push(name.into());
+        match rest.strip_prefix('.') {
+            Some(after) => rest = after,
+            None if rest.is_empty() => return Ok(path),
+            None if rest.starts_with("['") => {}
+            None => return Err(wrong()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    const OBJECT: &str = r#" {"kind":"K","metadata":{"name":"a","annotations":{"a.b/c":"1","d":"2"}},
+        "spec" : {"list":[{"x":1,"y":[2]},{"y":3},[{"x":4}],5],"map":{"k":{"x":1,"y":2}}},"status":{}} "#;
+
+    fn cut(fields: &Fields, object: &str) -> Value {
+        serde_json::from_slice(&fields.cut(object.as_bytes()).unwrap()).unwrap()
+    }
+
+    fn without(paths: &[&str]) -> Fields {
+        let mut fields = Fields::All;
+        paths.iter().for_each(|text| fields.drop(&path(text).unwrap()));
+        fields
+    }
+
+    #[test]
+    fn paths_lead_through_lists() {
+        let kept =
+            cut(&without(&["spec.list.x", "spec.map", "metadata.annotations['a.b/c']", "nothing.at.all"]), OBJECT);
+        let spec = json!({"list": [{"y": [2]}, {"y": 3}, [{"x": 4}], 5]});
+        let metadata = json!({"name": "a", "annotations": {"d": "2"}});
+        assert_eq!(kept, json!({"kind": "K", "metadata": metadata, "spec": spec, "status": {}}));
+    }
+
+    #[test]
+    fn only_metadata_is_left_of_a_whole_object() {
+        assert_eq!(
+            cut(&Fields::metadata(), OBJECT).as_object().unwrap().keys().collect::<Vec<_>>(),
+            ["kind", "metadata"]
+        );
+    }
+
+    #[test]
+    fn whoever_wants_a_field_gets_it() {
+        let (a, b) = (Fields::only(["a"]), Fields::only(["b", "c"]));
+        let both = a.or(b).or(without(&["a.x", "c.y"]));
+        let object = r#"{"a":{"x":1},"b":{},"c":{"y":1},"d":0}"#;
+        assert_eq!(cut(&both, object), serde_json::from_str::<Value>(object).unwrap());
+        let some = Fields::only(["a"]).or(Fields::only(["b"]));
+        assert_eq!(cut(&some, object), json!({"a": {"x": 1}, "b": {}}));
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for bad in ["", ".", "a.", ".a", "a..b", "a[b]", "a['b'", "a['']", "a['b']c"] {
+            assert!(path(bad).is_err(), "{bad}");
+        }
+        assert_eq!(path("a['b.c'].d['e']").unwrap(), ["a", "b.c", "d", "e"].map(Box::from));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
+            let _ = without(&["a.a", "1"]).cut(&bytes);
+        }
+    }
+}

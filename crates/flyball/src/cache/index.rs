@@ -1,0 +1,259 @@
+//! Finds the objects of a kind by something other than their names.
+
+use super::Shown;
+use crate::kind::Resource;
+use crate::reconcile::guarded;
+use flyball_core::ObjectKey;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Finds objects in a cache by values that they hold, without looking at all of them.
+///
+/// A type stands for each index: [`Controller::index`](crate::Controller::index) declares it, [`Context::list_by`](crate::Context::list_by)
+/// and [`Caches::list_by`](crate::Caches::list_by) ask it. Controllers that declare the same one share it.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Reconcile, Result};
+/// use flyball::{Index, ObjectKey};
+/// use k8s_openapi::api::core::v1::{Node, Pod};
+/// use kube::ResourceExt;
+///
+/// /// Pods by the node that they run on.
+/// struct OnNode;
+///
+/// impl Index for OnNode {
+///     type Resource = Pod;
+///     type Value = String;
+///
+///     fn values(pod: &Pod) -> Vec<String> {
+///         pod.spec.iter().filter_map(|spec| spec.node_name.clone()).collect()
+///     }
+/// }
+///
+/// struct Nodes;
+///
+/// impl Reconcile for Nodes {
+///     type Resource = Node;
+///
+///     async fn reconcile(&self, node: &Node, cx: &Context<Node>) -> Result<Action> {
+///         println!("{} pods", cx.list_by::<OnNode>(&node.name_any()).await?.len());
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// let controller = Controller::new(Nodes).index::<OnNode>().watches::<Pod>(|pod, _| {
+///     Ok(OnNode::values(pod).iter().map(|node| ObjectKey::new(None, node)).collect())
+/// });
+/// ```
+///
+/// # What may be relied on
+///
+/// - Whoever is told of a change finds it in the index already, and never finds an index that is ahead of or behind its objects.
+/// - Objects come in the order of their keys, those of one namespace together.
+/// - [`Context::list_by`](crate::Context::list_by) finds what the reconcile wrote itself as well.
+/// - An object that does not decode, or whose values panic, is in no index, and is logged.
+///
+/// Values are kept in memory twice, and taken anew at each change of an object: small ones, from a function that is quick and gives
+/// the same for the same object. It sees what [the cache keeps](crate::Cache).
+pub trait Index: 'static {
+    /// The kind of the objects.
+    type Resource: Resource;
+    /// What they are found by.
+    type Value: Ord + Clone + Send + Sync + 'static;
+
+    /// Returns the values by which an object is found; none if it is not.
+    fn values(object: &Self::Resource) -> Vec<Self::Value>;
+}
+
+/// Tells indexes apart.
+#[derive(Clone)]
+pub(crate) enum IndexId {
+    /// Everyone who names the type means the same one.
+    Type(TypeId),
+    /// Nobody else knows it.
+    Own(Arc<()>),
+}
+
+impl PartialEq for IndexId {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Type(a), Self::Type(b)) => a == b,
+            (Self::Own(a), Self::Own(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// An index that is to be kept.
+#[derive(Clone)]
+pub(crate) struct Declared {
+    pub(crate) id: IndexId,
+    make: Arc<dyn Fn() -> Box<dyn Keeper> + Send + Sync>,
+}
+
+impl Declared {
+    /// Declares an index that is known by its type.
+    pub(crate) fn of<I: Index>() -> Self {
+        Self::new(IndexId::Type(TypeId::of::<I>()), |_, shown| shown.decoded(I::values).unwrap_or_default())
+    }
+
+    /// Declares an index by what it takes from an object.
+    pub(crate) fn new<V: Ord + Clone + Send + Sync + 'static>(
+        id: IndexId,
+        values: impl Fn(&ObjectKey, &Shown<'_>) -> Vec<V> + Send + Sync + 'static,
+    ) -> Self {
+        let values: Arc<Values<V>> = Arc::new(values);
+        let make = move || {
+            let (by_value, by_key) = Default::default();
+            Box::new(Kept { values: values.clone(), by_value, by_key }) as Box<dyn Keeper>
+        };
+        Self { id, make: Arc::new(make) }
+    }
+
+    /// Makes the index, empty.
+    pub(super) fn make(&self) -> Box<dyn Keeper> {
+        (self.make)()
+    }
+}
+
+/// Keeps one index of one store.
+pub(crate) trait Keeper: Send + Sync {
+    /// Takes in what an object is now, or that it is not any more.
+    fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>);
+    fn as_any(&self) -> &dyn Any;
+}
+
+type Values<V> = dyn Fn(&ObjectKey, &Shown<'_>) -> Vec<V> + Send + Sync;
+
+struct Kept<V> {
+    values: Arc<Values<V>>,
+    by_value: BTreeSet<(V, ObjectKey)>,
+    by_key: BTreeMap<ObjectKey, Vec<V>>,
+}
+
+impl<V: Ord + Clone + Send + Sync + 'static> Keeper for Kept<V> {
+    fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>) {
+        let values = |shown| {
+            guarded(|| (self.values)(key, shown)).unwrap_or_else(|error| {
+                tracing::warn!(%key, %error, "an object cannot be indexed");
+                Vec::new()
+            })
+        };
+        let new = new.map(values).unwrap_or_default();
+        let old = match new.is_empty() {
+            true => self.by_key.remove(key),
+            false => self.by_key.insert(key.clone(), new.clone()),
+        };
+        let old = old.unwrap_or_default();
+        if old != new {
+            for value in old {
+                self.by_value.remove(&(value, key.clone()));
+            }
+            self.by_value.extend(new.into_iter().map(|value| (value, key.clone())));
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The indexes of one store.
+#[derive(Default)]
+pub(super) struct Indexes(Vec<(IndexId, Box<dyn Keeper>)>);
+
+impl Indexes {
+    /// Adds an index, unless it is kept already.
+    pub(super) fn add(&mut self, index: &Declared) {
+        if !self.0.iter().any(|(id, _)| *id == index.id) {
+            self.0.push((index.id.clone(), index.make()));
+        }
+    }
+
+    pub(super) fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>) {
+        self.0.iter_mut().for_each(|(_, keeper)| keeper.change(key, new));
+    }
+
+    /// Returns the keys of the objects that hold a value, in their order; `None` if there is no such index.
+    pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
+        let (_, keeper) = self.0.iter().find(|(known, _)| known == id)?;
+        let kept: &Kept<V> = keeper.as_any().downcast_ref()?;
+        let found = kept.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
+        Some(found.take_while(|(held, _)| held == value).map(|(_, key)| key.clone()).collect())
+    }
+}
+
+impl fmt::Debug for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Indexes").field("len", &self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Entry;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+
+    /// Config maps by the names of what is in them.
+    struct ByName;
+
+    impl Index for ByName {
+        type Resource = ConfigMap;
+        type Value = String;
+
+        fn values(map: &ConfigMap) -> Vec<String> {
+            let names: Vec<String> = map.data.iter().flat_map(|data| data.keys().cloned()).collect();
+            assert!(!names.contains(&"panic".to_owned()));
+            names
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_finds_what_a_search_finds(
+            changes in prop::collection::vec((0u8..4, prop::option::of(prop::collection::btree_set(0u8..4, 0..3))), 0..40),
+        ) {
+            let (mut indexes, mut model) = (Indexes::default(), BTreeMap::new());
+            indexes.add(&Declared::of::<ByName>());
+            indexes.add(&Declared::of::<ByName>());
+            prop_assert_eq!(indexes.0.len(), 1);
+            let id = IndexId::Type(TypeId::of::<ByName>());
+            for (object, names) in changes {
+                let key = ObjectKey::new(Some("ns"), &object.to_string());
+                let json = |names: &BTreeSet<u8>| {
+                    let data: BTreeMap<_, _> = names.iter().map(|name| (name.to_string(), "")).collect();
+                    serde_json::json!({"metadata": {"name": object.to_string()}, "data": data}).to_string()
+                };
+                let entry = names.as_ref().map(|names| Entry::parse(json(names).as_bytes(), "").unwrap().1);
+                indexes.change(&key, entry.as_ref().map(Shown::new).as_ref());
+                match names {
+                    Some(names) => drop(model.insert(key, names)),
+                    None => drop(model.remove(&key)),
+                }
+                for name in 0..4 {
+                    let expected: Vec<ObjectKey> =
+                        model.iter().filter(|(_, names)| names.contains(&name)).map(|(key, _)| key.clone()).collect();
+                    prop_assert_eq!(indexes.keys(&id, &name.to_string()), Some(expected));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_indexed_harms_nobody_else() {
+        let mut indexes = Indexes::default();
+        indexes.add(&Declared::of::<ByName>());
+        for (name, data) in [("a", r#"{"x":""}"#), ("b", r#"{"panic":"","x":""}"#), ("c", "[]"), ("d", r#"{"x":""}"#)] {
+            let json = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{data}}}"#);
+            let (key, entry) = Entry::parse(json.as_bytes(), "").unwrap();
+            indexes.change(&key, Some(&Shown::new(&entry)));
+        }
+        let found = indexes.keys(&IndexId::Type(TypeId::of::<ByName>()), &"x".to_owned()).unwrap();
+        assert_eq!(found, ["a", "d"].map(|name| ObjectKey::new(None, name)));
+        assert_eq!(indexes.keys(&IndexId::Own(Arc::default()), &"x".to_owned()), None);
+    }
+}

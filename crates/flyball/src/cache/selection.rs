@@ -1,0 +1,126 @@
+//! Which objects of a kind a cache holds.
+
+use flyball_core::{FieldSelector, LabelSelector, ObjectKey};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The objects of a kind that are watched: all, unless a selector says less.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selection {
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// The selectors as their author wrote them.
+    text: (String, String),
+}
+
+impl Selection {
+    /// Reads selectors, both of which may be empty.
+    pub(crate) fn parse(labels: &str, fields: &str) -> Result<Self, String> {
+        let wrong = |error: flyball_core::selector::Error| error.to_string();
+        Ok(Self {
+            labels: LabelSelector::parse(labels).map_err(wrong)?,
+            fields: FieldSelector::parse(fields).map_err(wrong)?,
+            text: (labels.to_owned(), fields.to_owned()),
+        })
+    }
+
+    /// Selects the one object of this name, which a role can allow without allowing the others.
+    pub(crate) fn named(name: &str) -> Self {
+        let mut selection = Self::default();
+        selection.require_name(name);
+        selection
+    }
+
+    /// Selects what this selection does and is of this name.
+    pub(crate) fn and_named(&self, name: &str) -> Self {
+        let mut selection = self.clone();
+        selection.require_name(name);
+        selection
+    }
+
+    fn require_name(&mut self, name: &str) {
+        self.fields.require("metadata.name", name);
+        let comma = if self.text.1.is_empty() { "" } else { "," };
+        write!(self.text.1, "{comma}metadata.name={name}").expect("writing to a string cannot fail");
+    }
+
+    /// Tells whether all objects are selected.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Returns what is added to the query of a request, each parameter behind a `&`.
+    pub(crate) fn query(&self) -> String {
+        let parameter = |name: &str, text: &str| match text {
+            "" => String::new(),
+            text => format!("&{name}={}", percent_encoded(text)),
+        };
+        parameter("labelSelector", &self.text.0) + &parameter("fieldSelector", &self.text.1)
+    }
+
+    /// Tells whether an object of this name may be selected. What it depends on besides the name is not known.
+    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
+        let known = |field: &str| match field {
+            "metadata.name" => Some(key.name()),
+            "metadata.namespace" => Some(key.namespace().unwrap_or_default()),
+            _ => None,
+        };
+        let holds = |value: &str, expected: &str, negated: bool| (value == expected) != negated;
+        self.fields.terms.iter().all(|term| known(&term.field).is_none_or(|v| holds(v, &term.value, term.negated)))
+    }
+
+    /// Tells whether an object with this JSON may be selected, were it stored.
+    pub(crate) fn may_hold_object(&self, key: &ObjectKey, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        self.may_hold(key) && self.labels.matches(|label| labels.get(label).and_then(Value::as_str))
+    }
+
+    /// Says what is selected.
+    pub(crate) fn told(&self) -> String {
+        let parts = [&self.text.0, &self.text.1];
+        parts.into_iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Makes a text fit for a query.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => write!(out, "%{byte:02X}").expect("writing to a string cannot fail"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn selectors_go_into_the_query() {
+        let check = |labels: &str, fields: &str, expected: &str| {
+            assert_eq!(Selection::parse(labels, fields).unwrap().query(), expected);
+        };
+        check("", "", "");
+        check("app=web", "", "&labelSelector=app%3Dweb");
+        check("a in (b,c)", "spec.x!=1", "&labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=spec.x%21%3D1");
+        assert_eq!(Selection::named("a").query(), "&fieldSelector=metadata.name%3Da");
+        let both = Selection::parse("", "spec.x=1").unwrap().and_named("a");
+        assert_eq!(both.query(), "&fieldSelector=spec.x%3D1%2Cmetadata.name%3Da");
+        assert!(Selection::parse("a in b", "").is_err() && Selection::parse("", "a").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_selected_is_known_by_name_and_labels() {
+        let selection = Selection::parse("app=web", "metadata.namespace!=kube-system,spec.x=1").unwrap();
+        let (key, system) = (ObjectKey::new(Some("ns"), "a"), ObjectKey::new(Some("kube-system"), "a"));
+        assert!(selection.may_hold(&key) && !selection.may_hold(&system));
+        assert!(selection.may_hold_object(&key, &json!({"metadata": {"labels": {"app": "web"}}})));
+        assert!(!selection.may_hold_object(&key, &json!({"metadata": {"labels": {"app": "db"}}})));
+        assert!(!selection.may_hold_object(&key, &json!({"metadata": {}})));
+        assert!(!Selection::named("b").may_hold(&key));
+    }
+}

@@ -1,0 +1,249 @@
+//! What of an object a Rust type reads.
+//!
+//! A type that implements `Deserialize` tells which fields it asks for, if it is led along a path that ends in an error. So it
+//! is asked once for each path, and no value is ever made.
+
+use super::fields::Fields;
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Returns the fields that a type declares. Where it does not say, as with maps that are flattened into a struct, with enums and
+/// with types that contain themselves, that is everything.
+pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
+    explore(&|path| asked::<T>(path), &mut Vec::new(), &mut Vec::new())
+}
+
+/// Returns the members of an object that a type declares, `None` if it does not say.
+pub(crate) fn members<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
+    match asked::<T>(&[]) {
+        Asked::Struct(_, members) => Some(members),
+        Asked::Map | Asked::Value => None,
+    }
+}
+
+/// What a type asks for at some place.
+enum Asked {
+    Struct(&'static str, &'static [&'static str]),
+    Map,
+    /// Something that is taken as a whole, or that is not known.
+    Value,
+}
+
+fn explore(ask: &dyn Fn(&[&str]) -> Asked, path: &mut Vec<&'static str>, within: &mut Vec<&'static str>) -> Fields {
+    match ask(path) {
+        Asked::Struct(name, members) if !within.contains(&name) => {
+            within.push(name);
+            let mut known = BTreeMap::new();
+            for member in members {
+                path.push(member);
+                known.insert((*member).into(), explore(ask, path, within));
+                path.pop();
+            }
+            within.pop();
+            Fields::Some(known, Box::new(Fields::None))
+        }
+        Asked::Map => {
+            path.push("key");
+            let others = explore(ask, path, within);
+            path.pop();
+            if others == Fields::All { others } else { Fields::Some(BTreeMap::new(), Box::new(others)) }
+        }
+        Asked::Struct(..) | Asked::Value => Fields::All,
+    }
+}
+
+fn asked<T: DeserializeOwned>(path: &[&str]) -> Asked {
+    let mut found = Asked::Value;
+    // Whether or not something comes of it.
+    let _ = T::deserialize(Probe { path, found: &mut found });
+    found
+}
+
+/// Shows a type nothing but the value at a path, and notes what it takes that for.
+struct Probe<'p> {
+    path: &'p [&'p str],
+    found: &'p mut Asked,
+}
+
+impl<'p> Probe<'p> {
+    fn lead<'de, V: Visitor<'de>>(self, visitor: V, end: Asked) -> Result<V::Value, End>
+    where
+        'p: 'de,
+    {
+        match self.path.split_first() {
+            Some((member, rest)) => {
+                visitor.visit_map(One { member, probe: Some(Probe { path: rest, found: self.found }) })
+            }
+            None => {
+                *self.found = end;
+                Err(End)
+            }
+        }
+    }
+}
+
+/// An object with one member, or an array with one element.
+struct One<'p> {
+    member: &'p str,
+    probe: Option<Probe<'p>>,
+}
+
+/// The end of the path: no value is ever made.
+#[derive(Debug)]
+struct End;
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the end of the path")
+    }
+}
+
+impl std::error::Error for End {}
+
+impl de::Error for End {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+impl<'de> Deserializer<'de> for Probe<'de> {
+    type Error = End;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, End> {
+        Err(End)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, End> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, End> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, End> {
+        visitor.visit_seq(One { member: "", probe: Some(self) })
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, End> {
+        self.lead(visitor, Asked::Map)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, End> {
+        self.lead(visitor, Asked::Struct(name, fields))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct tuple
+        tuple_struct enum identifier ignored_any
+    }
+}
+
+impl<'de> MapAccess<'de> for One<'de> {
+    type Error = End;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, End> {
+        let key: StrDeserializer<'_, End> = self.member.into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, End> {
+        seed.deserialize(self.probe.take().ok_or(End)?)
+    }
+}
+
+impl<'de> SeqAccess<'de> for One<'de> {
+    type Error = End;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, End> {
+        seed.deserialize(self.probe.take().ok_or(End)?).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    #[expect(dead_code, reason = "only its shape is read")]
+    struct Narrow {
+        metadata: ObjectMeta,
+        node_name: Option<String>,
+        by_name: Option<BTreeMap<String, Inner>>,
+        #[serde(default)]
+        list: Vec<Inner>,
+        tree: Option<Box<Narrow>>,
+        #[serde(skip)]
+        skipped: u8,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape is read")]
+    struct Inner {
+        x: u32,
+        any: Option<Value>,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only its shape is read")]
+    struct Open {
+        a: u8,
+        #[serde(flatten)]
+        rest: BTreeMap<String, Value>,
+    }
+
+    #[test]
+    fn a_type_is_asked_for_its_fields() {
+        let object = json!({
+            "metadata": {"name": "a", "new": 1},
+            "nodeName": "n", "node_name": "no",
+            "byName": {"k": {"x": 1, "y": 2}, "x": {"y": 1}},
+            "list": [{"x": 1, "any": {"deep": [1]}}, {"y": 1}],
+            "tree": {"other": 1},
+            "skipped": 1,
+        });
+        let kept = declared::<Narrow>().cut(object.to_string().as_bytes()).unwrap().into_owned();
+        let expected = json!({
+            "metadata": {"name": "a"},
+            "nodeName": "n",
+            "byName": {"k": {"x": 1}, "x": {}},
+            "list": [{"x": 1, "any": {"deep": [1]}}, {}],
+            "tree": {"other": 1},
+        });
+        assert_eq!(serde_json::from_slice::<Value>(&kept).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_type_that_does_not_say_reads_everything() {
+        assert_eq!((declared::<Open>(), declared::<Value>(), members::<Open>()), (Fields::All, Fields::All, None));
+    }
+
+    #[test]
+    fn the_types_of_kubernetes_say_what_they_read() {
+        assert_eq!(members::<Pod>(), Some(&["apiVersion", "kind", "metadata", "spec", "status"][..]));
+        let pod = declared::<Pod>();
+        let container = pod.of("spec").of("containers");
+        assert_eq!((container.of("image"), container.of("colour")), (&Fields::All, &Fields::None));
+        assert_eq!(container.of("resources").of("limits"), &Fields::All);
+        assert_eq!(pod.of("metadata").of("ownerReferences").of("uid"), &Fields::All);
+        // Schemas contain schemas.
+        let schema = declared::<CustomResourceDefinition>();
+        let schema = schema.of("spec").of("versions").of("schema").of("openAPIV3Schema");
+        assert_eq!((schema.of("properties"), schema.of("colour")), (&Fields::All, &Fields::None));
+    }
+}

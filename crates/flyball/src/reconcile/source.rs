@@ -1,0 +1,258 @@
+//! What wakes a controller besides changes of objects: a word from outside, a time, a question.
+
+use super::sources::Sources;
+use super::{guarded, panic_text};
+use crate::cache::Caches;
+use crate::error::Result;
+use crate::kind::Resource;
+use crate::queue::Priority;
+use flyball_core::{ObjectKey, Rng};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// The shortest period of a source: it is to wake a controller, not to keep it busy.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(10);
+
+/// Wakes objects of the kind `K` for what no watch tells of; see [`Controller::source`](crate::Controller::source).
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Reconcile, Result};
+/// use flyball::{Channel, ObjectKey, Source};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// use std::collections::BTreeMap;
+/// use std::time::Duration;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// # async fn ask_store(_: Vec<ObjectKey>) -> Result<BTreeMap<ObjectKey, u64>> { Ok(BTreeMap::new()) }
+///
+/// let uploads = Channel::new(); // its clones are given to whoever has something to tell
+/// let controller = Controller::new(Sites)
+///     .source(&uploads)
+///     .source(Source::timer(Duration::from_secs(600), |caches| caches.keys::<ConfigMap>(None)))
+///     .source(Source::poll(Duration::from_secs(30), |sites| async { ask_store(sites).await }));
+/// uploads.wake(&ObjectKey::new(Some("blue"), "site"));
+/// ```
+///
+/// # What may be relied on
+///
+/// - Keys of objects that are not in the cache are passed over: these are reconciled once they come. So nothing that a source does
+///   makes the queue larger than the cache, and a key that is woken many times is reconciled once.
+/// - Sources begin when the caches are filled and this replica leads, and end with the workers. What was to be told before is not
+///   lost: every object is reconciled at the beginning.
+/// - Periods are drawn anew each time, between 90 and 110 percent of what was said, from the operator's [`Rng`]: so that many
+///   operators do not act in step, and a simulation repeats.
+/// - An error, a panic or an answer that does not come within the controller's [deadline](crate::Controller::deadline) is
+///   logged, and wakes nobody; the next period is the next attempt.
+pub struct Source<K> {
+    pub(super) stimulus: Stimulus,
+    kind: PhantomData<fn(K)>,
+}
+
+/// What a source is.
+pub(super) enum Stimulus {
+    Channel(Arc<Ends>),
+    Task(Box<dyn FnOnce(Waking) -> BoxFuture<'static, ()> + Send>),
+}
+
+/// What the task of a source works with.
+pub(super) struct Waking {
+    pub(super) sources: Arc<Sources>,
+    pub(super) caches: Arc<Caches>,
+    pub(super) rng: Rng,
+    pub(super) deadline: Duration,
+}
+
+impl Waking {
+    /// Waits about this long.
+    async fn wait(&self, period: Duration) {
+        sleep(period.max(SHORTEST_PERIOD).mul_f64(0.9 + self.rng.fraction() / 5.0)).await;
+    }
+}
+
+impl<K: Resource> Source<K> {
+    /// Wakes the objects that `select` finds every so often, such as all of them by [`Caches::keys`](crate::Caches::keys). They make way for
+    /// those that changed.
+    ///
+    /// Who wants to be called again after a time that depends on the object returns
+    /// [`Action::requeue_after`](crate::Action::requeue_after) instead.
+    pub fn timer(period: Duration, select: impl Fn(&Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static) -> Self {
+        Self::task(move |waking| {
+            async move {
+                loop {
+                    waking.wait(period).await;
+                    match guarded(|| select(&waking.caches)).and_then(|keys| keys) {
+                        Ok(keys) => waking.sources.wake(keys, Priority::Background),
+                        Err(error) => tracing::warn!(%error, "timer cannot tell whom to wake"),
+                    }
+                }
+            }
+            .boxed()
+        })
+    }
+
+    /// Asks something outside of the cluster every so often, and wakes the objects of which the answer is another one than before,
+    /// the first one, or not there any more.
+    ///
+    /// `ask` gets the keys of all objects that there are. The first question is asked at the beginning, each further one a period
+    /// after the answer to the one before. Answers are kept in memory for as long as the objects exist.
+    pub fn poll<A, F>(period: Duration, ask: impl Fn(Vec<ObjectKey>) -> F + Send + Sync + 'static) -> Self
+    where
+        A: PartialEq + Send + 'static,
+        F: Future<Output = Result<BTreeMap<ObjectKey, A>>> + Send + 'static,
+    {
+        Self::task(move |waking| {
+            async move {
+                let mut known: BTreeMap<ObjectKey, A> = BTreeMap::new();
+                loop {
+                    match answer(&ask, waking.sources.keys_of_all(), waking.deadline).await {
+                        Ok(answers) => {
+                            let exist: BTreeSet<ObjectKey> = waking.sources.keys_of_all().into_iter().collect();
+                            known.retain(|key, _| exist.contains(key));
+                            let (fresh, background) = learn(&mut known, answers, &exist);
+                            waking.sources.wake(fresh, Priority::Fresh);
+                            waking.sources.wake(background, Priority::Background);
+                        }
+                        Err(error) => tracing::warn!(%error, "poll failed"),
+                    }
+                    waking.wait(period).await;
+                }
+            }
+            .boxed()
+        })
+    }
+
+    fn task(run: impl FnOnce(Waking) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
+        Self { stimulus: Stimulus::Task(Box::new(run)), kind: PhantomData }
+    }
+}
+
+/// Asks, and waits for the answer for so long.
+async fn answer<A, F>(ask: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
+where
+    F: Future<Output = Result<A>>,
+{
+    let asked = AssertUnwindSafe(guarded(|| ask(keys))?).catch_unwind();
+    match timeout(deadline, asked).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+        Err(_) => Err(crate::Error::deadline(deadline)),
+    }
+}
+
+/// Takes answers about objects that exist in, and returns the keys of those that changed, and of those that are the first.
+fn learn<A: PartialEq>(
+    known: &mut BTreeMap<ObjectKey, A>,
+    mut answers: BTreeMap<ObjectKey, A>,
+    exist: &BTreeSet<ObjectKey>,
+) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
+    answers.retain(|key, _| exist.contains(key));
+    let (first, asked_before): (Vec<_>, Vec<_>) = answers.keys().cloned().partition(|key| !known.contains_key(key));
+    let gone = known.keys().filter(|key| !answers.contains_key(*key)).cloned();
+    let changed = asked_before.into_iter().filter(|key| known.get(key) != answers.get(key));
+    let changed = changed.chain(gone).collect();
+    *known = answers;
+    (changed, first)
+}
+
+impl<K: Resource> From<&Channel<K>> for Source<K> {
+    fn from(channel: &Channel<K>) -> Self {
+        Self { stimulus: Stimulus::Channel(channel.ends.clone()), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Source<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.stimulus {
+            Stimulus::Channel(_) => "Channel",
+            Stimulus::Task(_) => "Task",
+        })
+    }
+}
+
+/// Wakes objects of the kind `K` from anywhere in the process: from a server, a task, a callback. See [`Source`].
+///
+/// Clones are the same channel. Nothing is kept in it: a key goes straight to the queues of the controllers whose
+/// [source](crate::Controller::source) it is, and to none if none of them runs.
+pub struct Channel<K> {
+    ends: Arc<Ends>,
+    kind: PhantomData<fn(K)>,
+}
+
+/// The controllers that listen to a channel.
+#[derive(Debug, Default)]
+pub(super) struct Ends(Mutex<Vec<Weak<Sources>>>);
+
+impl Ends {
+    pub(super) fn attach(&self, sources: &Arc<Sources>) {
+        let mut ends = self.lock();
+        ends.retain(|end| end.strong_count() > 0);
+        ends.push(Arc::downgrade(sources));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Sources>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Resource> Channel<K> {
+    /// Makes a channel.
+    pub fn new() -> Self {
+        Self { ends: Arc::default(), kind: PhantomData }
+    }
+
+    /// Has the object of this name be reconciled soon, if there is one.
+    pub fn wake(&self, key: &ObjectKey) {
+        for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
+            end.wake(vec![key.clone()], Priority::Fresh);
+        }
+    }
+}
+
+impl<K: Resource> Default for Channel<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> Clone for Channel<K> {
+    fn clone(&self) -> Self {
+        Self { ends: self.ends.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Channel<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_matters_if_it_is_another_one() {
+        let key = |name: &str| ObjectKey::new(None, name);
+        let exist = ["a", "b", "c"].map(key).into();
+        let mut known = BTreeMap::new();
+        let mut check = |answers: &[(&str, u8)], changed: &[&str], first: &[&str]| {
+            let answers = answers.iter().map(|(name, answer)| (key(name), *answer)).collect();
+            let names = |names: &[&str]| names.iter().map(|name| key(name)).collect::<Vec<_>>();
+            assert_eq!(learn(&mut known, answers, &exist), (names(changed), names(first)));
+        };
+        check(&[("a", 1), ("b", 1), ("nobody", 1)], &[], &["a", "b"]);
+        check(&[("a", 1), ("b", 2), ("c", 1)], &["b"], &["c"]);
+        check(&[("b", 2), ("c", 3)], &["c", "a"], &[]);
+        check(&[("a", 1), ("b", 2), ("c", 3)], &[], &["a"]);
+    }
+}

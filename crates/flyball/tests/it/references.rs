@@ -1,0 +1,190 @@
+//! Objects that are found by what they hold, and objects that name others.
+
+use crate::api::Api;
+use crate::widgets::*;
+use flyball::{Action, Cache, Error, Index, ObjectKey, Result};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use kube::core::PartialObjectMeta;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Makes a widget that names secrets in an annotation.
+fn referring(api: &Api, name: &str, secrets: &str) {
+    widget(api, name, 1);
+    api.edit("widgets", "ns", name, |object| object["metadata"]["annotations"] = json!({"secrets": secrets}));
+}
+
+fn secrets_of(widget: &Widget) -> Vec<ObjectKey> {
+    let names = widget.annotations().get("secrets").into_iter().flat_map(|names| names.split(' '));
+    names
+        .map(|name| match name.split_once('/') {
+            Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
+            None => ObjectKey::new(None, name),
+        })
+        .collect()
+}
+
+async fn stage(api: &Api) -> Stage {
+    let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
+    let stage = Stage::with(api, &widgets, |controller| controller.refers_to::<Secret>(secrets_of)).await;
+    widgets.calls();
+    stage
+}
+
+async fn woken(stage: &Stage) -> Vec<String> {
+    settle().await;
+    stage.widgets.calls()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_refers_to_an_object_is_woken_by_it_and_nobody_else() {
+    let api = Api::default();
+    referring(&api, "a", "x");
+    referring(&api, "b", "x y other/z");
+    referring(&api, "c", "");
+    let stage = stage(&api).await;
+    let touch = |namespace: &str, name: &str| {
+        api.edit("secrets", namespace, name, |secret| secret["n"] = (secret["n"].as_i64().unwrap_or(0) + 1).into());
+    };
+    touch("ns", "x");
+    assert_eq!(woken(&stage).await, ["a", "b"]);
+    touch("ns", "y");
+    assert_eq!(woken(&stage).await, ["b"]);
+    touch("other", "z");
+    assert_eq!(woken(&stage).await, ["b"]);
+    touch("other", "x");
+    touch("ns", "z");
+    assert_eq!(woken(&stage).await, [""; 0]);
+    api.delete("secrets", "ns", "x");
+    assert_eq!(woken(&stage).await, ["a", "b"]);
+    // References that change.
+    referring(&api, "b", "y");
+    referring(&api, "c", "x");
+    assert_eq!(woken(&stage).await, ["b", "c"]);
+    touch("ns", "x");
+    assert_eq!(woken(&stage).await, ["a", "c"]);
+    // What is gone refers to nothing.
+    api.delete("widgets", "ns", "a");
+    settle().await;
+    touch("ns", "x");
+    assert_eq!(woken(&stage).await, ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn references_outlive_a_break() {
+    let api = Api::default();
+    referring(&api, "a", "x");
+    referring(&api, "b", "y");
+    let stage = stage(&api).await;
+    api.hold("widgets");
+    referring(&api, "a", "y");
+    api.delete("widgets", "ns", "b");
+    api.compact();
+    api.cut("widgets");
+    api.release("widgets");
+    sleep(Duration::from_secs(10)).await;
+    stage.widgets.calls();
+    api.edit("secrets", "ns", "x", |_| {});
+    assert_eq!(woken(&stage).await, [""; 0]);
+    api.edit("secrets", "ns", "y", |_| {});
+    assert_eq!(woken(&stage).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_referred_to_may_be_missing() {
+    let api = Api::default();
+    referring(&api, "a", "x");
+    api.serve("secrets", false);
+    let stage = stage(&api).await;
+    api.edit("secrets", "ns", "x", |_| {});
+    api.serve("secrets", true);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(stage.widgets.calls(), ["a"]);
+}
+
+/// Config maps by what `size` says in them.
+struct BySize;
+
+impl Index for BySize {
+    type Resource = ConfigMap;
+    type Value = String;
+
+    fn values(map: &ConfigMap) -> Vec<String> {
+        map.data.iter().filter_map(|data| data.get("size").cloned()).collect()
+    }
+}
+
+/// The same of something that only has metadata.
+struct ByOwner;
+
+impl Index for ByOwner {
+    type Resource = PartialObjectMeta<Secret>;
+    type Value = String;
+
+    fn values(secret: &PartialObjectMeta<Secret>) -> Vec<String> {
+        secret.owner_references().iter().map(|owner| owner.name.clone()).collect()
+    }
+}
+
+fn names<T: ResourceExt>(found: Vec<T>) -> String {
+    found
+        .iter()
+        .map(|object| format!("{}/{}", object.namespace().unwrap(), object.name_any()))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_found_by_what_they_hold() {
+    let api = Api::default();
+    for (namespace, name, size) in [("ns", "y", "1"), ("ns", "x", "1"), ("b", "z", "1"), ("ns", "w", "2")] {
+        api.edit("configmaps", namespace, name, |map| map["data"] = json!({"size": size}));
+    }
+    widget(&api, "a", 1);
+    // A reconcile tells what it finds by an error, before and after it adds to that.
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            let size = widget.spec.size.to_string();
+            let before = names(cx.list_by::<BySize>(&size).await?);
+            cx.apply(&config_map("own", widget.spec.size)).await?;
+            let after = names(cx.list_by::<BySize>(&size).await?);
+            let cached = names(cx.caches().list_by::<BySize>(&size)?);
+            let other = cx.list_by::<ByOwner>(&size).await.map(names);
+            Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())
+        })
+    });
+    let declare = |controller: flyball::Controller<Widgets>| controller.owns::<ConfigMap>().index::<BySize>();
+    let stage = Stage::with(&api, &widgets, declare).await;
+    let told = widgets.errors().remove(0);
+    assert!(told.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{told}");
+    assert!(told.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{told}");
+    // They are found by what they hold now.
+    api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
+    api.delete("configmaps", "ns", "w");
+    settle().await;
+    widget(&api, "a", 2);
+    settle().await;
+    let told = widgets.errors().remove(0);
+    assert!(told.starts_with("ns/x; ns/own ns/x; ns/x;"), "{told}");
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_nobody_keeps_says_so() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let asked = Widgets::new(|_, cx| {
+        Box::pin(async move {
+            let found: Result<_> = cx.list_by::<BySize>(&"1".to_owned()).await;
+            found.map(|_| Action::done()).map_err(Error::wait)
+        })
+    });
+    let operator = operator()
+        .cache(Cache::<ConfigMap>::new())
+        .controller(flyball::Controller::new(asked.clone()).owns::<ConfigMap>());
+    let _stage = Stage::operator(&api, &widgets, operator);
+    settle().await;
+    assert_eq!(asked.errors(), ["the index it::references::BySize is not kept: declare it with Controller::index"]);
+}

@@ -1,0 +1,131 @@
+//! What wakes a controller besides changes.
+
+use crate::api::Api;
+use crate::widgets::*;
+use flyball::{Action, Channel, ObjectKey, Source};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(Some("ns"), name)
+}
+
+/// Starts an operator on widgets `a` and `b` that a source wakes.
+async fn stage(api: &Api, source: impl Into<Source<Widget>>) -> Stage {
+    widget(api, "a", 1);
+    widget(api, "b", 1);
+    let stage = Stage::with(api, &Widgets::usual(), |controller| {
+        controller.owns::<k8s_openapi::api::core::v1::ConfigMap>().source(source)
+    })
+    .await;
+    assert_eq!(stage.widgets.calls(), ["a", "b"]);
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_wakes_what_there_is() {
+    let (api, channel) = (Api::default(), Channel::new());
+    // What is told before anybody listens is made up for by the beginning.
+    channel.wake(&key("a"));
+    let stage = stage(&api, &channel).await;
+    for name in ["b", "b", "nobody"] {
+        channel.wake(&key(name));
+    }
+    settle().await;
+    assert_eq!(stage.widgets.calls(), ["b"]);
+    let widgets = stage.widgets.clone();
+    stage.stop().await;
+    channel.wake(&key("a"));
+    settle().await;
+    assert_eq!(widgets.calls().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_wakes_whom_it_selects_and_not_in_step() {
+    let (api, times) = (Api::default(), Arc::new(Mutex::new(Vec::new())));
+    let (began, noted) = (Instant::now(), times.clone());
+    let timer = Source::timer(Duration::from_secs(100), move |caches| {
+        noted.lock().unwrap().push(began.elapsed());
+        let keys = caches.keys::<Widget>(Some("ns"))?;
+        Ok(keys.into_iter().filter(|key| key.name() == "b").collect())
+    });
+    let stage = stage(&api, timer).await;
+    sleep(Duration::from_secs(1000)).await;
+    let calls = stage.widgets.calls();
+    assert!((9..=11).contains(&calls.len()) && calls.iter().all(|name| name == "b"), "{calls:?}");
+    let times = times.lock().unwrap();
+    let periods: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(periods.iter().all(|period| (90..=110).contains(&period.as_secs())), "{periods:?}");
+    assert!(periods.windows(2).any(|pair| pair[0] != pair[1]), "{periods:?}");
+    assert!(
+        api.writes().iter().filter(|write| write.contains("PATCH")).count() <= 4,
+        "who finds nothing to do writes nothing"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_changes_wakes_whom_it_is_about() {
+    let (api, world, asked) = (Api::default(), Arc::new(Mutex::new(BTreeMap::new())), Arc::new(Mutex::new(Vec::new())));
+    let (theirs, noted) = (world.clone(), asked.clone());
+    let poll = Source::poll(Duration::from_secs(10), move |keys: Vec<ObjectKey>| {
+        noted.lock().unwrap().push(keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>().join(" "));
+        let answers: BTreeMap<ObjectKey, i32> = theirs.lock().unwrap().clone();
+        async move {
+            match answers.values().copied().max() {
+                Some(500) => Err("out of order".into()),
+                Some(501) => panic!("out of order"),
+                Some(502) => std::future::pending().await,
+                _ => Ok(answers),
+            }
+        }
+    });
+    let stage = stage(&api, poll).await;
+    let say = |name: &str, answer: i32| {
+        world.lock().unwrap().insert(key(name), answer);
+    };
+    let woken = async || {
+        sleep(Duration::from_secs(12)).await;
+        stage.widgets.calls()
+    };
+    say("b", 1);
+    say("nobody", 1);
+    assert_eq!(woken().await, ["b"]);
+    assert_eq!(woken().await, [""; 0]);
+    say("b", 2);
+    say("a", 1);
+    let mut both = woken().await;
+    both.sort();
+    assert_eq!(both, ["a", "b"]);
+    world.lock().unwrap().remove(&key("a"));
+    assert_eq!(woken().await, ["a"]);
+    // What goes wrong wakes nobody, and is made up for.
+    for wrong in [500, 501, 502] {
+        say("b", wrong);
+        assert_eq!(woken().await, [""; 0], "{wrong}");
+    }
+    say("b", 3);
+    sleep(Duration::from_secs(320)).await;
+    assert_eq!(stage.widgets.calls(), ["b"]);
+    assert!(asked.lock().unwrap().iter().all(|keys| keys == "a b"));
+    stage.stop().await;
+    asked.lock().unwrap().clear();
+    sleep(Duration::from_secs(100)).await;
+    assert!(asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_controllers_may_listen_to_one_channel() {
+    let (api, channel, second) =
+        (Api::default(), Channel::new(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
+    widget(&api, "a", 1);
+    let widgets = second.clone();
+    let controller = |name: &str| flyball::Controller::new(widgets.clone()).name(name).source(&channel);
+    let _stage = Stage::operator(&api, &second, operator().controller(controller("x")).controller(controller("y")));
+    settle().await;
+    second.calls();
+    channel.wake(&key("a"));
+    settle().await;
+    assert_eq!(second.calls(), ["a", "a"]);
+}
