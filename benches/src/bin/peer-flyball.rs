@@ -1,10 +1,10 @@
 //! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
 //!
-//! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency` or `write`), `N` and `CONCURRENCY` say
-//! what to do. It prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
+//! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and `CONCURRENCY`
+//! say what to do. With `queue` it prints what the work queue does in a second, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
 //! line for each size that it saw for the first time, `total` and `end`; it ends with its input.
 
-use flyball::{Action, Context, Controller, Operator, Reconcile, Resource, Result};
+use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::{Client, Config, CustomResource, ResourceExt};
 use schemars::JsonSchema;
@@ -13,8 +13,9 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io::BufRead;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, JsonSchema)]
 #[kube(group = "bench.flyball.dev", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
@@ -112,7 +113,58 @@ fn set_up<R: Reconcile<Resource: Resource>>(controller: Controller<R>) -> Result
     })
 }
 
+/// Prints how many keys the queue takes in and hands out: all in first, then all out; and one in while another goes out, with no
+/// more than a thousand in between.
+async fn queues(n: usize) -> Result<(), Box<dyn Error>> {
+    let keys: Arc<Vec<ObjectKey>> =
+        Arc::new((0..n).map(|i| ObjectKey::new(Some("ns"), &format!("widget-{i}"))).collect());
+    let rate = |n: usize, since: Instant, until: Instant| n as f64 / (until - since).as_secs_f64();
+    for (distinct, workers) in [(n, 1), (n, 4), (n.min(1000), 1), (n.min(1000), 4)] {
+        let (queue, taken) = (Arc::new(MeasuredQueue::new()), Arc::new(AtomicUsize::new(0)));
+        let begun = Instant::now();
+        (0..n).for_each(|i| queue.add(&keys[i % distinct]));
+        let added = Instant::now();
+        let work = |(queue, taken): (Arc<MeasuredQueue>, Arc<AtomicUsize>)| async move {
+            queue.work(|_| taken.fetch_add(1, Ordering::Relaxed) + 1 < distinct).await;
+            queue.close();
+        };
+        let tasks: Vec<_> = (0..workers).map(|_| tokio::spawn(work((queue.clone(), taken.clone())))).collect();
+        for task in tasks {
+            task.await?;
+        }
+        let ended = Instant::now();
+        println!(
+            "queue flyball keys={n} distinct={distinct} workers={workers} add_ops={:.0} pop_ops={:.0} total_ops={:.0}",
+            rate(n, begun, added),
+            rate(distinct, added, ended),
+            rate(n, begun, ended)
+        );
+    }
+    let (queue, taken) = (Arc::new(MeasuredQueue::new()), Arc::new(AtomicUsize::new(0)));
+    let begun = Instant::now();
+    let worker = {
+        let (queue, taken) = (queue.clone(), taken.clone());
+        tokio::spawn(async move { queue.work(|_| taken.fetch_add(1, Ordering::Release) + 1 < n).await })
+    };
+    let producer = tokio::spawn(async move {
+        for (i, key) in keys.iter().enumerate() {
+            while i - taken.load(Ordering::Acquire).min(i) >= 1000 {
+                tokio::task::yield_now().await;
+            }
+            queue.add(key);
+        }
+    });
+    producer.await?;
+    worker.await?;
+    println!("queue flyball steady keys={n} ops={:.0}", rate(n, begun, Instant::now()));
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if variable("WORKLOAD", "noop") == "queue" {
+        return runtime.block_on(queues(variable("N", "1000000").parse()?));
+    }
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let (workload, wanted) = (variable("WORKLOAD", "noop"), variable("N", "0").parse()?);
     let operator = Operator::new("peer-flyball").namespaces([variable("NAMESPACE", "default")]);
@@ -136,7 +188,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         std::process::exit(0);
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = Client::try_from(Config::infer().await?)?;
         Ok(operator.run(client, std::future::pending()).await?)

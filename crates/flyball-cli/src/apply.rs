@@ -8,6 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
+use serde::Serialize;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,9 +37,19 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
+/// Reads the objects that somebody writes to this program.
+pub(crate) fn read_standard_input() -> Result<Vec<Value>> {
+    let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
+    documents(&text, "standard input")
+}
+
 fn parse(file: &Path) -> Result<Vec<Value>> {
     let text = fs::read_to_string(file).when(format!("cannot read {}", file.display()))?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).when(format!("{} is no YAML", file.display()))?;
+    documents(&text, &file.display().to_string())
+}
+
+fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is no YAML"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
 }
 
@@ -52,7 +63,44 @@ pub(crate) fn flat(object: Value) -> Vec<Value> {
     }
 }
 
+/// What applying an object came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Outcome {
+    Created,
+    Changed,
+    Unchanged,
+}
+
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
 impl Connection {
+    /// Applies an object, or tries to, and tells what it is called and what came of it.
+    pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
+        let (objects, told, name) = self.place(object).await?;
+        let before = objects.get_opt(&name).await.when(format!("cannot read {told}"))?;
+        let params = PatchParams { force, dry_run, ..PatchParams::apply(MANAGER) };
+        let applied =
+            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {told}"))?;
+        let outcome = match before {
+            None => Outcome::Created,
+            Some(before) if is_same(&before, &applied) => Outcome::Unchanged,
+            Some(_) => Outcome::Changed,
+        };
+        if object["kind"] == "CustomResourceDefinition" && !dry_run {
+            self.is_served(object, &told).await?;
+        }
+        Ok((told, outcome))
+    }
+
     /// Applies an object and returns what it is called, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
         let (objects, told, name) = self.place(object).await?;
@@ -104,6 +152,12 @@ impl Connection {
     /// Applies a custom resource definition and waits until what it defines is served.
     pub(crate) async fn apply_definition(&self, definition: &Value) -> Result<String> {
         let told = self.apply(definition).await?;
+        self.is_served(definition, &told).await?;
+        Ok(told)
+    }
+
+    /// Waits until what a definition defines is served.
+    async fn is_served(&self, definition: &Value, told: &str) -> Result<()> {
         let versions = definition["spec"]["versions"].as_array();
         let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -115,7 +169,16 @@ impl Connection {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(ESTABLISHED, wait).await.when(format!("{told} is not served after {} s", ESTABLISHED.as_secs()))?;
-        Ok(told)
+        timeout(ESTABLISHED, wait).await.when(format!("{told} is not served after {} s", ESTABLISHED.as_secs()))
     }
+}
+
+/// Tells whether two states of an object differ in nothing but who set their fields, and when.
+fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
+    let bare = |object: &DynamicObject| {
+        let mut object = object.clone();
+        (object.metadata.managed_fields, object.metadata.resource_version) = (None, None);
+        object
+    };
+    bare(one) == bare(other)
 }

@@ -9,10 +9,12 @@ mod connection;
 mod error;
 mod kubeconfig;
 mod output;
+mod resources;
+mod table;
 mod terminal;
 
-use clap::{ArgAction, Parser, Subcommand};
-use commands::{cluster, crd, demo, describe, levels, run, trace};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use commands::{apply as apply_command, cluster, completion, crd, demo, describe, get, levels, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -38,7 +40,10 @@ enum Command {
     Describe(describe::DescribeArgs),
     Levels(levels::LevelsArgs),
     Trace(trace::TraceArgs),
+    Get(get::GetArgs),
+    Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Completion(completion::CompletionArgs),
 }
 
 fn main() -> ExitCode {
@@ -51,7 +56,13 @@ fn main() -> ExitCode {
         Command::Describe(args) => describe::cmd_describe(args),
         Command::Levels(args) => levels::cmd_levels(&args),
         Command::Trace(args) => trace::cmd_trace(&args),
+        Command::Get(args) => get::cmd_get(&args),
+        Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Completion(args) => {
+            completion::cmd_completion(&args, Cli::command());
+            Ok(())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -45,9 +45,11 @@
 //!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
 //!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes) and controllers are those of the cluster.
 
+mod explore;
 mod requests;
 mod target;
 
+pub use explore::explore_crashes;
 pub use requests::{Denial, Permission, Requests};
 
 use crate::{Controllers, Faults};
@@ -58,10 +60,12 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
-use requests::{Log, Place};
+use requests::{Crash, Log};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use target::Target;
 use tokio::sync::oneshot;
@@ -74,6 +78,9 @@ const MANAGER: &str = "flyball-test";
 /// How often is looked whether something has come about.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long an operator that crashed is away.
+const RESTART: Duration = Duration::from_secs(1);
+
 /// Makes the operator, once for each time that it is started.
 type Make = dyn Fn() -> Operator + Send + Sync;
 
@@ -84,18 +91,24 @@ pub struct Setup {
     nodes: usize,
     controllers: Controllers,
     faults: Faults,
+    crash: Option<Crash>,
 }
 
 /// An operator that runs on a cluster, until this is dropped.
 pub struct Test {
+    installed: Arc<Installed>,
+    rules: Vec<PolicyRule>,
+    running: Option<Running>,
+}
+
+/// What it takes to start the operator.
+struct Installed {
     target: Target,
     make: Arc<Make>,
     operator: String,
     namespace: String,
-    rules: Vec<PolicyRule>,
     log: Log,
-    runs: u64,
-    running: Option<Running>,
+    runs: AtomicU64,
 }
 
 struct Running {
@@ -128,6 +141,18 @@ impl Setup {
         self
     }
 
+    /// Has the operator crash right before it sends the request of this number, from 1 on, and starts it again a second later.
+    pub fn crash_before(mut self, request: u64) -> Self {
+        self.crash = Some(Crash::Before(request));
+        self
+    }
+
+    /// The same right after the request was carried out; its answer is lost.
+    pub fn crash_after(mut self, request: u64) -> Self {
+        self.crash = Some(Crash::After(request));
+        self
+    }
+
     /// Starts the cluster, installs the operator and runs it.
     ///
     /// # Panics
@@ -142,21 +167,49 @@ impl Setup {
             Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.faults).await,
         };
         let operator = (self.make)();
-        let mut test = Test {
+        let rules = operator.rules();
+        let installed = Installed {
             namespace: target.namespace(),
             operator: operator.describe().name,
-            rules: operator.rules(),
             target,
             make: self.make,
             log: Log::default(),
-            runs: 0,
-            running: None,
+            runs: AtomicU64::new(0),
         };
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": test.namespace}});
+        installed.log.plan(self.crash);
+        let operator = installed.prepared(operator);
+        let mut test = Test { installed: Arc::new(installed), rules, running: None };
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": test.namespace()}});
         test.apply_object(&namespace).await;
-        test.install(&test.prepared(operator).manifests()).await;
+        test.install(&operator.manifests()).await;
         test.restart().await;
         test
+    }
+}
+
+impl Installed {
+    fn prepared(&self, operator: Operator) -> Operator {
+        let operator = operator.home(&self.namespace);
+        if self.target.is_shared() { operator.namespaces([&self.namespace]) } else { operator }
+    }
+
+    /// Runs the operator until it is stopped, and again after each crash.
+    async fn run(self: Arc<Self>, stop: oneshot::Receiver<()>) -> Result<(), RunError> {
+        // The end of the test stops it as well.
+        let mut stopped = pin!(async { drop(stop.await) });
+        loop {
+            let run = self.runs.fetch_add(1, Ordering::Relaxed);
+            let operator = self.prepared((self.make)()).clock(self.target.clock()).rng(self.target.rng(run));
+            let log = self.log.clone();
+            let operator = operator.on_error(move |controller, object, error| log.failed(controller, object, error));
+            self.target.serve(&self.operator, &self.namespace, operator.webhooks());
+            let client = self.target.operator(&self.namespace, &self.operator, &self.log);
+            tokio::select! {
+                biased;
+                ended = operator.run(client, stopped.as_mut()) => return ended,
+                () = self.log.crashes() => sleep(RESTART).await,
+            }
+        }
     }
 }
 
@@ -164,17 +217,17 @@ impl Test {
     /// Tests an operator, which is made anew for each time that it is started.
     pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
         let (controllers, faults) = (Controllers::all(), Faults::default());
-        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, faults }
+        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, faults, crash: None }
     }
 
     /// Returns a client that may do everything.
     pub fn client(&self) -> Client {
-        self.target.admin()
+        self.installed.target.admin()
     }
 
     /// Returns the namespace of the test.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        &self.installed.namespace
     }
 
     /// Returns the objects of a kind in the namespace of the test.
@@ -182,7 +235,7 @@ impl Test {
     where
         K: kube::Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
-        Api::namespaced(self.client(), &self.namespace)
+        Api::namespaced(self.client(), &self.installed.namespace)
     }
 
     /// Applies manifests as a user would, in YAML or JSON, one after the other; to the namespace of the test where they
@@ -205,7 +258,7 @@ impl Test {
     ///
     /// When it does not come about within an hour of paused time, or five minutes on a real cluster.
     pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
-        let (_, longest) = self.target.patience();
+        let (_, longest) = self.installed.target.patience();
         let end = Instant::now() + longest;
         while !is_so().await {
             assert!(Instant::now() < end, "{what} has not come about within {longest:?}{}", self.last_writes());
@@ -219,7 +272,7 @@ impl Test {
     ///
     /// When it goes on writing for an hour, or five minutes on a real cluster.
     pub async fn assert_converges(&self) {
-        let (quiet, longest) = self.target.patience();
+        let (quiet, longest) = self.installed.target.patience();
         let end = Instant::now() + longest;
         loop {
             let before = self.requests();
@@ -240,7 +293,7 @@ impl Test {
         self.assert_converges().await;
         let before = self.requests();
         self.restart().await;
-        sleep(self.target.patience().0).await;
+        sleep(self.installed.target.patience().0).await;
         let since = self.requests().since(&before);
         assert!(since.writes == 0, "{} writes where nothing had changed{}", since.writes, self.last_writes());
     }
@@ -264,49 +317,35 @@ impl Test {
         if let Some(Running { stop, ended }) = self.running.take() {
             // If it is gone, it is asked below why.
             let _ = stop.send(());
-            let ended = ended.await.unwrap_or_else(|error| panic!("the operator {} panicked: {error}", self.operator));
-            ended.unwrap_or_else(|error| panic!("the operator {} could not run: {error}", self.operator));
+            let ended = ended
+                .await
+                .unwrap_or_else(|error| panic!("the operator {} panicked: {error}", self.installed.operator));
+            ended.unwrap_or_else(|error| panic!("the operator {} could not run: {error}", self.installed.operator));
         }
-        self.runs += 1;
-        let log = self.log.clone();
-        let operator = self.prepared((self.make)()).clock(self.target.clock()).rng(self.target.rng(self.runs));
-        let operator = operator.on_error(move |controller, object, error| {
-            if error.status().is_some_and(|status| status.is_forbidden()) {
-                log.failed(Place {
-                    controller: controller.to_owned(),
-                    object: object.clone(),
-                    message: error.to_string(),
-                    at: error.call_site(),
-                });
-            }
-        });
-        self.target.serve(&self.operator, &self.namespace, operator.webhooks());
-        let (client, (stop, stopped)) =
-            (self.target.operator(&self.namespace, &self.operator, &self.log), oneshot::channel());
-        let ended = tokio::spawn(async move {
-            let stopped = async {
-                // An end of the test stops it as well.
-                let _ = stopped.await;
-            };
-            operator.run(client, stopped).await
-        });
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(self.installed.clone().run(stopped));
         self.running = Some(Running { stop, ended });
+    }
+
+    /// Tells whether the operator has crashed as it was [told](Setup::crash_before).
+    pub fn crashed(&self) -> bool {
+        self.installed.log.crashed()
     }
 
     /// Returns what the operator asked of the API server so far. Leases, by which replicas elect a leader, do not count as
     /// writes.
     pub fn requests(&self) -> Requests {
-        self.log.requests()
+        self.installed.log.requests()
     }
 
     /// Returns what the operator was denied so far. If there is anything, the test fails at its end.
     pub fn denials(&self) -> Vec<Denial> {
-        self.log.denials()
+        self.installed.log.denials()
     }
 
     /// Takes the denials as expected, and returns them.
     pub fn expect_denials(&self) -> Vec<String> {
-        self.log.take_denials()
+        self.installed.log.take_denials()
     }
 
     /// Returns what the operator's [rules](Operator::rules) permit and it has not done so far.
@@ -319,12 +358,12 @@ impl Test {
 
     /// Returns a record of all that passed between the operator and the API server; empty on a real cluster.
     pub fn trace(&self) -> String {
-        self.target.trace()
+        self.installed.target.trace()
     }
 
-    fn prepared(&self, operator: Operator) -> Operator {
-        let operator = operator.home(&self.namespace);
-        if self.target.is_shared() { operator.namespaces([&self.namespace]) } else { operator }
+    /// Tells whether the cluster is the test's own.
+    fn is_alone(&self) -> bool {
+        !self.installed.target.is_shared()
     }
 
     /// Applies what has to be in the cluster before the operator, and lets its service account have the roles.
@@ -335,12 +374,13 @@ impl Test {
             match kind {
                 "ClusterRole" | "Role" => {
                     let mut metadata = manifest["metadata"].clone();
-                    metadata["name"] = format!("{}-{}", name.as_str().unwrap_or_default(), self.namespace).into();
+                    metadata["name"] =
+                        format!("{}-{}", name.as_str().unwrap_or_default(), self.installed.namespace).into();
                     let api = "rbac.authorization.k8s.io";
                     self.apply_object(&json!({
                         "apiVersion": format!("{api}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
                         "roleRef": {"apiGroup": api, "kind": kind, "name": name},
-                        "subjects": [{"kind": "ServiceAccount", "namespace": self.namespace, "name": self.operator}],
+                        "subjects": [{"kind": "ServiceAccount", "namespace": self.installed.namespace, "name": self.installed.operator}],
                     }))
                     .await;
                 }
@@ -371,7 +411,7 @@ impl Test {
         let client = self.client();
         let (resource, capabilities) =
             pinned_kind(&client, &gvk).await.unwrap_or_else(|error| panic!("{}: {error}", what()));
-        let namespace = object.metadata.namespace.as_deref().unwrap_or(&self.namespace);
+        let namespace = object.metadata.namespace.as_deref().unwrap_or(&self.installed.namespace);
         let api: Api<DynamicObject> = match capabilities.scope {
             Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
             Scope::Cluster => Api::all_with(client, &resource),
@@ -383,7 +423,7 @@ impl Test {
 
     fn last_writes(&self) -> String {
         let mut text = String::from("; its last writes, the latest first:");
-        for write in self.log.last_writes() {
+        for write in self.installed.log.last_writes() {
             // Writing to a string cannot fail.
             let _ = write!(text, "\n  {write}");
         }
@@ -396,13 +436,13 @@ impl Drop for Test {
         if let Some(running) = &self.running {
             running.ended.abort();
         }
-        self.target.leave(&self.namespace);
-        let denied = self.log.describe_denials();
+        self.installed.target.leave(&self.installed.namespace);
+        let denied = self.installed.log.describe_denials();
         if !denied.is_empty() && !std::thread::panicking() {
             panic!(
                 "the operator {} was denied what its controllers do not declare (Controller::owns, watches, reads, \
                  replaces or allows would):\n  {}",
-                self.operator,
+                self.installed.operator,
                 denied.join("\n  ")
             );
         }
@@ -412,8 +452,8 @@ impl Drop for Test {
 impl fmt::Debug for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Test")
-            .field("operator", &self.operator)
-            .field("namespace", &self.namespace)
+            .field("operator", &self.installed.operator)
+            .field("namespace", &self.installed.namespace)
             .finish_non_exhaustive()
     }
 }

@@ -19,6 +19,7 @@ mod unchanged;
 
 pub use children::{Children, Rollout};
 pub use condition::Condition;
+pub(crate) use condition::complete as complete_conditions;
 pub use event::Event;
 pub(crate) use recorder::Recorder;
 pub(crate) use unchanged::Rephrased;

@@ -19,6 +19,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use kube::core::Status;
+use kube::core::response::StatusDetails;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,7 +145,16 @@ pub(crate) async fn refusal(answer: Response<Body>) -> Status {
     let mut status: Status = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code));
     status.code = code;
-    if let (Some(details), Some(wait)) = (&mut status.details, wait) {
+    // A server that is too busy to think says so in plain text.
+    if let Some(wait) = wait {
+        let details = status.details.get_or_insert_with(|| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        });
         details.retry_after_seconds = details.retry_after_seconds.max(wait.as_secs().min(u32::MAX.into()) as u32);
     }
     status
@@ -153,6 +163,10 @@ pub(crate) async fn refusal(answer: Response<Body>) -> Status {
 /// Tells whether a request that failed like this may have been carried out all the same.
 pub(crate) fn is_ambiguous(error: &kube::Error) -> bool {
     match error {
+        // Whom the server asked to wait, it has not begun to serve.
+        kube::Error::Api(status) if status.code == 503 => {
+            status.details.as_ref().is_none_or(|details| details.retry_after_seconds == 0)
+        }
         kube::Error::Api(status) => status.code >= 500,
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => false,
         kube::Error::Service(error) => !error.is::<NotLeading>(),

@@ -17,7 +17,7 @@
 //! | what else wakes it: a word from outside, a time, a question | [`Source`], [`Channel`] |
 //! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
-//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`] |
+//! | what happens with an object, and how often | [`Reconcile`], [`Action`], [`Error`], [`Backoff`], [`RetryRate`] |
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | the same in CEL, kept by the API server itself | [`Policy`] |
@@ -77,12 +77,9 @@
 //! - One object is in one reconcile at a time, and no reconcile runs on a cache that is older than what the same object's
 //!   reconciles wrote. So nothing is made twice, however late a watch is.
 //! - What changes nothing is not sent: reconciling again costs no write.
+//! - What is asked of the world outside can be [recognised](Context::idempotency_key) when it is asked again after a crash.
 //! - A watch, an object, a reconcile that fails harms itself only, and is tried again with growing waits.
 //! - Given a seeded [`Rng`] and a [`Clock`] on a single thread with paused time, a run repeats request by request.
-//!
-//! # What is not here
-//!
-//! A protected metrics endpoint.
 
 /// The README is compiled with the tests.
 #[cfg(doctest)]
@@ -121,11 +118,13 @@ pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
 pub use kind::Resource;
 pub use operator::{
-    ControllerDescription, DefinitionDescription, Description, LeaderElection, Operator, PolicyDescription, RunError,
-    Task, TaskContext, VersionDescription, WebhookDescription,
+    ControllerDescription, DefinitionDescription, Description, LeaderElection, LeaseDescription, Operator,
+    PolicyDescription, RunError, Task, TaskContext, VersionDescription, WebhookDescription,
 };
 pub use policy::Policy;
-pub use queue::Backoff;
+#[doc(hidden)]
+pub use queue::MeasuredQueue;
+pub use queue::{Backoff, RetryRate};
 pub use reconcile::{Action, Channel, Context, Controller, Predicate, Reconcile, Source};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};

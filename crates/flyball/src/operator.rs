@@ -8,6 +8,7 @@ pub(crate) mod connections;
 mod describe;
 mod election;
 mod environment;
+mod guard;
 mod health;
 mod log;
 pub(crate) mod metrics;
@@ -22,7 +23,7 @@ mod settings;
 mod task;
 
 pub use describe::{
-    ControllerDescription, DefinitionDescription, Description, PolicyDescription, VersionDescription,
+    ControllerDescription, DefinitionDescription, Description, LeaseDescription, PolicyDescription, VersionDescription,
     WebhookDescription,
 };
 pub use election::LeaderElection;
@@ -40,6 +41,7 @@ use crate::watcher::Watcher;
 use crate::webhook::{self, Certificates, Keeper, Live, Reach, Serving, Target, Webhook, Webhooks};
 use election::{Election, Standing};
 use flyball_core::{Clock, ObjectKey, Rng, names};
+use guard::Guard;
 use health::{Pages, Report};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -53,6 +55,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -107,12 +110,14 @@ pub struct Operator {
     host: String,
     figures: Vec<Box<Register>>,
     metrics_address: Option<SocketAddr>,
+    protects_metrics: bool,
+    metrics_directory: Option<PathBuf>,
     health_address: Option<SocketAddr>,
     election: Option<LeaderElection>,
     tasks: Vec<Task>,
     grace: Duration,
     longest_stale: Duration,
-    on_error: Option<Arc<OnError>>,
+    on_error: Vec<Arc<OnError>>,
 }
 
 /// Registers metrics.
@@ -263,12 +268,14 @@ impl Operator {
             host: String::new(),
             figures: Vec::new(),
             metrics_address: None,
+            protects_metrics: false,
+            metrics_directory: None,
             health_address: None,
             election: None,
             tasks: Vec::new(),
             grace: Duration::from_secs(25),
             longest_stale: Duration::from_secs(60),
-            on_error: None,
+            on_error: Vec::new(),
         }
     }
 
@@ -371,6 +378,16 @@ impl Operator {
 
     /// Adds metrics of the operator's own to those that `/metrics` shows; `register` runs when the operator does.
     ///
+    /// Those that every operator has go by the names that controller-runtime gives them, so that its dashboards show them. The
+    /// [four golden signals](https://sre.google/sre-book/monitoring-distributed-systems/) are among them, by controller:
+    ///
+    /// | Signal | Series |
+    /// |---|---|
+    /// | latency, from when an object was to be looked at until that was done | `flyball_latency_seconds` |
+    /// | traffic | `controller_runtime_reconcile_total` |
+    /// | errors | `controller_runtime_reconcile_errors_total` |
+    /// | saturation, from 0 to 1 of the workers | `flyball_saturation` |
+    ///
     /// ```
     /// use flyball::Operator;
     /// use prometheus_client::metrics::gauge::Gauge;
@@ -384,9 +401,37 @@ impl Operator {
         self
     }
 
-    /// Serves `/metrics` at this address, in the clear and to everyone.
+    /// Serves `/metrics` at this address: in the clear and to everyone, unless they are [protected](Self::protect_metrics).
     pub fn metrics_address(mut self, address: SocketAddr) -> Self {
         self.metrics_address = Some(address);
+        self
+    }
+
+    /// Serves metrics over TLS, and to those alone who show a token of somebody who may `get` the URL `/metrics` in the cluster.
+    /// Whoever has none gets 401, who may not 403, and 500 comes while the API server cannot be asked; what it said is
+    /// believed for a minute.
+    ///
+    /// The [manifests](Self::manifests) then hold a ClusterRole for readers, whose name ends in `-metrics-reader`, and the
+    /// [rules](Self::rules) let the operator ask.
+    ///
+    /// The certificate is one that the process makes for itself at start, which a scraper cannot verify, unless there are
+    /// [others](Self::metrics_certificate).
+    ///
+    /// ```
+    /// # use flyball::Operator;
+    /// let operator = Operator::new("site-operator").protect_metrics(true);
+    /// let asks = |resource: &str| operator.rules().iter().any(|rule| rule.resources.as_ref().unwrap()[0] == resource);
+    /// assert!(asks("tokenreviews") && asks("subjectaccessreviews"));
+    /// ```
+    pub fn protect_metrics(mut self, protect: bool) -> Self {
+        self.protects_metrics = protect;
+        self
+    }
+
+    /// Serves [protected](Self::protect_metrics) metrics with `tls.crt` and `tls.key` in this directory, which are read again when
+    /// they change.
+    pub fn metrics_certificate(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.metrics_directory = Some(directory.into());
         self
     }
 
@@ -420,10 +465,10 @@ impl Operator {
 
     /// Calls this with every error that a reconcile returned, its controller and its object, for instance to report it elsewhere.
     ///
-    /// It is called on the way to the next reconcile and should be quick. Panics and passed deadlines are no errors that
+    /// Of several, each is told. It is called on the way to the next reconcile and should be quick. Panics and passed deadlines are no errors that
     /// were returned; they are in the metrics and the log.
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Arc::new(tell));
+        self.on_error.push(Arc::new(tell));
         self
     }
 
@@ -439,7 +484,7 @@ impl Operator {
     pub fn rules(&self) -> Vec<PolicyRule> {
         let mut rules = rbac::rules(&self.grants());
         rules.extend(self.extra_rules());
-        rules.extend(self.webhook_rules());
+        rules.extend(self.cluster_rules());
         rules
     }
 
@@ -447,12 +492,16 @@ impl Operator {
         self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect()
     }
 
-    /// Returns the rules for what tells the API server of webhooks, none if others do that.
-    fn webhook_rules(&self) -> Vec<PolicyRule> {
-        match self.webhook_certificates {
+    /// Returns the rules for what tells the API server of webhooks, unless others do that, and for asking who may see metrics.
+    fn cluster_rules(&self) -> Vec<PolicyRule> {
+        let mut rules = match self.webhook_certificates {
             Certificates::Own => webhook::cluster_rules(&self.name, &self.webhooks),
             Certificates::Files(_) | Certificates::CertManager { .. } => Vec::new(),
+        };
+        if self.protects_metrics {
+            rules.extend(guard::rules());
         }
+        rules
     }
 
     /// Returns what has to be in the cluster before the operator: the [definitions](Self::crd), the roles that grant its
@@ -470,7 +519,7 @@ impl Operator {
             crd
         };
         let roles =
-            rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.webhook_rules(), &self.namespaces);
+            rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.cluster_rules(), &self.namespaces);
         let election = self
             .election
             .as_ref()
@@ -478,7 +527,8 @@ impl Operator {
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
         let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
         let policies = self.policies.iter().flat_map(|policy| policy.manifests(&self.name));
-        self.crds.iter().map(crd).chain(roles).chain(election).chain(webhooks).chain(policies).collect()
+        let reader = self.protects_metrics.then(|| guard::reader(&self.name));
+        self.crds.iter().map(crd).chain(roles).chain(reader).chain(election).chain(webhooks).chain(policies).collect()
     }
 
     fn grants(&self) -> Vec<Grant> {
@@ -545,7 +595,7 @@ impl Operator {
             recorder: first,
             metrics: metrics.clone(),
             rephrased: Arc::default(),
-            on_error: self.on_error,
+            on_error: self.on_error.into(),
         });
         let leading = match (&standing, gated, second) {
             (Some(standing), Some(client), Some(recorder)) => {
@@ -581,9 +631,8 @@ impl Operator {
             running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
         }
         if let Some((settings, standing)) = elect {
-            let (clock, master) = (everywhere.clock.clone(), metrics.master(standing.lease.name()));
-            let election =
-                Election::new(client.clone(), clock, &self.rng, settings, &instance, standing.clone(), master);
+            let master = metrics.master(standing.lease.name());
+            let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
             running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
             let caches = caches.clone();
@@ -594,6 +643,7 @@ impl Operator {
             };
             running.elections.spawn(election.run(warm, running.release.clone()));
         }
+        let metrics_names = vec![format!("{name}-metrics.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()];
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
         // It is empty: an operator runs but once.
         let _ = self.webhook_live.set(live);
@@ -616,10 +666,24 @@ impl Operator {
         }
         let (longest_stale, stop) = (self.longest_stale, running.stop.clone());
         let report = Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop });
-        for (listener, pages) in [(metrics_listener, Pages::Metrics), (health_listener, Pages::Health)] {
-            if let Some(listener) = listener {
-                running.others.spawn(health::serve(listener, pages, report.clone()));
+        match metrics_listener {
+            Some(listener) if self.protects_metrics => {
+                let (guard, serving) = (Arc::new(Guard::new(client.clone())), Arc::<Serving>::default());
+                let (directory, clock) = (self.metrics_directory, everywhere.clock.clone());
+                running.others.spawn(guard::keep_certificate(
+                    serving.clone(),
+                    directory,
+                    clock,
+                    name.to_string(),
+                    metrics_names,
+                ));
+                running.others.spawn(health::serve_guarded(listener, report.clone(), guard, serving));
             }
+            Some(listener) => drop(running.others.spawn(health::serve(listener, Pages::Metrics, report.clone()))),
+            None => {}
+        }
+        if let Some(listener) = health_listener {
+            running.others.spawn(health::serve(listener, Pages::Health, report));
         }
         for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
             let recorder = recorder.clone();
@@ -632,6 +696,10 @@ impl Operator {
             () = shutdown => Ok(()),
             error = running.failed(&lease) => match error {
                 RunError::Task { .. } => Err(error),
+                RunError::LeadershipLost { .. } => {
+                    running.end_at_once().await;
+                    return Err(error);
+                }
                 _ => return Err(error),
             },
         };

@@ -5,13 +5,21 @@
 //! This file puts a lock around them and wakes whoever has to act.
 //!
 //! A reader could break: both structures change under one lock, so that the end of a run and the echo of its write cannot
-//! miss one another; and a key that is ready passes no timer.
+//! miss one another; a key that is ready passes no timer; and nobody is woken who does not wait, which is most of the time
+//! that a busy queue takes.
 
+mod backoff;
 mod barrier;
+mod bucket;
+mod lane;
+mod measured;
 mod state;
+mod table;
 
+pub use backoff::Backoff;
 pub(crate) use barrier::{Effect, Trigger, Write};
-pub use state::Backoff;
+pub use bucket::RetryRate;
+pub use measured::MeasuredQueue;
 pub(crate) use state::{Item, Next, Priority};
 
 use crate::cache::StoreId;
@@ -43,6 +51,10 @@ struct Inner {
     barrier: Barrier,
     /// What changed while a worker had the key: at the end it is known which of it the worker did itself.
     meanwhile: BTreeMap<ObjectKey, Vec<(Trigger, Priority)>>,
+    /// How many workers wait for a key, or will find out that they need not.
+    waiting: usize,
+    /// Until when whoever watches the clock will sleep.
+    alarm: Option<Instant>,
     closed: bool,
     figures: Figures,
 }
@@ -54,6 +66,7 @@ const MEANWHILE: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) item: Item,
+    pub(crate) since: Instant,
     /// The caches that have not shown a write of this key in time: to be read past.
     pub(crate) behind: BTreeSet<StoreId>,
 }
@@ -64,6 +77,8 @@ pub(crate) struct Figures {
     pub(crate) adds: u64,
     pub(crate) retries: u64,
     pub(crate) depth: usize,
+    /// Keys that failed and wait because so many others did.
+    pub(crate) throttled: usize,
     pub(crate) running: usize,
     /// How long all running keys together have been running.
     pub(crate) unfinished: Duration,
@@ -76,11 +91,13 @@ pub(crate) struct Figures {
 
 impl Queue {
     /// Makes an empty queue, whose keys wait no longer than `patience` for their own writes.
-    pub(crate) fn new(backoff: Backoff, patience: Duration, rng: &Rng) -> Self {
+    pub(crate) fn new(backoff: Backoff, rate: RetryRate, patience: Duration, rng: &Rng) -> Self {
         let inner = Inner {
-            state: State::new(backoff, rng),
+            state: State::new(backoff, rate, rng),
             barrier: Barrier::new(patience),
             meanwhile: BTreeMap::new(),
+            waiting: 0,
+            alarm: None,
             closed: false,
             figures: Figures::default(),
         };
@@ -112,33 +129,40 @@ impl Queue {
     /// Waits for the next key; `None` once the queue is closed.
     pub(crate) async fn next(&self) -> Option<Work> {
         loop {
-            let mut ready = pin!(self.ready.notified());
+            if let Some(found) = self.take(false) {
+                return found;
+            }
             // Whoever found nothing stands in line before looking again, so that no key comes in between unnoticed.
-            for in_line in [false, true] {
-                if in_line {
-                    ready.as_mut().enable();
-                }
-                let (closed, item) = self.change(|inner, now| match inner.closed {
-                    true => (true, None),
-                    false => (false, inner.state.next(now).map(|item| (inner.barrier.behind(&item.key), item))),
-                });
-                if closed || item.is_some() {
-                    return item.map(|(behind, item)| Work { item, behind });
-                }
+            let mut ready = pin!(self.ready.notified());
+            ready.as_mut().enable();
+            if let Some(found) = self.take(true) {
+                return found;
             }
             ready.await;
         }
     }
 
-    /// Takes a key back from its worker, which wrote these objects. `is_gone` tells that a cache shows an object as gone or
-    /// going.
+    /// Takes the next key, or says that there will be none; `None` if one has to be waited for.
+    fn take(&self, in_line: bool) -> Option<Option<Work>> {
+        self.change(|inner, now| {
+            if inner.closed {
+                return Some(None);
+            }
+            let work = inner.next(now);
+            inner.waiting += usize::from(in_line && work.is_none());
+            work.map(Some)
+        })
+    }
+
+    /// Takes a key back from its worker, which wrote these objects, and hands out another if one is ready. `is_gone` tells
+    /// that a cache shows an object as gone or going.
     pub(crate) fn done(
         &self,
         item: &Item,
         next: Next,
         writes: Vec<Write>,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
-    ) {
+    ) -> Option<Work> {
         self.change(|inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
@@ -149,7 +173,8 @@ impl Queue {
             }
             let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
             inner.state.done(item.ticket, next, held, now);
-        });
+            if inner.closed { None } else { inner.next(now) }
+        })
     }
 
     /// Takes in how far a cache has come.
@@ -221,7 +246,8 @@ impl Queue {
                         inner.figures.overdue += 1;
                     }
                 }
-                inner.next_time()
+                inner.alarm = inner.next_time(now);
+                inner.alarm
             });
             let elapsed = async {
                 match next {
@@ -244,6 +270,7 @@ impl Queue {
         figures.adds = inner.state.adds;
         figures.retries = inner.state.retries;
         figures.depth = inner.state.ready();
+        figures.throttled = inner.state.throttled();
         for since in inner.state.running() {
             figures.running += 1;
             figures.unfinished += now - since;
@@ -254,15 +281,23 @@ impl Queue {
 
     /// Changes the queue, and wakes whoever has to act on it.
     fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+        // Asked before the lock is taken, which many want.
+        let now = Instant::now();
         let mut inner = self.lock();
-        let (ready, time) = (inner.state.ready(), inner.next_time());
-        let result = change(&mut inner, Instant::now());
-        let (now_ready, now_time) = (inner.state.ready(), inner.next_time());
+        let ready = inner.state.ready();
+        let result = change(&mut inner, now);
+        let woken = inner.state.ready().saturating_sub(ready).min(inner.waiting);
+        inner.waiting -= woken;
+        let next = inner.next_time(now);
+        let earlier = next.is_some_and(|next| inner.alarm.is_none_or(|alarm| next < alarm));
+        if earlier {
+            inner.alarm = next;
+        }
         drop(inner);
-        for _ in ready..now_ready {
+        for _ in 0..woken {
             self.ready.notify_one();
         }
-        if now_time.is_some_and(|now| time.is_none_or(|before| now < before)) {
+        if earlier {
             self.timer.notify_one();
         }
         result
@@ -275,7 +310,12 @@ impl Queue {
 }
 
 impl Inner {
-    fn next_time(&self) -> Option<Instant> {
-        self.state.next_delay().into_iter().chain(self.barrier.next_deadline()).min()
+    fn next(&mut self, now: Instant) -> Option<Work> {
+        let item = self.state.next(now)?;
+        Some(Work { behind: self.barrier.behind(&item.key), since: now, item })
+    }
+
+    fn next_time(&self, now: Instant) -> Option<Instant> {
+        self.state.next_delay(now).into_iter().chain(self.barrier.next_deadline()).min()
     }
 }

@@ -8,9 +8,11 @@
 //! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
 //! worker.
 
+mod cleanup;
 mod context;
 mod controller;
 mod finalizer;
+mod idempotency;
 mod predicate;
 mod source;
 mod sources;
@@ -100,6 +102,9 @@ pub trait Reconcile: Send + Sync + 'static {
     /// It gets the object as the API server has it now, not the cache's word: what it does cannot be undone. The
     /// finalizer is removed when it returns [`Action::done`]; with any other action or an error it is called again. It
     /// may be called again after it succeeded, so what is gone already must be taken as success.
+    ///
+    /// When it fails twice in a row, the object says why: by an event `CleanupFailed`, and by the condition `CleanedUp` of its status,
+    /// where the kind has a status with conditions that are merged by `type`. It is tried again with growing waits.
     fn finalize(
         &self,
         object: &Self::Resource,

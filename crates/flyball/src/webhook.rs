@@ -51,9 +51,11 @@ mod secret;
 mod service;
 mod verdict;
 
+pub(crate) use certificate::Identity;
+pub(crate) use files::read as read_certificate;
 pub use handler::{Defaulter, Validator};
 pub(crate) use keeper::Keeper;
-pub(crate) use listener::{Serving, serve};
+pub(crate) use listener::{Serving, serve, serve_tls};
 pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
 pub use request::{AdmissionRequest, Operation};
 pub(crate) use scope::{ADMISSION, Scope};

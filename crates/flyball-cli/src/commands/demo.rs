@@ -7,7 +7,6 @@ mod demovolume;
 mod installed;
 mod show;
 mod stage;
-mod table;
 mod visitors;
 mod vmgroup;
 

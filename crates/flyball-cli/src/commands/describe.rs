@@ -63,6 +63,10 @@ fn lines(described: &Description) -> Vec<String> {
     if !described.namespaces.is_empty() {
         lines.push(format!("limited to namespaces {}", described.namespaces.join(", ")));
     }
+    if let Some(lease) = &described.lease {
+        let place = lease.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        lines.push(format!("led by the holder of lease {place}{}, for {} s", lease.name, lease.lease_duration));
+    }
     let definitions = described.definitions.iter().flat_map(definition).collect();
     table(&mut lines, &["KIND", "DEFINITION", "SCOPE", "VERSION", "COLUMNS"], definitions);
     let controllers = described.controllers.iter().map(controller).collect();

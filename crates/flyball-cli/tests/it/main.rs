@@ -6,6 +6,7 @@ mod data_dir;
 mod demo;
 mod levels;
 mod nodes;
+mod objects;
 mod operators;
 mod run;
 

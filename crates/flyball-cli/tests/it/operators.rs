@@ -1,7 +1,7 @@
 //! `flyball describe`, `flyball crd` and `flyball trace`.
 
 use crate::Home;
-use flyball::Operator;
+use flyball::{LeaderElection, Operator};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -16,7 +16,8 @@ use vmgroup::resource::VmGroup;
 #[test]
 fn an_operator_is_described_by_its_program() {
     let home = Home::new("describe");
-    let described = Operator::new("vm-operator").crd(VmGroup::crd()).policy(policy()).describe();
+    let operator = Operator::new("vm-operator").crd(VmGroup::crd()).policy(policy());
+    let described = operator.leader_election(LeaderElection::default()).describe();
     fs::write(home.0.join("described.json"), serde_json::to_vec(&described).unwrap()).unwrap();
     let program = home.0.join("operator");
     let script =
@@ -27,6 +28,7 @@ fn an_operator_is_described_by_its_program() {
     let said = home.run(&["describe", "operator", "./operator"]).ok().out;
     for words in [
         "vm-operator\n",
+        "led by the holder of lease vm-operator, for 15 s\n",
         "KIND      DEFINITION",
         "vmgroups.vm.codeconnect.vmworld.com",
         "v1alpha1 (stored)",

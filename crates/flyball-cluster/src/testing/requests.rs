@@ -6,6 +6,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// How many of the last writes are kept, to be shown.
 const SHOWN: usize = 20;
@@ -134,19 +135,39 @@ pub struct Denial {
 
 /// An error of a reconcile that came of a [`Denial`], and where in the code the request was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) controller: String,
-    pub(super) object: ObjectKey,
-    pub(super) message: String,
-    pub(super) at: Option<String>,
+struct Place {
+    controller: String,
+    object: ObjectKey,
+    message: String,
+    at: Option<String>,
+}
+
+/// When the operator is to crash, once: at its request of this number, from 1 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crash {
+    /// The request is not sent.
+    Before(u64),
+    /// It is carried out, and its answer is lost.
+    After(u64),
 }
 
 /// Where requests are counted; clones count together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Mutex<State>>);
+pub(super) struct Log(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Rings when the operator is to crash.
+    crash: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
+    /// How many requests were sent, those that are about no object too.
+    sent: u64,
+    crash: Option<Crash>,
+    crashed: bool,
     requests: Requests,
     denials: BTreeMap<Permission, String>,
     places: BTreeMap<String, Place>,
@@ -154,6 +175,36 @@ struct State {
 }
 
 impl Log {
+    /// Has the operator crash.
+    pub(super) fn plan(&self, crash: Option<Crash>) {
+        self.lock().crash = crash;
+    }
+
+    /// Counts a request on its way, and tells whether the operator crashes with it.
+    pub(super) fn sent(&self) -> Option<Crash> {
+        let mut state = self.lock();
+        state.sent += 1;
+        let sent = state.sent;
+        let crash = state.crash.filter(|crash| [Crash::Before(sent), Crash::After(sent)].contains(crash));
+        state.crashed |= crash.is_some();
+        crash
+    }
+
+    /// Crashes the operator, and never returns.
+    pub(super) async fn crash(&self) -> ! {
+        self.0.crash.notify_one();
+        std::future::pending().await
+    }
+
+    /// Waits for a crash.
+    pub(super) async fn crashes(&self) {
+        self.0.crash.notified().await;
+    }
+
+    pub(super) fn crashed(&self) -> bool {
+        self.lock().crashed
+    }
+
     /// Counts a request.
     pub(super) fn asked(&self, method: &Method, uri: &Uri) -> Option<Permission> {
         let permission = Permission::of(method, uri)?;
@@ -172,8 +223,14 @@ impl Log {
         self.lock().denials.entry(permission).or_insert_with(|| message.to_owned());
     }
 
-    pub(super) fn failed(&self, place: Place) {
-        self.lock().places.entry(place.message.clone()).or_insert(place);
+    /// Takes in an error of a reconcile, which may have come of a denial.
+    pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
+        if error.status().is_some_and(|status| status.is_forbidden()) {
+            let (message, at) = (error.to_string(), error.call_site());
+            let place =
+                Place { controller: controller.to_owned(), object: object.clone(), message: message.clone(), at };
+            self.lock().places.entry(message).or_insert(place);
+        }
     }
 
     pub(super) fn requests(&self) -> Requests {
@@ -216,7 +273,7 @@ impl Log {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Counts are whole whatever panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The cluster that a test runs on: one of its own, or a real one.
 
-use super::requests::Log;
+use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
 use flyball_core::{Clock, Rng};
@@ -183,8 +183,15 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
         let (client, log) = (client.clone(), log.clone());
         async move {
+            let crash = log.sent();
+            if let Some(Crash::Before(_)) = crash {
+                log.crash().await;
+            }
             let permission = log.asked(request.method(), request.uri());
             let answer = client.send(request).await?;
+            if let Some(Crash::After(_)) = crash {
+                log.crash().await;
+            }
             let (head, body) = answer.into_parts();
             let denied = permission.filter(|_| head.status.as_u16() == 403);
             let Some(permission) = denied else { return Ok(http::Response::from_parts(head, body)) };

@@ -12,6 +12,7 @@ use flyball_core::time::SignedDuration;
 use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -172,7 +173,8 @@ impl Stage {
                 sleep(Duration::from_micros(rng.below(5000))).await;
                 let path = request.uri().path().to_owned();
                 wire.pass(&path).await;
-                if request.method() != Method::GET && !path.contains("/leases") {
+                // Events about the lease tell of its loss as well, and harm nobody.
+                if request.method() != Method::GET && !path.contains("/leases") && !path.contains("/events") {
                     let lease = leases.get_opt("beats").await?;
                     let leader = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
                     writes.lock().unwrap().push(Write { at: Instant::now(), by: name.to_owned(), path, leader });
@@ -496,5 +498,15 @@ fn the_roles_in_the_manifests_are_enough() {
         stage.patch(json!({"holderIdentity": "another"})).await;
         let given = Instant::now();
         assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);
+        let events: Api<Event> = Api::default_namespaced(stage.admin.clone());
+        let told = events.list(&Default::default()).await.unwrap().items.into_iter();
+        let mut told: Vec<_> = told
+            .filter(|event| event.regarding.as_ref().unwrap().kind.as_deref() == Some("Lease"))
+            .map(|event| (event.reason.unwrap(), event.note.unwrap()))
+            .collect();
+        told.sort();
+        let [(became, who), (lost, by)] = <[_; 2]>::try_from(told).unwrap();
+        assert_eq!((became.as_str(), lost.as_str()), ("BecameLeader", "LostLeadership"));
+        assert!(who.starts_with("one_") && who.ends_with(" became leader") && by.ends_with(" stopped leading"));
     });
 }

@@ -14,6 +14,7 @@ mod expectations;
 mod jobs;
 mod leader_election;
 mod load_balancers;
+mod metrics;
 mod namespaces;
 mod nodes;
 mod policies;

@@ -3,7 +3,7 @@
 use demovolume::operator::DemoVolumes;
 use demovolume::resource::DemoVolume;
 use flyball::Operator;
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -110,4 +110,20 @@ async fn ready(sites: &Api<VisitorsApp>) -> bool {
     conditions
         .into_iter()
         .any(|condition| condition.status == "True" && condition.observed_generation == site.metadata.generation)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_visitors_site_survives_every_crash() {
+    let operator = || {
+        let sites = Visitors::new(|| "not a secret".into()).controller();
+        Operator::new("sample").crd(VisitorsApp::crd()).controller(sites)
+    };
+    let site = "
+apiVersion: example.com/v1
+kind: VisitorsApp
+metadata: {name: s}
+spec: {size: 1, title: Hello}
+";
+    let crashes = explore_crashes(|| Test::of(operator).nodes(1), async |test| test.apply(site).await).await;
+    assert!(crashes >= 20, "{crashes}");
 }

@@ -4,9 +4,10 @@ use demovolume::operator::DemoVolumes;
 use demovolume::resource::DemoVolume;
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
 use flyball_cluster::Faults;
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -152,4 +153,66 @@ async fn who_writes_at_each_reconcile_is_not_idempotent() {
     let mut test = Test::of(operator).start().await;
     test.apply(WATCHED).await;
     test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sample_operator_survives_every_crash() {
+    let crashes = explore_crashes(|| Test::of(volumes), async |test| test.apply(VOLUME).await).await;
+    assert!(crashes >= 8, "{crashes}");
+}
+
+/// Makes another secret each time that it does not see its label, which it sets afterwards: one too many after a crash in
+/// between.
+struct MakesOneEachTime;
+
+impl AsyncDoes for MakesOneEachTime {
+    async fn call(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        if object.labels().contains_key("done") {
+            return Ok(());
+        }
+        let namespace = object.namespace().unwrap_or_default();
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &namespace);
+        let child = json!({"metadata": {"generateName": "child-"}});
+        maps.create(&PostParams::default(), &serde_json::from_value(child)?).await?;
+        let label = json!({"metadata": {"labels": {"done": ""}}});
+        let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(label)).await?;
+        cx.wrote(&written);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "configmaps child-*: expected 1\n    and found 2")]
+async fn an_operator_that_forgets_what_it_did_is_found_out() {
+    let rule = PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["configmaps".into()]),
+        verbs: vec!["create".into(), "patch".into()],
+        ..PolicyRule::default()
+    };
+    let operator = move || Operator::new("op").controller(Controller::new(Does(MakesOneEachTime)).allows(rule.clone()));
+    explore_crashes(move || Test::of(operator.clone()), async |test| test.apply(WATCHED).await).await;
+}
+
+/// How many seeds are played unless `FLYBALL_SEEDS` says so.
+const SEEDS: u64 = 40;
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_order_of_events_the_end_is_the_same() {
+    let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
+    let faults = Faults { cut: 0.1, late: 0.5, repeated: 0.3, ..Faults::default() };
+    let mut expected = None;
+    for seed in 0..seeds {
+        let test =
+            Test::of(volumes).seed(seed).faults(if seed == 0 { Faults::default() } else { faults }).start().await;
+        test.apply(VOLUME).await;
+        for size in 4..8 {
+            let larger = json!({"spec": {"name": format!("films-{size}")}});
+            let volumes: Api<DemoVolume> = test.api();
+            volumes.patch("films", &PatchParams::default(), &Patch::Merge(larger)).await.unwrap();
+        }
+        test.assert_converges().await;
+        let state = test.state().await;
+        assert_eq!(&state, expected.get_or_insert_with(|| state.clone()), "seed {seed}");
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::Event;
 use crate::client;
+use crate::kind::Kind;
 use crate::operator::metrics::EventMetrics;
 use crate::reconcile::Primary;
 use flyball_core::time::{Timestamp, rfc3339_micro};
@@ -96,18 +97,23 @@ impl Recorder {
         Self { operator, instance, rng: rng.fork("events"), metrics, book: Mutex::new(book), wake: Notify::new() }
     }
 
+    /// Takes an event about the object of a reconcile.
+    pub(crate) fn record(&self, primary: &Primary, event: Event, at: Timestamp) {
+        self.record_about(&primary.kind, &primary.key, &primary.entry.uid(), event, at);
+    }
+
     /// Takes an event.
-    pub(crate) fn record(&self, primary: &Primary, mut event: Event, at: Timestamp) {
+    pub(crate) fn record_about(&self, kind: &Kind, key: &ObjectKey, uid: &str, mut event: Event, at: Timestamp) {
         shorten(&mut event.note, LONGEST_NOTE);
         shorten(&mut event.reason, LONGEST_WORD);
         shorten(&mut event.action, LONGEST_WORD);
         let regarding = Regarding {
-            api_version: primary.kind.gvk().api_version(),
-            kind: primary.kind.name().to_owned(),
-            key: primary.key.clone(),
-            uid: primary.entry.uid().into_owned(),
+            api_version: kind.gvk().api_version(),
+            kind: kind.name().to_owned(),
+            key: key.clone(),
+            uid: uid.to_owned(),
         };
-        let mut name = primary.key.name().to_owned();
+        let mut name = key.name().to_owned();
         shorten(&mut name, LONGEST_NAME);
         let name = || format!("{name}.{:016x}", self.rng.next());
         let taken = self.book().take(regarding, event, at, Instant::now(), name);

@@ -61,6 +61,12 @@ struct CommonArgs {
     /// Where to serve /metrics; 0 for nowhere
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     metrics_addr: Address,
+    /// Serve /metrics over TLS, and only to those who may get it in the cluster
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    metrics_secure: Option<bool>,
+    /// Directory with tls.crt and tls.key to serve /metrics with, instead of a certificate of the operator's own
+    #[arg(long, value_name = "DIRECTORY")]
+    metrics_cert_dir: Option<PathBuf>,
     /// Where to serve /healthz and /readyz; 0 for nowhere
     #[arg(long, default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
     health_addr: Address,
@@ -282,6 +288,8 @@ impl Operator {
         if let Some(address) = common.webhook_addr {
             operator.webhook_address = address.0;
         }
+        operator.protects_metrics = common.metrics_secure.unwrap_or(operator.protects_metrics);
+        operator.metrics_directory = common.metrics_cert_dir.clone().or(operator.metrics_directory);
         operator.home = common.operator_namespace.clone().or(operator.home);
         match command {
             Command::Run => operator.run_to_the_end(common),

@@ -40,6 +40,9 @@ pub struct Description {
     /// Its policies.
     #[serde(default)]
     pub policies: Vec<PolicyDescription>,
+    /// The lease by which its replicas agree on a leader; none if all of them act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseDescription>,
     /// What it may do in the cluster.
     #[serde(default)]
     pub rules: Vec<PolicyRule>,
@@ -98,6 +101,24 @@ pub struct ControllerDescription {
     pub concurrency: usize,
 }
 
+/// A leader election. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct LeaseDescription {
+    /// Name of the lease.
+    pub name: String,
+    /// Its namespace; none means that of the operator's pod or context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// After how long without a change others take over.
+    pub lease_duration: f64,
+    /// How long the leader tries to renew it.
+    pub renew_deadline: f64,
+    /// How often the leader renews it.
+    pub retry_period: f64,
+}
+
 /// The webhooks of one kind.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -152,7 +173,15 @@ impl Operator {
             .policies
             .iter()
             .map(|policy| PolicyDescription { kind: policy.kind().qualified(), rules: policy.told() });
+        let lease = self.election.as_ref().map(|election| LeaseDescription {
+            name: election.lease.clone().unwrap_or_else(|| self.name.clone()),
+            namespace: self.home.clone(),
+            lease_duration: election.lease_duration.as_secs_f64(),
+            renew_deadline: election.renew_deadline.as_secs_f64(),
+            retry_period: election.retry_period.as_secs_f64(),
+        });
         Description {
+            lease,
             name: self.name.clone(),
             namespaces: self.namespaces.iter().cloned().collect(),
             definitions: definitions.collect(),

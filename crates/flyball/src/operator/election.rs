@@ -8,6 +8,8 @@ mod elector;
 #[cfg(test)]
 mod tests;
 
+use super::Environment;
+use crate::apply::{Event, Recorder};
 use crate::cache::{Change, Listener, Portion, Selection, Store, StoreId, Trouble, Writer};
 use crate::client::{Gate, chain, exchange};
 use crate::kind::Kind;
@@ -47,7 +49,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// write asks the clock before it is sent. The time of day plays no part: it stands in the lease, but is compared with
 /// nothing. When the lease is lost [`Operator::run`](crate::Operator::run) ends with
 /// [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) with exit code 1, to be started anew:
-/// a process that does not know what became of its last writes had better begin with nothing. A clean stop lets
+/// a process that does not know what became of its last writes had better begin with nothing. Events about the lease,
+/// `BecameLeader` and `LostLeadership`, tell of it. A clean stop lets
 /// reconciles end and then releases the lease; another replica takes over within a second.
 ///
 /// **What may not.** A write that was sent in time may reach the API server late, if the connection holds it up for longer
@@ -138,6 +141,7 @@ pub(super) struct Election {
     elector: Elector,
     standing: Arc<Standing>,
     master: Gauge,
+    recorder: Arc<Recorder>,
     /// Rings when others changed the lease.
     bell: Arc<Notify>,
 }
@@ -152,17 +156,17 @@ pub(super) enum Ended {
 impl Election {
     /// Makes a replica's part; its identity is `instance` and something that no other process has.
     pub(super) fn new(
-        client: kube::Client,
-        clock: Clock,
+        env: &Environment,
         rng: &Rng,
         settings: LeaderElection,
         instance: &str,
         standing: Arc<Standing>,
         master: Gauge,
     ) -> Self {
+        let (client, clock, recorder) = (env.client.clone(), env.clock.clone(), env.recorder.clone());
         let rng = rng.fork("leader election");
         let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
-        Self { client, clock, rng, settings, elector, standing, master, bell: Arc::default() }
+        Self { client, clock, rng, settings, elector, standing, master, recorder, bell: Arc::default() }
     }
 
     /// Makes a store for the lease, whose changes this replica heeds.
@@ -187,8 +191,9 @@ impl Election {
         tracing::info!(lease = %self.standing.lease, identity = self.elector.identity(), "waiting to lead");
         let ended = self.lead(&stop).await;
         self.standing.gate.shut();
-        if matches!(ended, Ended::Stopped) {
-            self.release().await;
+        match ended {
+            Ended::Stopped => self.release().await,
+            Ended::Lost(_) => self.tell("LostLeadership", "stopped leading"),
         }
         self.master.set(0);
         ended
@@ -267,6 +272,7 @@ impl Election {
             if !self.standing.leads.is_open() {
                 tracing::info!(%lease, "leading");
                 self.standing.leads.open();
+                self.tell("BecameLeader", "became leader");
             }
         } else {
             self.standing.gate.shut();
@@ -277,6 +283,13 @@ impl Election {
                 None => tracing::info!(%lease, leader = self.elector.holder(), "leader is known"),
             }
         }
+    }
+
+    /// Publishes an event about the lease, which `kubectl describe lease` shows.
+    fn tell(&self, reason: &str, what: &str) {
+        let event = Event::normal(reason, format!("{} {what}", self.elector.identity())).action("LeaderElection");
+        let kind = Kind::of::<Lease>();
+        self.recorder.record_about(&kind, &self.standing.lease, self.elector.uid(), event, self.clock.now());
     }
 
     /// Lets others lead at once. Nothing writes any more.

@@ -32,7 +32,7 @@ pub(crate) struct Environment {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rephrased: Arc<Mutex<Rephrased>>,
     /// Who is told of errors.
-    pub(crate) on_error: Option<Arc<OnError>>,
+    pub(crate) on_error: Arc<[Arc<OnError>]>,
 }
 
 /// Is told of an error with the controller and the object.

@@ -2,11 +2,15 @@
 
 use super::connections;
 use super::election::Standing;
+use super::guard::Guard;
 use super::metrics::Metrics;
 use crate::cache::{Caches, Store, Trouble};
 use crate::latch::Latch;
-use crate::webhook::Serving;
-use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use crate::webhook::{Serving, serve_tls};
+use http::{
+    Method, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, WWW_AUTHENTICATE},
+};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use std::fmt::Write;
@@ -111,6 +115,32 @@ impl Report {
         let since = trouble.since.elapsed();
         (since > self.longest_stale).then(|| format!("cut off for {} s: {}", since.as_secs(), trouble.why))
     }
+}
+
+/// Serves metrics until it is dropped, over TLS and to those alone whom the guard lets in.
+pub(super) async fn serve_guarded(
+    listener: TcpListener,
+    report: Arc<Report>,
+    guard: Arc<Guard>,
+    serving: Arc<Serving>,
+) {
+    let answer = move |request: Request<Incoming>| {
+        let (report, guard) = (report.clone(), guard.clone());
+        async move {
+            match guard.admit(request.headers(), request.method(), request.uri().path()).await {
+                Ok(()) => answer(&report, Pages::Metrics, &request),
+                Err((code, why)) => {
+                    let mut refused = Response::new(Full::from(why));
+                    *refused.status_mut() = code;
+                    if code == StatusCode::UNAUTHORIZED {
+                        refused.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+                    }
+                    refused
+                }
+            }
+        }
+    };
+    serve_tls(listener, CONNECTIONS, serving, answer).await;
 }
 
 /// Serves pages until it is dropped.

@@ -30,11 +30,13 @@ pub(crate) struct Metrics {
     errors: Counters<1>,
     terminal: Counters<1>,
     panics: Counters<1>,
+    undecodable: Counters<1>,
     deadlines: Counters<1>,
     time: Histograms<1>,
     concurrency: Family<Labels<1>, Gauge>,
     waited: Histograms<2>,
     worked: Histograms<2>,
+    latency: Histograms<1>,
     lists: Counters<2>,
     watch_events: Counters<2>,
     lost: Counters<2>,
@@ -117,11 +119,13 @@ impl Metrics {
             errors: Family::default(),
             terminal: Family::default(),
             panics: Family::default(),
+            undecodable: Family::default(),
             deadlines: Family::default(),
             time: Family::new_with_constructor(reconcile_seconds),
             concurrency: Family::default(),
             waited: Family::new_with_constructor(queue_seconds),
             worked: Family::new_with_constructor(queue_seconds),
+            latency: Family::new_with_constructor(reconcile_seconds),
             lists: Family::default(),
             watch_events: Family::default(),
             lost: Family::default(),
@@ -137,6 +141,7 @@ impl Metrics {
         r.register("controller_runtime_reconcile_errors", "Reconciles that failed", m.errors.clone());
         r.register("controller_runtime_terminal_reconcile_errors", "Reconciles given up", m.terminal.clone());
         r.register("controller_runtime_reconcile_panics", "Reconciles that panicked", m.panics.clone());
+        r.register("flyball_undecodable", "Reconciles of objects that do not decode", m.undecodable.clone());
         r.register(
             "controller_runtime_reconcile_timeouts",
             "Reconciles cut off at their deadline",
@@ -146,6 +151,7 @@ impl Metrics {
         r.register("controller_runtime_max_concurrent_reconciles", "Workers", m.concurrency.clone());
         r.register("workqueue_queue_duration_seconds", "Time that a key was ready", m.waited.clone());
         r.register("workqueue_work_duration_seconds", "Time that a worker had a key", m.worked.clone());
+        r.register("flyball_latency_seconds", "Time from when a key was ready to its end", m.latency.clone());
         r.register("flyball_watch_lists", "Lists that were begun", m.lists.clone());
         r.register("flyball_watch_events", "Objects and bookmarks taken in", m.watch_events.clone());
         r.register("flyball_watch_lost", "Objects that could not be read", m.lost.clone());
@@ -163,7 +169,7 @@ impl Metrics {
 
     /// Adds what is read from queues and caches when somebody asks.
     pub(crate) fn observe(&mut self, queues: Vec<(String, Arc<Queue>)>, caches: Arc<Caches>) {
-        self.registry.register_collector(Box::new(Observed { queues, caches }));
+        self.registry.register_collector(Box::new(Observed { queues, caches, workers: self.concurrency.clone() }));
     }
 
     /// Adds what an operator measures itself.
@@ -190,10 +196,12 @@ impl Metrics {
             errors: self.errors.get_or_create_owned(&controller),
             terminal: self.terminal.get_or_create_owned(&controller),
             panics: self.panics.get_or_create_owned(&controller),
+            undecodable: self.undecodable.get_or_create_owned(&controller),
             deadlines: self.deadlines.get_or_create_owned(&controller),
             time: self.time.get_or_create_owned(&controller),
             waited: self.waited.get_or_create_owned(&queue),
             worked: self.worked.get_or_create_owned(&queue),
+            latency: self.latency.get_or_create_owned(&controller),
         }
     }
 
@@ -249,10 +257,12 @@ pub(crate) struct ControllerMetrics {
     errors: Counter,
     terminal: Counter,
     panics: Counter,
+    undecodable: Counter,
     deadlines: Counter,
     time: Histogram,
     waited: Histogram,
     worked: Histogram,
+    latency: Histogram,
 }
 
 impl ControllerMetrics {
@@ -275,12 +285,19 @@ impl ControllerMetrics {
         self.time.observe(time.as_secs_f64());
     }
 
+    /// Counts an object that does not decode.
+    pub(crate) fn undecodable(&self) {
+        self.undecodable.inc();
+    }
+
     pub(crate) fn waited(&self, time: Duration) {
         self.waited.observe(time.as_secs_f64());
     }
 
-    pub(crate) fn worked(&self, time: Duration) {
+    /// Counts a key that a worker had for this time, after it had waited for the other.
+    pub(crate) fn worked(&self, time: Duration, waited: Duration) {
         self.worked.observe(time.as_secs_f64());
+        self.latency.observe((waited + time).as_secs_f64());
     }
 }
 
@@ -357,6 +374,7 @@ impl Drop for WebhookCall<'_> {
 struct Observed {
     queues: Vec<(String, Arc<Queue>)>,
     caches: Arc<Caches>,
+    workers: Family<Labels<1>, Gauge>,
 }
 
 impl Collector for Observed {
@@ -368,8 +386,9 @@ impl Collector for Observed {
             ("flyball_queue_echoes", "Changes passed over, as the key had made them itself", |f| f.echoes),
             ("flyball_queue_overdue", "Keys that went on before a cache had shown their writes", |f| f.overdue),
         ];
-        let gauges: [(&str, &str, Read<f64>); 4] = [
+        let gauges: [(&str, &str, Read<f64>); 5] = [
             ("workqueue_depth", "Keys that are ready", |f| f.depth as f64),
+            ("flyball_queue_throttled", "Keys that failed, and wait as too many others did", |f| f.throttled as f64),
             ("workqueue_unfinished_work_seconds", "Time of all running keys", |f| f.unfinished.as_secs_f64()),
             ("workqueue_longest_running_processor_seconds", "Time of the longest running key", |f| {
                 f.longest.as_secs_f64()
@@ -380,6 +399,12 @@ impl Collector for Observed {
         for (name, help, read) in counters {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstCounter::new(read(f)))))?;
         }
+        let saturation = figures.iter().map(|([_, controller], f)| {
+            let controller = [controller.clone()];
+            let workers = self.workers.get_or_create(&controller).get().max(1);
+            (controller, ConstGauge::new(f.running as f64 / workers as f64))
+        });
+        family(&mut encoder, "flyball_saturation", "Workers that have a key, as part of all", saturation)?;
         for (name, help, read) in gauges {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstGauge::new(read(f)))))?;
         }
@@ -418,14 +443,14 @@ fn family<L: EncodeLabelSet, M: EncodeMetric>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{Backoff, Priority};
+    use crate::queue::{Backoff, Priority, RetryRate};
     use flyball_core::{ObjectKey, Rng};
     use std::collections::BTreeSet;
 
     #[test]
     fn dashboards_for_controller_runtime_find_what_they_look_for() {
         let mut metrics = Metrics::new("10.0.0.1:443".into());
-        let queue = Arc::new(Queue::new(Backoff::default(), Duration::ZERO, &Rng::from_seed(1)));
+        let queue = Arc::new(Queue::new(Backoff::default(), RetryRate::default(), Duration::ZERO, &Rng::from_seed(1)));
         queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);
         let (caches, _) = Caches::new([], &BTreeSet::new());
         metrics.observe(vec![("site".into(), queue)], Arc::new(caches));
@@ -434,7 +459,7 @@ mod tests {
         controller.reconciled(Outcome::Success, Duration::from_millis(3));
         controller.reconciled(Outcome::Terminal, Duration::from_millis(3));
         controller.waited(Duration::from_millis(1));
-        controller.worked(Duration::from_millis(1));
+        controller.worked(Duration::from_millis(1), Duration::from_millis(1));
         metrics.requests().count(&Method::GET, Some(StatusCode::OK));
         let text = metrics.text();
         for line in [
@@ -448,6 +473,8 @@ mod tests {
             r#"controller_runtime_reconcile_total{controller="site",result="requeue_after"} 0"#,
             r#"controller_runtime_reconcile_total{controller="site",result="success"} 1"#,
             r#"controller_runtime_terminal_reconcile_errors_total{controller="site"} 1"#,
+            r#"flyball_latency_seconds_bucket{le="0.005",controller="site"} 1"#,
+            r#"flyball_saturation{controller="site"} 0.0"#,
             r#"leader_election_master_status{name="site"} 1"#,
             r#"rest_client_requests_total{code="200",method="GET",host="10.0.0.1:443"} 1"#,
             r#"workqueue_adds_total{name="site",controller="site"} 1"#,

@@ -108,7 +108,7 @@ pub(crate) fn roles(
     roles
 }
 
-/// Makes the role that lets an operator elect its leader: where the lease is, and nothing but this lease.
+/// Makes the role that lets an operator elect its leader and tell of it: where the lease is, and nothing but this lease.
 pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Value {
     let rule = |verbs: Value| json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs});
     // What does not exist yet has no name that a rule could hold to.
@@ -118,7 +118,7 @@ pub(crate) fn election_role(operator: &str, namespace: &str, lease: &str) -> Val
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": format!("{operator}-leader-election"), "namespace": namespace},
-        "rules": [create, keep],
+        "rules": [create, keep, {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}],
     })
 }
 

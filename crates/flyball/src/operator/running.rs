@@ -64,6 +64,15 @@ impl Running {
         }
     }
 
+    /// Ends everything at once, since another replica may lead: what says so has a moment to be sent.
+    pub(super) async fn end_at_once(mut self) {
+        self.workers.abort_all();
+        self.tasks.abort_all();
+        self.recorders.iter().for_each(|recorder| recorder.close());
+        let sent = async { while self.events.join_next().await.is_some() {} };
+        let _ = timeout(LAST_BREATH / 4, sent).await;
+    }
+
     /// Ends everything in order. What takes longer than `grace` is cut off.
     pub(super) async fn end(mut self, grace: Duration) {
         self.stop.open();

@@ -92,6 +92,9 @@ impl Barrier {
     ) -> bool {
         let mut pending = self.take(key);
         pending.extend(writes);
+        if pending.is_empty() {
+            return false;
+        }
         drop_done(&mut pending, |write| match write.effect {
             Effect::Version(version) => version <= self.seen.get(&write.store).copied().unwrap_or_default(),
             Effect::Deleted(_) | Effect::Unknown => false,

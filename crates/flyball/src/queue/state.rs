@@ -1,18 +1,25 @@
 //! Which key is reconciled next: a work queue as a plain structure, with time as an argument.
 //!
 //! A key is in one lane at most, in the hands of one worker at most, and has one delay at most. A key that is wanted while
-//! a worker has it, or while it is held back, is remembered once and comes when it may.
+//! a worker has it, or while it is held back, is remembered once and comes when it may. So the queue is bounded by the number
+//! of objects: it keeps nothing of a key that is idle and did not fail.
 
+use super::backoff::{Backoff, LONGEST_DELAY};
+use super::bucket::{Bucket, RetryRate};
+use super::lane::Lane;
+use super::table::Table;
 use flyball_core::{ObjectKey, Rng};
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, DefaultHasher, Hasher};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How urgent a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// Start-up, retries and resyncs: nobody looks at the screen and waits.
+    /// It failed, and waits for its turn among all that failed.
+    Retry,
+    /// Start-up and resyncs: nobody looks at the screen and waits.
     Background,
     /// Something changed.
     Fresh,
@@ -20,41 +27,6 @@ pub(crate) enum Priority {
 
 /// Of so many keys handed out, one is taken from the background even while there are fresh ones.
 const BACKGROUND_SHARE: u32 = 16;
-
-/// The longest delay; a later time is the same as never.
-const LONGEST_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// How long a key waits after failures in a row: `first` after one, twice as long after each further one, never more
-/// than `longest`.
-///
-/// ```
-/// # use flyball::Backoff;
-/// # use std::time::Duration;
-/// // For a world outside that does not like to be asked again at once.
-/// let patient = Backoff { first: Duration::from_secs(5), ..Backoff::default() };
-/// assert_eq!(patient.longest, Duration::from_secs(1000));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first failure.
-    pub first: Duration,
-    /// The longest wait.
-    pub longest: Duration,
-}
-
-impl Default for Backoff {
-    /// 5 ms, 10 ms, 20 ms … 1,000 s, as client-go's controllers wait.
-    fn default() -> Self {
-        Self { first: Duration::from_millis(5), longest: Duration::from_secs(1000) }
-    }
-}
-
-impl Backoff {
-    fn after(&self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(31);
-        self.first.saturating_mul(1 << doublings).min(self.longest).min(LONGEST_DELAY)
-    }
-}
 
 /// What is to become of a key that a worker gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,18 +58,20 @@ pub(crate) struct Item {
 #[derive(Debug)]
 pub(crate) struct State {
     backoff: Backoff,
-    tickets: HashMap<ObjectKey, Ticket, Keyed>,
-    slots: Vec<Slot>,
-    free: Vec<Ticket>,
-    fresh: VecDeque<(Ticket, u64)>,
-    background: VecDeque<(Ticket, u64)>,
+    bucket: Bucket,
+    /// Makes hashes that nobody outside can foresee and a simulation can repeat.
+    salt: u64,
+    keys: Table<Slot>,
+    namespaces: Table<Namespace>,
+    /// Keys that failed and whose backoff is over, but not yet their wait for the bucket.
+    retrying: Lane,
+    background: Lane,
+    fresh: Lane,
     /// Fresh keys handed out since the last one of the background.
     streak: u32,
     delayed: BTreeSet<(Instant, u64, Ticket)>,
-    /// Numbers places in lanes and delays, so that a stale one is told from the one that counts, and equal ones keep
-    /// the order in which they were asked for.
+    /// Numbers delays, so that equal ones keep the order in which they were asked for.
     sequence: u64,
-    ready: usize,
     pub(crate) adds: u64,
     pub(crate) retries: u64,
 }
@@ -106,63 +80,55 @@ pub(crate) struct State {
 #[derive(Debug)]
 struct Slot {
     key: ObjectKey,
+    namespace: u32,
     place: Place,
     /// Wanted once the worker gives it back, or once it is no longer held back.
     again: Option<Priority>,
     held: bool,
-    delay: Option<(Instant, u64)>,
+    delay: Option<Delay>,
     failures: u32,
     /// Whether the run under way was started by the backoff, and not by a change in the meantime.
     retried: bool,
 }
 
+/// A namespace of keys that are in the queue.
+#[derive(Debug)]
+struct Namespace {
+    hash: u64,
+    keys: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Delay {
+    until: Instant,
+    sequence: u64,
+    wanted: Priority,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
-    /// In a lane since this time, at the place with this number.
-    Lane(Priority, Instant, u64),
+    /// In a lane since this time.
+    Lane(Priority, Instant),
     /// In the hands of a worker since this time.
     Worker(Instant),
 }
 
-impl Place {
-    /// Returns the place in a lane if it has this number, else none.
-    fn if_numbered(self, number: u64) -> Self {
-        match self {
-            Self::Lane(.., current) if current == number => self,
-            Self::Nowhere | Self::Lane(..) | Self::Worker(_) => Self::Nowhere,
-        }
-    }
-}
-
-/// Hashes keys in a way that nobody outside can foresee and a simulation can repeat.
-#[derive(Clone, Debug)]
-struct Keyed(u64);
-
-impl BuildHasher for Keyed {
-    type Hasher = DefaultHasher;
-
-    fn build_hasher(&self) -> DefaultHasher {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.0);
-        hasher
-    }
-}
-
 impl State {
     /// Makes an empty queue.
-    pub(crate) fn new(backoff: Backoff, rng: &Rng) -> Self {
+    pub(crate) fn new(backoff: Backoff, rate: RetryRate, rng: &Rng) -> Self {
         Self {
             backoff,
-            tickets: HashMap::with_hasher(Keyed(rng.next())),
-            slots: Vec::new(),
-            free: Vec::new(),
-            fresh: VecDeque::new(),
-            background: VecDeque::new(),
+            bucket: Bucket::new(rate),
+            salt: rng.next(),
+            keys: Table::default(),
+            namespaces: Table::default(),
+            retrying: Lane::default(),
+            background: Lane::default(),
+            fresh: Lane::default(),
             streak: 0,
             delayed: BTreeSet::new(),
             sequence: 0,
-            ready: 0,
             adds: 0,
             retries: 0,
         }
@@ -178,36 +144,42 @@ impl State {
     /// Hands out the next key, if one is ready.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Item> {
         self.wake(now);
-        loop {
-            let background = self.fresh.is_empty() || self.streak >= BACKGROUND_SHARE - 1;
-            let lane = match background && !self.background.is_empty() {
-                true => &mut self.background,
-                false => &mut self.fresh,
-            };
-            let (ticket, number) = lane.pop_front()?;
-            let slot = &mut self.slots[ticket.0 as usize];
-            // A key that became fresh, or was forgotten, left a stale place behind.
-            let Place::Lane(priority, since, _) = slot.place.if_numbered(number) else { continue };
-            self.streak = if priority == Priority::Fresh { self.streak + 1 } else { 0 };
-            self.ready -= 1;
-            slot.place = Place::Worker(now);
-            slot.retried = slot.delay.is_none();
-            let (key, failures) = (slot.key.clone(), slot.failures);
-            self.undelay(ticket);
-            return Some(Item { ticket, key, waited: now - since, failures });
-        }
+        let background = self.fresh.is_empty() || self.streak >= BACKGROUND_SHARE - 1;
+        let lane = match background && !self.background.is_empty() {
+            true => &mut self.background,
+            false => &mut self.fresh,
+        };
+        let ticket = Ticket(lane.pop()?);
+        let slot = &mut self.keys[ticket.0];
+        let since = match slot.place {
+            Place::Lane(Priority::Fresh, since) => {
+                self.streak += 1;
+                since
+            }
+            Place::Lane(_, since) | Place::Worker(since) => {
+                self.streak = 0;
+                since
+            }
+            Place::Nowhere => now,
+        };
+        slot.place = Place::Worker(now);
+        slot.retried = slot.delay.is_none();
+        let (key, failures) = (slot.key.clone(), slot.failures);
+        self.undelay(ticket);
+        Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures })
     }
 
     /// Takes a key back from its worker. A key that is `held` stays out of the lanes until it is released.
     pub(crate) fn done(&mut self, ticket: Ticket, next: Next, held: bool, now: Instant) {
-        let slot = self.slot(ticket);
+        let slot = &mut self.keys[ticket.0];
         slot.place = Place::Nowhere;
         slot.held = held;
+        let again = slot.again.take();
         match next {
             Next::Rest => slot.failures = 0,
             Next::After(delay) => {
                 slot.failures = 0;
-                self.delay(ticket, now + delay.min(LONGEST_DELAY));
+                self.delay(ticket, now + delay.min(LONGEST_DELAY), Priority::Background);
             }
             Next::Retry => {
                 // Runs that changes started do not count: ten changes in a second are no reason to wait for long.
@@ -216,19 +188,19 @@ impl State {
                 }
                 let failures = slot.failures;
                 self.retries += 1;
-                self.delay(ticket, now + self.backoff.after(failures));
+                self.delay(ticket, now + self.backoff.after(failures), Priority::Retry);
             }
         }
-        if let Some(priority) = self.slot(ticket).again.take() {
-            self.want(ticket, priority, now);
+        match again {
+            Some(priority) => self.want(ticket, priority, now),
+            None => self.forget_if_idle(ticket),
         }
-        self.forget_if_idle(ticket);
     }
 
     /// Lets a key go on that was held back, and tells whether it was wanted.
     pub(crate) fn release(&mut self, key: &ObjectKey, now: Instant) -> bool {
-        let Some(ticket) = self.tickets.get(key).copied() else { return false };
-        let slot = self.slot(ticket);
+        let Some(ticket) = self.find(key) else { return false };
+        let slot = &mut self.keys[ticket.0];
         slot.held = false;
         let wanted = match slot.place {
             Place::Nowhere => slot.again.take(),
@@ -243,56 +215,77 @@ impl State {
 
     /// Drops what is known of a key whose object is gone.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
-        let Some(ticket) = self.tickets.get(key).copied() else { return };
+        let Some(ticket) = self.find(key) else { return };
         self.undelay(ticket);
-        let slot = self.slot(ticket);
+        self.leave(ticket);
+        let slot = &mut self.keys[ticket.0];
         (slot.again, slot.failures, slot.held) = (None, 0, false);
-        if let Place::Lane(..) = slot.place {
-            slot.place = Place::Nowhere;
-            self.ready -= 1;
-        }
         self.forget_if_idle(ticket);
     }
 
     /// Returns the time at which the next delayed key becomes ready.
-    pub(crate) fn next_delay(&self) -> Option<Instant> {
-        self.delayed.first().map(|(at, ..)| *at)
+    pub(crate) fn next_delay(&self, now: Instant) -> Option<Instant> {
+        let delay = self.delayed.first().map(|(at, ..)| *at);
+        let token = (!self.retrying.is_empty()).then(|| self.bucket.next(now));
+        delay.into_iter().chain(token).min()
     }
 
     /// Tells whether a worker has this key.
     pub(crate) fn is_running(&self, key: &ObjectKey) -> bool {
-        self.tickets.get(key).is_some_and(|ticket| matches!(self.slots[ticket.0 as usize].place, Place::Worker(_)))
+        self.find(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Place::Worker(_)))
     }
 
     /// Returns how many keys are ready.
     pub(crate) fn ready(&self) -> usize {
-        self.ready
+        self.fresh.len() + self.background.len()
+    }
+
+    /// Returns how many keys could be tried again if so many others had not failed as well.
+    pub(crate) fn throttled(&self) -> usize {
+        self.retrying.len()
     }
 
     /// Returns the keys that workers have.
     pub(crate) fn running_keys(&self) -> Vec<ObjectKey> {
-        let running = self.slots.iter().filter(|slot| matches!(slot.place, Place::Worker(_)));
+        let running = self.keys.iter().filter(|slot| matches!(slot.place, Place::Worker(_)));
         running.map(|slot| slot.key.clone()).collect()
     }
 
     /// Returns since when each running key has been running.
     pub(crate) fn running(&self) -> impl Iterator<Item = Instant> {
-        self.slots.iter().filter_map(|slot| match slot.place {
+        self.keys.iter().filter_map(|slot| match slot.place {
             Place::Worker(since) => Some(since),
             Place::Nowhere | Place::Lane(..) => None,
         })
     }
 
-    fn slot(&mut self, ticket: Ticket) -> &mut Slot {
-        &mut self.slots[ticket.0 as usize]
+    /// Returns the hashes of a key and of its namespace.
+    fn hash(&self, key: &ObjectKey) -> (u64, u64) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.salt);
+        hasher.write(key.namespace().unwrap_or_default().as_bytes());
+        let of_namespace = hasher.finish();
+        hasher.write(key.name().as_bytes());
+        (hasher.finish(), of_namespace)
+    }
+
+    fn find(&self, key: &ObjectKey) -> Option<Ticket> {
+        self.keys.find(self.hash(key).0, |slot| slot.key == *key).map(Ticket)
     }
 
     fn ticket(&mut self, key: &ObjectKey) -> Ticket {
-        if let Some(ticket) = self.tickets.get(key) {
-            return *ticket;
+        let (hash, of_namespace) = self.hash(key);
+        if let Some(number) = self.keys.find(hash, |slot| slot.key == *key) {
+            return Ticket(number);
         }
+        // Two namespaces of one hash take turns as one.
+        let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
+        let new = || Namespace { hash: of_namespace, keys: 0 };
+        let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
+        self.namespaces[namespace].keys += 1;
         let slot = Slot {
             key: key.clone(),
+            namespace,
             place: Place::Nowhere,
             again: None,
             held: false,
@@ -300,81 +293,87 @@ impl State {
             failures: 0,
             retried: false,
         };
-        let ticket = match self.free.pop() {
-            Some(ticket) => {
-                self.slots[ticket.0 as usize] = slot;
-                ticket
-            }
-            None => {
-                self.slots.push(slot);
-                Ticket(u32::try_from(self.slots.len() - 1).expect("a cache of 4 billion objects fits in no memory"))
-            }
-        };
-        self.tickets.insert(key.clone(), ticket);
-        ticket
+        Ticket(self.keys.insert(hash, slot))
     }
 
     /// Gives the slot to whoever comes next, unless there is something to remember.
     fn forget_if_idle(&mut self, ticket: Ticket) {
-        let slot = &self.slots[ticket.0 as usize];
+        let slot = &self.keys[ticket.0];
         let idle = slot.place == Place::Nowhere && slot.again.is_none() && !slot.held && slot.delay.is_none();
-        if idle && slot.failures == 0 && self.tickets.remove(&slot.key).is_some() {
-            self.free.push(ticket);
+        if idle && slot.failures == 0 {
+            let namespace = slot.namespace;
+            self.keys.remove(ticket.0);
+            self.namespaces[namespace].keys -= 1;
+            if self.namespaces[namespace].keys == 0 {
+                self.namespaces.remove(namespace);
+            }
         }
     }
 
     fn want(&mut self, ticket: Ticket, priority: Priority, now: Instant) {
-        let slot = &mut self.slots[ticket.0 as usize];
+        let slot = &mut self.keys[ticket.0];
         match slot.place {
-            Place::Nowhere if !slot.held => {
-                self.ready += 1;
-                self.enter(ticket, priority, now);
+            Place::Nowhere if !slot.held => self.enter(ticket, priority, now),
+            Place::Lane(current, since) if current < priority => {
+                self.leave(ticket);
+                self.enter(ticket, priority, if current == Priority::Retry { now } else { since });
             }
-            Place::Lane(current, since, _) if current < priority => self.enter(ticket, priority, since),
             Place::Lane(..) => {}
             Place::Nowhere | Place::Worker(_) => slot.again = slot.again.max(Some(priority)),
         }
     }
 
     fn enter(&mut self, ticket: Ticket, priority: Priority, since: Instant) {
-        self.sequence += 1;
-        let number = self.sequence;
-        self.slot(ticket).place = Place::Lane(priority, since, number);
-        let lane = match priority {
-            Priority::Fresh => &mut self.fresh,
-            Priority::Background => &mut self.background,
-        };
-        lane.push_back((ticket, number));
-        // Stale places are few, unless objects come and go while no worker takes any: then they are swept out.
-        if lane.len() > 2 * self.ready + 1024 {
-            let slots = &self.slots;
-            lane.retain(|(ticket, number)| slots[ticket.0 as usize].place.if_numbered(*number) != Place::Nowhere);
+        let slot = &mut self.keys[ticket.0];
+        slot.place = Place::Lane(priority, since);
+        let namespace = slot.namespace;
+        self.lane(priority).push(ticket.0, namespace);
+    }
+
+    /// Takes a key out of its lane, if it is in one.
+    fn leave(&mut self, ticket: Ticket) {
+        let slot = &mut self.keys[ticket.0];
+        if let Place::Lane(priority, _) = slot.place {
+            slot.place = Place::Nowhere;
+            let namespace = slot.namespace;
+            self.lane(priority).remove(ticket.0, namespace);
         }
     }
 
-    /// Delays a key; of two delays the earlier one counts.
-    fn delay(&mut self, ticket: Ticket, at: Instant) {
-        if self.slot(ticket).delay.is_some_and(|(earlier, _)| earlier <= at) {
-            return;
+    fn lane(&mut self, priority: Priority) -> &mut Lane {
+        match priority {
+            Priority::Retry => &mut self.retrying,
+            Priority::Background => &mut self.background,
+            Priority::Fresh => &mut self.fresh,
         }
+    }
+
+    /// Delays a key that has no delay.
+    fn delay(&mut self, ticket: Ticket, until: Instant, wanted: Priority) {
         self.undelay(ticket);
         self.sequence += 1;
         let sequence = self.sequence;
-        self.slot(ticket).delay = Some((at, sequence));
-        self.delayed.insert((at, sequence, ticket));
+        self.keys[ticket.0].delay = Some(Delay { until, sequence, wanted });
+        self.delayed.insert((until, sequence, ticket));
     }
 
     fn undelay(&mut self, ticket: Ticket) {
-        if let Some((at, sequence)) = self.slot(ticket).delay.take() {
-            self.delayed.remove(&(at, sequence, ticket));
+        if let Some(Delay { until, sequence, .. }) = self.keys[ticket.0].delay.take() {
+            self.delayed.remove(&(until, sequence, ticket));
         }
     }
 
-    /// Readies the keys whose delay is over.
+    /// Readies the keys whose delay is over, as many of those that failed as the bucket allows.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
+            let wanted = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.wanted);
             self.undelay(ticket);
-            self.want(ticket, Priority::Background, at);
+            self.want(ticket, wanted, at);
+        }
+        while !self.retrying.is_empty() && self.bucket.take(now) {
+            if let Some(number) = self.retrying.pop() {
+                self.enter(Ticket(number), Priority::Background, now);
+            }
         }
     }
 }
@@ -391,7 +390,7 @@ mod tests {
     }
 
     fn queue() -> State {
-        State::new(Backoff::default(), &Rng::from_seed(1))
+        State::new(Backoff::default(), RetryRate::default(), &Rng::from_seed(1))
     }
 
     /// Takes all keys that are ready, and gives them back as done.
@@ -424,7 +423,7 @@ mod tests {
         let mut fail = |next| {
             let item = queue.next(now).unwrap();
             queue.done(item.ticket, next, false, now);
-            let wait = queue.next_delay().map(|at| at - now);
+            let wait = queue.next_delay(now).map(|at| at - now);
             now += wait.unwrap_or_default();
             wait.map(|wait| wait.as_millis())
         };
@@ -441,7 +440,7 @@ mod tests {
         queue.add(&key("a"), Priority::Fresh, now);
         let item = queue.next(now).unwrap();
         queue.done(item.ticket, Next::After(Duration::MAX), false, now);
-        assert_eq!(queue.next_delay(), Some(now + LONGEST_DELAY));
+        assert_eq!(queue.next_delay(now), Some(now + LONGEST_DELAY));
     }
 
     #[test]
@@ -452,24 +451,74 @@ mod tests {
             queue.add(&key(name), Priority::Fresh, now);
             queue.forget(&key(name));
         }
-        assert_eq!((queue.slots.len(), queue.free.len(), queue.tickets.len(), queue.ready()), (1, 1, 0, 0));
-        assert!(queue.fresh.len() + queue.background.len() <= 2 * 1025);
+        assert_eq!((queue.keys.size(), queue.namespaces.size(), queue.ready()), ((0, 1), (0, 1), 0));
         assert_eq!(queue.next(now), None);
+    }
+
+    #[test]
+    fn of_many_that_fail_a_few_are_tried_again_at_a_time_and_namespaces_take_turns() {
+        let (mut queue, mut now) = (queue(), Instant::now());
+        let names =
+            |namespace: &'static str, n: u32| (0..n).map(move |i| ObjectKey::new(Some(namespace), &i.to_string()));
+        for key in names("many", 1000).chain(names("few", 2)) {
+            queue.add(&key, Priority::Fresh, now);
+        }
+        let fail_all = |queue: &mut State, now| {
+            let mut order = Vec::new();
+            while let Some(item) = queue.next(now) {
+                order.push(item.key.to_string());
+                queue.done(item.ticket, Next::Retry, false, now);
+            }
+            order
+        };
+        assert_eq!(fail_all(&mut queue, now).len(), 1002, "what is wanted for the first time passes no bucket");
+        now += Duration::from_millis(5);
+        let order = fail_all(&mut queue, now);
+        assert_eq!(order.len(), 100);
+        assert!(order[..4].iter().filter(|key| key.starts_with("few")).count() == 2, "{:?}", &order[..4]);
+        assert_eq!(queue.throttled(), 902);
+        for _ in 0..10 {
+            assert!(queue.next_delay(now) <= Some(now + Duration::from_millis(100)));
+            now += Duration::from_millis(100);
+            assert_eq!(fail_all(&mut queue, now).len(), 1);
+        }
+        queue.add(&ObjectKey::new(Some("many"), "999"), Priority::Fresh, now);
+        assert_eq!(fail_all(&mut queue, now), ["many/999"], "a change is not held back");
+    }
+
+    #[test]
+    fn ten_thousand_keys_of_one_namespace_do_not_starve_another() {
+        for priority in [Priority::Fresh, Priority::Background] {
+            let (mut queue, now) = (queue(), Instant::now());
+            for name in 0..10_000 {
+                queue.add(&ObjectKey::new(Some("many"), &name.to_string()), priority, now);
+            }
+            for name in 0..10 {
+                queue.add(&ObjectKey::new(Some("few"), &name.to_string()), priority, now);
+            }
+            let taken: Vec<_> = (0..20).map(|_| queue.next(now).unwrap().key).collect();
+            assert_eq!(taken.iter().filter(|key| key.namespace() == Some("few")).count(), 10, "{taken:?}");
+        }
     }
 
     /// What a key is in, told as simply as possible.
     #[derive(Clone, Debug, Default)]
     struct Model {
         ready: bool,
+        throttled: bool,
         running: Option<Ticket>,
-        again: bool,
+        again: Option<Priority>,
         held: bool,
-        due: Option<Instant>,
+        due: Option<(Instant, Priority)>,
     }
 
     impl Model {
-        fn want(&mut self) {
-            if self.running.is_some() || self.held { self.again = true } else { self.ready = true }
+        fn want(&mut self, priority: Priority) {
+            match priority {
+                _ if self.running.is_some() || self.held => self.again = self.again.max(Some(priority)),
+                Priority::Retry => self.throttled = !self.ready,
+                Priority::Background | Priority::Fresh => (self.ready, self.throttled) = (true, false),
+            }
         }
     }
 
@@ -478,7 +527,7 @@ mod tests {
         Add(u8, bool),
         Next,
         Done(u8, Option<u64>, bool),
-        Fail(u8),
+        Fail(u8, bool),
         Release(u8),
         Forget(u8),
         Pass(u64),
@@ -490,7 +539,7 @@ mod tests {
             4 => (key.clone(), any::<bool>()).prop_map(|(key, fresh)| Step::Add(key, fresh)),
             5 => Just(Step::Next),
             3 => (key.clone(), proptest::option::of(0..50u64), any::<bool>()).prop_map(|(k, a, h)| Step::Done(k, a, h)),
-            1 => key.clone().prop_map(Step::Fail),
+            2 => (key.clone(), any::<bool>()).prop_map(|(key, held)| Step::Fail(key, held)),
             1 => key.clone().prop_map(Step::Release),
             1 => key.prop_map(Step::Forget),
             2 => (0..20u64).prop_map(Step::Pass),
@@ -501,22 +550,43 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
         fn the_queue_does_what_the_model_does(steps in prop::collection::vec(step(), 0..80)) {
-            let (mut queue, mut now) = (queue(), Instant::now());
+            const EVERY: u64 = 7;
+            const BURST: u64 = 2;
+            let rate = RetryRate { every: Duration::from_millis(EVERY), burst: BURST as u32 };
+            let mut queue = State::new(Backoff::default(), rate, &Rng::from_seed(1));
+            let key = |k: u8| ObjectKey::new([None, Some("a"), Some("b")][usize::from(k % 3)], &k.to_string());
+            let mut now = Instant::now();
             let mut model: BTreeMap<u8, Model> = (0..6).map(|key| (key, Model::default())).collect();
+            // What the bucket holds, in parts of a token.
+            let mut parts = EVERY * BURST;
             // At the end, everything held is released and everything delayed comes due.
-            let end = (0..6).map(Step::Release).chain([Step::Pass(2_000_000)]).chain((0..6).map(|_| Step::Next));
+            let end = (0..6).map(Step::Release).chain([Step::Pass(2_000_000)]);
+            let end = end.chain((0..6).flat_map(|_| [Step::Next, Step::Pass(EVERY)]));
             for step in steps.into_iter().chain(end) {
                 match step {
                     Step::Add(k, fresh) => {
-                        queue.add(&key(k), if fresh { Priority::Fresh } else { Priority::Background }, now);
-                        model.get_mut(&k).unwrap().want();
+                        let priority = if fresh { Priority::Fresh } else { Priority::Background };
+                        queue.add(&key(k), priority, now);
+                        model.get_mut(&k).unwrap().want(priority);
                     }
                     Step::Next => {
+                        queue.wake(now);
                         for key in model.values_mut() {
-                            if key.due.take_if(|due| *due <= now).is_some() {
-                                key.want();
+                            if let Some((_, priority)) = key.due.take_if(|(due, _)| *due <= now) {
+                                key.want(priority);
                             }
                         }
+                        let allowed = model.values().filter(|key| key.throttled).count().min((parts / EVERY) as usize);
+                        let mut freed = 0;
+                        for (k, model) in model.iter_mut().filter(|(_, key)| key.throttled) {
+                            let ticket = queue.find(&key(*k)).unwrap();
+                            if matches!(queue.keys[ticket.0].place, Place::Lane(Priority::Background, _)) {
+                                (model.throttled, model.ready) = (false, true);
+                                freed += 1;
+                            }
+                        }
+                        prop_assert_eq!(freed, allowed);
+                        parts -= freed as u64 * EVERY;
                         match queue.next(now) {
                             Some(item) => {
                                 let key = model.get_mut(&item.key.name().parse().unwrap()).unwrap();
@@ -531,32 +601,30 @@ mod tests {
                         let Some(ticket) = key.running.take() else { continue };
                         let after = after.map(Duration::from_millis);
                         queue.done(ticket, after.map_or(Next::Rest, Next::After), held, now);
-                        (key.due, key.held) = (after.map(|after| now + after), held);
-                        if std::mem::take(&mut key.again) {
-                            key.want();
+                        (key.due, key.held) = (after.map(|after| (now + after, Priority::Background)), held);
+                        if let Some(priority) = key.again.take() {
+                            key.want(priority);
                         }
                     }
-                    Step::Fail(k) => {
+                    Step::Fail(k, held) => {
                         let key = model.get_mut(&k).unwrap();
                         let Some(ticket) = key.running.take() else { continue };
-                        let before = queue.next_delay();
-                        queue.done(ticket, Next::Retry, false, now);
+                        queue.done(ticket, Next::Retry, held, now);
                         // How long is another test's business; here it has to be some time, and not for ever.
-                        let slot = &queue.slots[ticket.0 as usize];
-                        key.due = Some(slot.delay.unwrap().0);
-                        prop_assert!(key.due > Some(now) && before.is_none_or(|_| queue.next_delay() <= key.due));
-                        if std::mem::take(&mut key.again) {
-                            key.want();
+                        let due = queue.keys[ticket.0].delay.unwrap().until;
+                        prop_assert!(due > now && queue.next_delay(now) <= Some(due));
+                        (key.due, key.held) = (Some((due, Priority::Retry)), held);
+                        if let Some(priority) = key.again.take() {
+                            key.want(priority);
                         }
                     }
                     Step::Release(k) => {
-                        let key = model.get_mut(&k).unwrap();
-                        let wanted = key.running.is_none() && key.again;
-                        prop_assert_eq!(queue.release(&super::tests::key(k), now), wanted);
-                        key.held = false;
-                        if wanted {
-                            key.again = false;
-                            key.want();
+                        let model = model.get_mut(&k).unwrap();
+                        let wanted = if model.running.is_none() { model.again.take() } else { None };
+                        prop_assert_eq!(queue.release(&key(k), now), wanted.is_some());
+                        model.held = false;
+                        if let Some(priority) = wanted {
+                            model.want(priority);
                         }
                     }
                     Step::Forget(k) => {
@@ -564,12 +632,23 @@ mod tests {
                         let key = model.get_mut(&k).unwrap();
                         *key = Model { running: key.running, ..Model::default() };
                     }
-                    Step::Pass(time) => now += Duration::from_millis(time),
+                    Step::Pass(time) => {
+                        now += Duration::from_millis(time);
+                        parts = (parts + time).min(EVERY * BURST);
+                    }
                 }
                 prop_assert_eq!(queue.ready(), model.values().filter(|key| key.ready).count());
+                prop_assert_eq!(queue.throttled(), model.values().filter(|key| key.throttled).count());
                 prop_assert_eq!(queue.running().count(), model.values().filter(|key| key.running.is_some()).count());
             }
-            prop_assert!(model.values().all(|key| !key.ready && key.due.is_none() && !key.held));
+            prop_assert!(model.values().all(|key| !key.ready && !key.throttled && key.due.is_none() && !key.held));
+            for k in 0..6 {
+                if let Some(ticket) = model[&k].running {
+                    queue.done(ticket, Next::Rest, false, now);
+                }
+                queue.forget(&key(k));
+            }
+            prop_assert_eq!((queue.keys.size().0, queue.namespaces.size().0), (0, 0), "nothing is kept");
         }
     }
 }

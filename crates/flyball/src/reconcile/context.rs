@@ -77,6 +77,8 @@ pub(crate) struct Declared {
     pub(crate) owned: BTreeSet<TypeId>,
     /// Types that may be replaced.
     pub(crate) replaced: BTreeSet<TypeId>,
+    /// Whether the reconciler has a finalizer.
+    pub(crate) finalizes: bool,
     /// Types without a cache that may be read.
     pub(crate) read: BTreeSet<TypeId>,
 }

@@ -10,7 +10,7 @@ use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown, Writer};
 use crate::kind::{Kind, Resource, Type};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
-use crate::queue::{Backoff, Queue};
+use crate::queue::{Backoff, Queue, RetryRate};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -42,6 +42,29 @@ use tower::BoxError;
 ///     })
 ///     .concurrency(4);
 /// ```
+///
+/// # Which object comes next
+///
+/// Each controller has a queue of its own, which holds the keys of objects that are to be looked at, never what happened to them.
+///
+/// - A key is in it once, and with one worker at a time. What changes while a worker has it brings it back once.
+/// - What changed goes before what is looked at again without a change: the objects found at start, those whose time has come, and
+///   those that failed. Of sixteen keys one is of the latter, so that they are not forgotten.
+/// - Namespaces take turns, within both: one with ten thousand changed objects keeps another waiting for one object, not for
+///   ten thousand. Within a namespace, who came first goes first.
+/// - A key that failed waits by its [`Backoff`], which begins anew when it succeeds and grows with failures that the
+///   backoff itself brought about, not with those that follow changes. All that failed wait for the
+///   [`RetryRate`] on top, namespaces by turns. A change ends both waits, and never has one.
+/// - It holds no more keys than there are objects, and nothing of a key that is idle and did not fail. On shutdown it hands out
+///   nothing more, and workers end what they have.
+///
+/// Objects of kinds without a namespace are as of one. Turns are by number of objects, not by the time that they take.
+///
+/// | Metric | What it tells |
+/// |---|---|
+/// | `workqueue_depth`, `workqueue_queue_duration_seconds` | keys that could be worked on, and for how long they could |
+/// | `workqueue_retries_total`, `flyball_queue_throttled` | keys that failed, and those that wait for the rate alone |
+/// | `workqueue_longest_running_processor_seconds` | how long the slowest reconcile has been under way |
 pub struct Controller<R: Reconcile> {
     reconciler: Option<R>,
     make: Option<Box<Make<R>>>,
@@ -61,6 +84,7 @@ pub struct Controller<R: Reconcile> {
     deadline: Duration,
     patience: Duration,
     backoff: Backoff,
+    retry_rate: RetryRate,
     while_deleting: bool,
     everywhere: bool,
     client: Option<kube::Client>,
@@ -101,13 +125,18 @@ impl<R: Reconcile> Controller<R> {
             filtered: Vec::new(),
             indexes: Vec::new(),
             stimuli: Vec::new(),
-            declared: Declared { cached: [TypeId::of::<R::Resource>()].into(), ..Declared::default() },
+            declared: Declared {
+                cached: [TypeId::of::<R::Resource>()].into(),
+                finalizes: R::FINALIZER.is_some(),
+                ..Declared::default()
+            },
             grants,
             rules: Vec::new(),
             concurrency: 16,
             deadline: Duration::from_secs(300),
             patience: Duration::from_secs(10),
             backoff: Backoff::default(),
+            retry_rate: RetryRate::default(),
             while_deleting: false,
             everywhere: false,
             client: None,
@@ -256,6 +285,13 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Tries all objects together again no more often than this after failures: 100 at once and then 10 in a second, unless told
+    /// otherwise.
+    pub fn retry_rate(mut self, rate: RetryRate) -> Self {
+        self.retry_rate = rate;
+        self
+    }
+
     /// Reconciles objects that are being deleted as well, for controllers that see to deletions which wait for something
     /// other than a [finalizer](crate::Reconcile::FINALIZER) of theirs.
     pub fn while_deleting(mut self) -> Self {
@@ -389,7 +425,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
     }
 
     fn queue(&self, rng: &Rng) -> Queue {
-        Queue::new(self.backoff, self.patience, &rng.fork(&self.name))
+        Queue::new(self.backoff, self.retry_rate, self.patience, &rng.fork(&self.name))
     }
 
     fn start(

@@ -1,14 +1,15 @@
-//! Puts the finalizer on objects and takes it off.
+//! Puts an operator's finalizer on objects and takes it off.
 
 use super::Context;
 use crate::cache::Entry;
 use crate::error::Result;
 use crate::kind::Resource;
 use http::{Request, header::CONTENT_TYPE};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// How often a change of the finalizers is tried on a newer object before the reconcile is.
+/// How often a change of the metadata is tried on a newer object before the reconcile is.
 const ATTEMPTS: usize = 5;
 
 impl<K: Resource> Context<K> {
@@ -18,27 +19,46 @@ impl<K: Resource> Context<K> {
     /// The list is replaced as a whole, under the condition that the object did not change since it was read: so
     /// finalizers that others put in or took out in the meantime are never lost.
     pub(crate) async fn set_finalizer(&self, finalizer: &str, present: bool) -> Result<Option<Arc<Entry>>> {
-        let (store, key) = (self.primary_store()?, &self.primary.key);
-        let mut entry = self.latest(store, key).await?.unwrap_or_else(|| self.primary.entry.clone());
-        for attempt in 1.. {
+        let known = self.latest(self.primary_store()?, &self.primary.key).await?;
+        let entry = known.unwrap_or_else(|| self.primary.entry.clone());
+        let change = |entry: &Arc<Entry>| {
             let mut finalizers = entry.finalizers();
-            let same_object = entry.uid() == self.primary.entry.uid();
-            if !same_object || (present && entry.is_deleting()) {
-                return Ok(None);
+            if present && entry.is_deleting() {
+                return ControlFlow::Break(None);
             }
             if finalizers.iter().any(|f| f == finalizer) == present {
-                return Ok(Some(entry));
+                return ControlFlow::Break(Some(entry.clone()));
             }
             match present {
                 true => finalizers.push(finalizer.to_owned()),
                 false => finalizers.retain(|f| f != finalizer),
             }
-            let version = entry.resource_version().to_string();
-            let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+            ControlFlow::Continue(json!({"finalizers": finalizers}))
+        };
+        self.change_metadata(entry, change).await
+    }
+
+    /// Changes the metadata of the object as `change` says, which is asked again when somebody else was faster. Gives the
+    /// object as it is then, `None` if it is gone or was made anew.
+    pub(super) async fn change_metadata(
+        &self,
+        mut entry: Arc<Entry>,
+        change: impl Fn(&Arc<Entry>) -> ControlFlow<Option<Arc<Entry>>, Value>,
+    ) -> Result<Option<Arc<Entry>>> {
+        let (store, key) = (self.primary_store()?, &self.primary.key);
+        for attempt in 1.. {
+            if entry.uid() != self.primary.entry.uid() {
+                return Ok(None);
+            }
+            let mut metadata = match change(&entry) {
+                ControlFlow::Break(entry) => return Ok(entry),
+                ControlFlow::Continue(metadata) => metadata,
+            };
+            metadata["resourceVersion"] = entry.resource_version().to_string().into();
             let path = self.primary.kind.object_path(key);
             let request = Request::patch(format!("{path}?fieldManager={}", self.env.manager))
                 .header(CONTENT_TYPE, "application/merge-patch+json")
-                .body(patch.to_string().into_bytes())
+                .body(json!({"metadata": metadata}).to_string().into_bytes())
                 .map_err(kube::Error::HttpError)?;
             match self.write(store, key, request).await {
                 Ok(changed) => return Ok(Some(changed)),

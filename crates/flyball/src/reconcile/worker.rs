@@ -2,6 +2,7 @@
 
 use super::context::{Context, Declared, Primary};
 use super::{Action, Reconcile, panic_text};
+use crate::apply::Event;
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
 use crate::kind::{Kind, Type};
@@ -56,23 +57,26 @@ pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tr
 impl<R: Reconcile> Worker<R> {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
-        while let Some(Work { item, behind }) = self.queue.next().await {
+        let mut work = self.queue.next().await;
+        while let Some(Work { item, since, behind }) = work {
             self.metrics.waited(item.waited);
-            let began = Instant::now();
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
             // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
-            let (next, writes) = Box::pin(self.work(&item, behind)).instrument(span).await;
-            self.metrics.worked(began.elapsed());
+            let (next, writes) = Box::pin(self.work(&item, since, behind)).instrument(span).await;
+            self.metrics.worked(since.elapsed(), item.waited);
             let stores = self.env.caches.stores();
-            self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
+            let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
             // Reconciles that wait for nothing would otherwise keep the runtime from everything else.
             tokio::task::coop::consume_budget().await;
+            work = match ready {
+                Some(ready) => Some(ready),
+                None => self.queue.next().await,
+            };
         }
     }
 
-    async fn work(&self, item: &Item, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
-        let began = Instant::now();
+    async fn work(&self, item: &Item, began: Instant, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
         let cx = match self.context(&item.key, behind).await {
             Ok(Some(cx)) => cx,
             Ok(None) => return (Next::Rest, Vec::new()),
@@ -90,6 +94,9 @@ impl<R: Reconcile> Worker<R> {
             Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
             Err(_) => Ending::Late,
         };
+        if let Some(why) = self.stuck(item, &cx, &ending) {
+            cx.show_stuck(&why).await;
+        }
         let writes = cx.into_writes();
         (self.ended(item, ending, began, writes.len()), writes)
     }
@@ -123,14 +130,14 @@ impl<R: Reconcile> Worker<R> {
         let Some(finalizer) = R::FINALIZER else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+                false => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
             };
         };
         let kept = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), kept) {
-            (false, true) => self.reconciler.reconcile(&self.decode(entry)?, cx).await.map(Some),
+            (false, true) => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
             (false, false) => match cx.set_finalizer(finalizer, true).await? {
-                Some(entry) => self.reconciler.reconcile(&self.decode(&entry)?, cx).await.map(Some),
+                Some(entry) => self.reconciler.reconcile(&self.decode(cx, &entry)?, cx).await.map(Some),
                 None => Ok(None),
             },
             (true, true) => self.finalize(cx, finalizer).await,
@@ -145,16 +152,37 @@ impl<R: Reconcile> Worker<R> {
             return Ok(None);
         }
         cx.relied_on(cx.primary_store()?, cx.key(), &entry);
-        let action = self.reconciler.finalize(&self.decode(&entry)?, cx).await?;
-        if action == Action::done() {
-            cx.set_finalizer(finalizer, false).await?;
+        let action = self.reconciler.finalize(&self.decode(cx, &entry)?, cx).await?;
+        if action == Action::done()
+            && let Some(entry) = cx.set_finalizer(finalizer, false).await?
+        {
+            cx.show_cleaned_up(&entry).await;
         }
         Ok(Some(action))
     }
 
-    fn decode(&self, entry: &Entry) -> Result<R::Resource> {
+    /// Says why an object that is to go is still there, if that is more than a moment's trouble.
+    fn stuck(&self, item: &Item, cx: &Context<R::Resource>, ending: &Ending) -> Option<String> {
+        if R::FINALIZER.is_none() || !cx.primary.entry.is_deleting() {
+            return None;
+        }
+        let again = item.failures > 0;
+        match ending {
+            Ending::Returned(Err(error)) if again || error.retry() != Retry::Backoff => Some(error.to_string()),
+            Ending::Panicked(text) if again => Some(format!("panicked: {text}")),
+            Ending::Late if again => Some(Error::deadline(self.deadline).to_string()),
+            Ending::Returned(_) | Ending::Panicked(_) | Ending::Late | Ending::Idle => None,
+        }
+    }
+
+    fn decode(&self, cx: &Context<R::Resource>, entry: &Entry) -> Result<R::Resource> {
         // No retry makes it fit: either the object changes, or the operator does.
-        entry.decode().map_err(|error| Error::from(error).context("the object does not decode").terminal())
+        entry.decode().map_err(|error| {
+            let error = Error::from(error).context("the object does not decode").terminal();
+            self.metrics.undecodable();
+            cx.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
+            error
+        })
     }
 
     /// Counts and logs how a call ended, and says what follows.
@@ -181,7 +209,7 @@ impl<R: Reconcile> Worker<R> {
             Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {
-                if let Some(tell) = &self.env.on_error {
+                for tell in self.env.on_error.iter() {
                     tell(&self.controller, &item.key, &error);
                 }
                 match outcome {

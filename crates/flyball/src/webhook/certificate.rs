@@ -11,23 +11,25 @@ use std::time::Duration;
 
 /// How long a certificate is good.
 pub(super) const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// The age at which an identity gets a successor.
+const OLD: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
 /// Certificates are good from this time before they are made, as clocks differ.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
 
 /// An authority that has signed one certificate and lost its key since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     /// The authority's certificate in PEM.
     pub(super) authority: String,
     /// The serving certificate in PEM.
-    pub(super) certificate: String,
+    pub(crate) certificate: String,
     /// Its key in PEM.
-    pub(super) key: String,
+    pub(crate) key: String,
 }
 
 impl Identity {
     /// Makes an authority and a serving certificate for these names and addresses.
-    pub(super) fn make(operator: &str, names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
+    pub(crate) fn make(operator: &str, names: &[String], now: Timestamp) -> Result<Self, rcgen::Error> {
         let mut params = CertificateParams::default();
         // The time tells authorities apart.
         params.distinguished_name = named(&format!("{operator} webhooks {}", now.as_second()));
@@ -48,6 +50,11 @@ impl Identity {
     /// Returns when it was made, `None` if that cannot be read.
     pub(super) fn made(&self) -> Option<Timestamp> {
         Some(validity(&self.certificate)?.0 + BACKDATED)
+    }
+
+    /// Tells whether it should have a successor at this time.
+    pub(crate) fn is_old(&self, now: Timestamp) -> bool {
+        self.made().is_none_or(|made| now.duration_since(made) >= OLD)
     }
 
     /// Tells whether it is good at this time, and can be read.

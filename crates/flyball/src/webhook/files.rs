@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 /// Reads a certificate and its key in PEM, named as in a secret that is mounted.
-pub(super) fn read(directory: &Path) -> io::Result<(String, String)> {
+pub(crate) fn read(directory: &Path) -> io::Result<(String, String)> {
     let read = |name: &str| {
         let path = directory.join(name);
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));

@@ -1,8 +1,11 @@
-//! Webhooks over TLS, with a certificate that may change at any time.
+//! Webhooks, and whatever else is asked over TLS, with a certificate that may change at any time.
 
 use super::Webhooks;
 use crate::operator::connections::{self, PATIENCE};
+use bytes::Bytes;
+use http::{Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -23,7 +26,7 @@ pub(crate) struct Serving(RwLock<Option<Arc<CertifiedKey>>>);
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     #[error("it is no PEM")]
     Read(#[from] rustls::pki_types::pem::Error),
     #[error("certificate and key are of no use")]
@@ -32,7 +35,7 @@ pub(super) enum Unfit {
 
 impl Serving {
     /// Serves this certificate from the next connection on; both texts are PEM.
-    pub(super) fn set(&self, certificate: &str, key: &str) -> Result<(), Unfit> {
+    pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), Unfit> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
@@ -58,18 +61,35 @@ impl ResolvesServerCert for Serving {
 
 /// Serves webhooks until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Arc<Serving>) {
+    let answer = move |request| {
+        let webhooks = webhooks.clone();
+        async move { webhooks.handle(request).await.map(Full::new) }
+    };
+    serve_tls(listener, CONNECTIONS, serving, answer).await;
+}
+
+/// Answers requests over TLS until it is dropped, on so many connections at the same time; more wait.
+pub(crate) async fn serve_tls<F>(
+    listener: TcpListener,
+    most: usize,
+    serving: Arc<Serving>,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+{
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider knows the default versions");
     let acceptor = TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(serving)));
-    let converse = |stream| converse(stream, acceptor.clone(), webhooks.clone());
-    connections::accept(listener, CONNECTIONS, converse).await;
-}
-
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, webhooks: Webhooks) -> Result<(), tower::BoxError> {
-    stream.set_nodelay(true)?;
-    let stream = timeout(PATIENCE, acceptor.accept(stream)).await??;
-    connections::answer(stream, |request| async { webhooks.handle(request).await.map(Full::new) }).await
+    let converse = |stream: TcpStream| {
+        let (acceptor, answer) = (acceptor.clone(), answer.clone());
+        async move {
+            stream.set_nodelay(true)?;
+            let stream = timeout(PATIENCE, acceptor.accept(stream)).await??;
+            connections::answer(stream, answer).await
+        }
+    };
+    connections::accept(listener, most, converse).await;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! later, which every replica and API server has used to notice, what it signed is served; the old authority stays
 //! known until it is of no use to anybody.
 
-use super::certificate::{Identity, LIFETIME, validity};
+use super::certificate::{Identity, validity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::time::{SignedDuration, Timestamp};
@@ -13,8 +13,6 @@ use std::collections::BTreeSet;
 
 /// How long a new authority is known before it is relied on.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// The age at which an identity gets a successor.
-const OLD: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
 /// Which names the certificate holds, so that replicas that are reached by different ones do not take them from each other.
 const NAMES: &str = "flyball.dev/webhook-names";
 
@@ -98,7 +96,7 @@ impl Kept {
                 let due = self.next.take_if(|next| known && age(next) >= OVERLAP);
                 if let Some(next) = due {
                     self.last = Some(std::mem::replace(current, next).authority);
-                } else if self.next.is_none() && age(current) >= OLD {
+                } else if self.next.is_none() && current.is_old(now) {
                     self.next = Some(make(&self.names)?);
                 }
             }

@@ -128,6 +128,153 @@ async fn cleanup_is_repeated_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_cleaned_up_says_why() {
+    let (api, machines) = (Api::default(), Machines::default());
+    widget(&api, "a", 1);
+    api.edit("widgets", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/theirs"]));
+    let _stage = machines.start(&api);
+    settle().await;
+    *machines.broken.lock().unwrap() = true;
+    api.writes();
+    api.delete("widgets", "ns", "a");
+    sleep(Duration::from_secs(100)).await;
+    let condition = || api.get("widgets", "ns", "a").unwrap()["status"]["conditions"][0].clone();
+    assert_eq!(condition()["type"], "CleanedUp");
+    assert_eq!((&condition()["status"], &condition()["reason"]), (&json!("False"), &json!("CleanupFailed")));
+    assert_eq!(condition()["message"], "the machine does not answer");
+    let told = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
+    assert_eq!(told, 1, "what is said already is not said again");
+    let event = api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1)).unwrap();
+    assert_eq!((&event["reason"], &event["note"]), (&json!("CleanupFailed"), &json!("the machine does not answer")));
+    assert_eq!((&event["type"], &event["regarding"]["name"]), (&json!("Warning"), &json!("a")));
+
+    *machines.broken.lock().unwrap() = false;
+    sleep(Duration::from_secs(200)).await;
+    assert_eq!(api.get("widgets", "ns", "a").unwrap()["metadata"]["finalizers"], json!(["x/theirs"]));
+    assert_eq!((&condition()["status"], &condition()["message"]), (&json!("True"), &json!("")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_without_conditions_is_cleaned_up_all_the_same() {
+    let (api, machines) = (Api::default(), Machines::default());
+    widget(&api, "a", 1);
+    let _stage = machines.start(&api);
+    settle().await;
+    *machines.broken.lock().unwrap() = true;
+    api.fail("widgets/a/status", usize::MAX, Fault::Refuse(422));
+    api.delete("widgets", "ns", "a");
+    sleep(Duration::from_secs(10)).await;
+    *machines.broken.lock().unwrap() = false;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(api.names("widgets"), [""; 0]);
+}
+
+/// A provider outside of the cluster, which makes one machine for one key, and an operator that asks it to.
+#[derive(Clone, Default)]
+struct Provider {
+    machines: Arc<Mutex<BTreeSet<String>>>,
+    calls: Arc<Mutex<usize>>,
+}
+
+impl Reconcile for Provider {
+    type Resource = Widget;
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
+
+    async fn reconcile(&self, _: &Widget, cx: &Context<Widget>) -> Result<Action> {
+        let key = cx.idempotency_key("create").await?;
+        assert_eq!(key, cx.idempotency_key("create").await?);
+        // The machine is there long before the answer.
+        self.machines.lock().unwrap().insert(key);
+        *self.calls.lock().unwrap() += 1;
+        sleep(Duration::from_millis(10)).await;
+        Ok(Action::done())
+    }
+
+    async fn finalize(&self, _: &Widget, cx: &Context<Widget>) -> Result<Action> {
+        if let Some(key) = cx.known_idempotency_key("create").await? {
+            self.machines.lock().unwrap().remove(&key);
+        }
+        Ok(Action::done())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_between_call_and_answer_makes_no_second_machine() {
+    let mut repeated = 0;
+    for moment in 0..30 {
+        let (api, provider) = (Api::default(), Provider::default());
+        widget(&api, "a", 1);
+        let start = |seed| {
+            let operator = operator().rng(flyball::Rng::from_seed(seed)).controller(Controller::new(provider.clone()));
+            Stage::operator(&api, &Widgets::usual(), operator)
+        };
+        // The first answer to the record of the key is lost now and then.
+        if moment % 3 == 0 {
+            api.fail("PATCH", 2, Fault::LoseAnswer);
+        }
+        let stage = start(1);
+        sleep(Duration::from_millis(moment)).await;
+        stage.kill().await;
+        let _stage = start(2);
+        settle().await;
+        assert_eq!(provider.machines.lock().unwrap().len(), 1, "killed at {moment} ms");
+        repeated += usize::from(*provider.calls.lock().unwrap() > 1);
+        api.delete("widgets", "ns", "a");
+        settle().await;
+        assert_eq!((provider.machines.lock().unwrap().len(), api.names("widgets").len()), (0, 0));
+    }
+    assert!(repeated > 5, "some were killed while the provider was asked: {repeated}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_never_taken_from_a_stale_cache_and_can_be_given_up() {
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    #[derive(Clone)]
+    struct Keys(Arc<Mutex<Vec<String>>>);
+    impl Reconcile for Keys {
+        type Resource = Widget;
+        const FINALIZER: Option<&'static str> = Some(FINALIZER);
+        async fn reconcile(&self, widget: &Widget, cx: &Context<Widget>) -> Result<Action> {
+            if widget.spec.size == 3 {
+                cx.forget_idempotency_key("create").await?;
+            }
+            let key = cx.idempotency_key("create").await?;
+            self.0.lock().unwrap().push(key);
+            assert!(cx.idempotency_key("no name").await.unwrap_err().to_string().contains("cannot be named"));
+            Ok(Action::done())
+        }
+    }
+    let api = Api::default();
+    let _stage = Stage::operator(&api, &Widgets::usual(), operator().controller(Controller::new(Keys(keys.clone()))));
+    settle().await;
+    widget(&api, "a", 1);
+    // Another replica has recorded a key that this cache does not show.
+    api.hold("widgets");
+    api.send("widgets", &json!({"type": "ADDED", "object": api.get("widgets", "ns", "a").unwrap()}).to_string());
+    api.edit("widgets", "ns", "a", |object| {
+        object["metadata"]["annotations"] = json!({"key.flyball.dev/create": "theirs"})
+    });
+    settle().await;
+    api.release("widgets");
+    for size in 2..=3 {
+        widget(&api, "a", size);
+        settle().await;
+    }
+    let keys = std::mem::take(&mut *keys.lock().unwrap());
+    assert!(keys.len() >= 3 && keys[0] == "theirs" && keys[1] == "theirs", "{keys:?}");
+    assert_ne!(keys.last().unwrap(), "theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_finalizer_nothing_is_made_outside() {
+    let widgets = Widgets::new(|_, cx| Box::pin(async { cx.idempotency_key("create").await.map(|_| Action::done()) }));
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    assert!(widgets.errors()[0].contains("declare one"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_deleted_at_any_moment_leaks_nothing() {
     for moment in 0..30 {
         let (api, machines) = (Api::default(), Machines::default());

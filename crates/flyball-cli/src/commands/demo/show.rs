@@ -1,8 +1,8 @@
 //! What all shows have in common: steps that are told, and that end the show if they do not come to pass.
 
 use super::stage::Stage;
-use super::table;
 use crate::error::{Error, Result, ResultExt};
+use crate::table;
 use crate::terminal::{Board, Style, paint, say};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;

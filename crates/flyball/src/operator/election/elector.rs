@@ -131,6 +131,11 @@ impl Elector {
         (self.current, self.gone, self.held) = (true, false, Some(sent));
     }
 
+    /// Returns the UID of the lease, empty if it was never seen.
+    pub(super) fn uid(&self) -> &str {
+        self.seen.as_ref().and_then(|(lease, _)| lease["metadata"]["uid"].as_str()).unwrap_or_default()
+    }
+
     /// Takes in that a write failed, or that its answer was lost.
     pub(super) fn failed(&mut self) {
         self.current = false;

@@ -8,13 +8,15 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Blanks between columns.
 const GAP: usize = 3;
 
+/// A table as the API server makes it; see
+/// <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Table {
+pub(crate) struct Table {
     column_definitions: Vec<Column>,
     #[serde(default)]
     rows: Vec<Row>,
@@ -30,25 +32,53 @@ struct Column {
 #[derive(Deserialize)]
 struct Row {
     cells: Vec<Value>,
+    #[serde(default)]
+    object: Value,
+}
+
+/// What of a table is shown besides its main columns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    /// The columns that are of use to few.
+    pub(crate) wide: bool,
+    /// The namespace of each object, in front.
+    pub(crate) namespaces: bool,
 }
 
 /// Fetches a table and lays it out as kubectl does.
-pub(super) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
+pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
     let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
     let table: Table = client.request(request).await.when("cannot get the table")?;
-    Ok(table.lines())
+    Ok(table.lines(Shown::default()))
 }
 
 impl Table {
-    fn lines(&self) -> Vec<String> {
+    /// Tells whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Takes the rows of another table of the same columns.
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.rows.extend(more.rows);
+    }
+
+    /// Lays the table out as kubectl does.
+    pub(crate) fn lines(&self, show: Shown) -> Vec<String> {
         let shown: Vec<usize> = (0..self.column_definitions.len())
-            .filter(|column| self.column_definitions[*column].priority == 0)
+            .filter(|column| show.wide || self.column_definitions[*column].priority == 0)
             .collect();
-        let heading = shown.iter().map(|column| self.column_definitions[*column].name.to_uppercase()).collect();
-        let rows = self.rows.iter().map(|row| shown.iter().map(|column| text(row.cells.get(*column))).collect());
+        let namespace = |name: &str| show.namespaces.then(|| name.to_owned());
+        let names = shown.iter().map(|column| self.column_definitions[*column].name.to_uppercase());
+        let heading = namespace("NAMESPACE").into_iter().chain(names).collect();
+        let rows = self.rows.iter().map(|row| {
+            let cells = shown.iter().map(|column| text(row.cells.get(*column)));
+            let of = row.object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+            namespace(of).into_iter().chain(cells).collect()
+        });
         let grid: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
         let width = |column: usize| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..shown.len()).map(width).collect();
+        let widths: Vec<usize> = (0..grid[0].len()).map(width).collect();
         let lay = |row: &Vec<String>| {
             let cells = row.iter().zip(&widths).map(|(cell, width)| {
                 let blanks = " ".repeat(width + GAP - cell.chars().count());
@@ -91,18 +121,22 @@ mod tests {
                 {"name": "Name"}, {"name": "Phase"}, {"name": "Current"}, {"name": "Hidden", "priority": 1}, {"name": "Last_Message"},
             ],
             "rows": [
-                {"cells": ["vg-1", "RUNNING", 3, "x", "successfully reconciled VmGroup"]},
+                {"cells": ["vg-1", "RUNNING", 3, "x", "successfully reconciled VmGroup"],
+                    "object": {"metadata": {"namespace": "a"}}},
                 {"cells": ["vg-22", "PENDING", null, "x", null]},
             ],
         }))
         .unwrap();
         assert_eq!(
-            table.lines(),
+            table.lines(Shown::default()),
             [
                 "NAME    PHASE     CURRENT   LAST_MESSAGE",
                 "vg-1    RUNNING   3         successfully reconciled VmGroup",
                 "vg-22   PENDING",
             ]
         );
+        let all = table.lines(Shown { wide: true, namespaces: true });
+        assert_eq!(all[0], "NAMESPACE   NAME    PHASE     CURRENT   HIDDEN   LAST_MESSAGE");
+        assert_eq!(all[1], "a           vg-1    RUNNING   3         x        successfully reconciled VmGroup");
     }
 }

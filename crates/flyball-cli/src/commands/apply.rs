@@ -1,0 +1,101 @@
+//! `flyball apply`: brings files of objects to a cluster.
+
+use crate::apply::{self, Outcome};
+use crate::connection::{ConnectionArgs, block_on};
+use crate::error::{Error, Result};
+use crate::output::Output;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// Make objects what files say
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball apply -f site.yaml
+  flyball apply -f config/ -n sites
+  site-operator manifests | flyball apply -f -
+
+Definitions are applied first, and what they define once it is served. Fields that others set stay theirs unless they are in the
+files; --force takes them over.")]
+pub(crate) struct ApplyArgs {
+    /// File, folder of YAML and JSON files, or - for standard input; may be repeated
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    files: Vec<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Take over fields that others have set to something else
+    #[arg(long)]
+    force: bool,
+    /// Have the API server check everything and store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// What became of one object.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Applied {
+    object: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<Outcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
+    let mut objects = Vec::new();
+    for file in &args.files {
+        objects.extend(read(file)?);
+    }
+    if objects.is_empty() {
+        return Err(Error::new(format!("there are no objects in {}", args.files.join(", "))));
+    }
+    // What lives by a definition comes behind it, whatever the order of files.
+    objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
+    let applied = block_on(async {
+        let connection = args.connection.connect().await?;
+        let mut applied = Vec::new();
+        for object in &objects {
+            let answer = connection.apply_with(object, args.force, args.dry_run).await;
+            let one = match answer {
+                Ok((object, outcome)) => Applied { object, outcome: Some(outcome), error: None },
+                Err(error) => {
+                    if args.output.is_none() {
+                        error.print();
+                    }
+                    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                    let told = format!("{} {name}", object["kind"].as_str().unwrap_or_default());
+                    Applied { object: told, outcome: None, error: Some(error.to_string()) }
+                }
+            };
+            if let (None, Some(outcome)) = (args.output, one.outcome) {
+                let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
+                let dry = if args.dry_run { " (dry run)" } else { "" };
+                say(&format!("{} {}{dry}", one.object, paint(style, outcome.word())));
+            }
+            applied.push(one);
+        }
+        Ok(applied)
+    })?;
+    if let Some(output) = args.output {
+        output.say(&applied)?;
+    }
+    let failed = applied.iter().filter(|one| one.error.is_some()).count();
+    if failed == 0 {
+        return Ok(());
+    }
+    Err(Error::new(format!("{failed} of {} objects could not be applied", applied.len())))
+}
+
+fn read(file: &str) -> Result<Vec<Value>> {
+    if file.starts_with("http://") || file.starts_with("https://") {
+        return Err(Error::new(format!("{file} is an address, and files from elsewhere are not applied unseen"))
+            .hint("download it, look at it, and name the file"));
+    }
+    if file == "-" { apply::read_standard_input() } else { apply::read(Path::new(file)) }
+}

@@ -1,0 +1,22 @@
+//! `flyball completion`: what a shell needs to complete command lines.
+
+use crate::terminal::say;
+use clap::{Args, Command};
+use clap_complete::{Shell, generate};
+
+/// Print a script that completes commands and flags in a shell
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball completion bash > ~/.local/share/bash-completion/completions/flyball
+  flyball completion zsh > ~/.zfunc/_flyball
+  flyball completion fish > ~/.config/fish/completions/flyball.fish")]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn cmd_completion(args: &CompletionArgs, mut program: Command) {
+    let mut script = Vec::new();
+    generate(args.shell, &mut program, "flyball", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end());
+}

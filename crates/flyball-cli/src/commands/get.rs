@@ -1,0 +1,169 @@
+//! `flyball get`: objects of a cluster, as tables or for programs.
+
+use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
+use crate::resources::{self, Served};
+use crate::table::{Shown, TABLE, Table};
+use crate::terminal::{complain, say};
+use clap::{Args, ValueEnum};
+use http::Request;
+use http::header::ACCEPT;
+use serde_json::{Value, json};
+
+/// Show objects, in the columns that their kind has
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball get pods
+  flyball get vmgroups -A
+  flyball get deployment web -o yaml
+  flyball get pods,services -l app=web
+  flyball get crds -o name")]
+pub(crate) struct GetArgs {
+    /// Kinds, separated by commas: pods, deploy, vmgroups.vm.codeconnect.vmworld.com, all
+    kinds: String,
+    /// Names of objects; all objects unless given
+    names: Vec<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Look into all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Show objects with these labels only, such as app=web,tier!=test
+    #[arg(short = 'l', long, conflicts_with = "names")]
+    selector: Option<String>,
+    /// How to show them
+    #[arg(short, long, value_enum)]
+    output: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// More columns
+    Wide,
+    /// Kind and name, a line each
+    Name,
+    Json,
+    Yaml,
+}
+
+pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
+    block_on(async {
+        let connection = args.connection.connect().await?;
+        let served = resources::served(&connection.client).await?;
+        let mut kinds = Vec::new();
+        for word in args.kinds.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            kinds.extend(resources::find(&served, word)?);
+        }
+        if kinds.is_empty() {
+            return Err(Error::new("no kind is named").hint("name one: flyball get pods"));
+        }
+        match args.output {
+            None => tables(args, &connection, &kinds, false).await,
+            Some(Format::Wide) => tables(args, &connection, &kinds, true).await,
+            Some(Format::Name) => names(args, &connection, &kinds).await,
+            Some(Format::Json) => objects(args, &connection, &kinds, Output::Json).await,
+            Some(Format::Yaml) => objects(args, &connection, &kinds, Output::Yaml).await,
+        }
+    })
+}
+
+/// Returns the URLs that are asked, one for all objects or one for each name.
+fn paths(args: &GetArgs, connection: &Connection, kind: &Served) -> Result<Vec<String>> {
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+    let root = kind.path(namespace);
+    if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
+        return Err(Error::new("a name means nothing in all namespaces").hint("say which with -n instead of -A"));
+    }
+    let encoded = |selector: &String| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        selector.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    };
+    Ok(match (args.names.is_empty(), &args.selector) {
+        (false, _) => args.names.iter().map(|name| format!("{root}/{name}")).collect(),
+        (true, None) => vec![root],
+        (true, Some(selector)) => {
+            let selector: String = encoded(selector);
+            vec![format!("{root}?labelSelector={selector}")]
+        }
+    })
+}
+
+async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Served], wide: bool) -> Result<()> {
+    let mut shown = 0;
+    for kind in kinds {
+        let mut whole: Option<Table> = None;
+        for path in paths(args, connection, kind)? {
+            let request =
+                Request::get(&path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
+            let table: Table = connection.client.request(request).await.when(format!("cannot get {}", kind.plural))?;
+            match &mut whole {
+                Some(whole) => whole.extend(table),
+                None => whole = Some(table),
+            }
+        }
+        let Some(table) = whole.filter(|table| !table.is_empty()) else { continue };
+        if shown > 0 {
+            say("");
+        }
+        shown += 1;
+        let show = Shown { wide, namespaces: args.all_namespaces && kind.namespaced };
+        table.lines(show).iter().for_each(|line| say(line));
+    }
+    if shown == 0 {
+        let place = match args.all_namespaces || kinds.iter().all(|kind| !kind.namespaced) {
+            true => String::new(),
+            false => format!(" in namespace {}", connection.namespace),
+        };
+        complain("note", &format!("there are no {}{place}", args.kinds));
+    }
+    Ok(())
+}
+
+/// Fetches objects with their kinds.
+async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Served]) -> Result<Vec<(Served, Value)>> {
+    let mut found = Vec::new();
+    for kind in kinds {
+        for path in paths(args, connection, kind)? {
+            let request = Request::get(&path).body(Vec::new()).when("cannot ask for the objects")?;
+            let mut answer: Value =
+                connection.client.request(request).await.when(format!("cannot get {}", kind.plural))?;
+            let version = answer["apiVersion"].clone();
+            match answer.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) => {
+                    for mut item in items {
+                        // Lists leave out what is the same for all.
+                        item["apiVersion"] = version.clone();
+                        item["kind"] = kind.kind.as_str().into();
+                        found.push((kind.clone(), item));
+                    }
+                }
+                _ => found.push((kind.clone(), answer)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn names(args: &GetArgs, connection: &Connection, kinds: &[Served]) -> Result<()> {
+    for (kind, object) in fetch(args, connection, kinds).await? {
+        say(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()));
+    }
+    Ok(())
+}
+
+async fn objects(args: &GetArgs, connection: &Connection, kinds: &[Served], output: Output) -> Result<()> {
+    let mut found: Vec<Value> = fetch(args, connection, kinds).await?.into_iter().map(|(_, object)| object).collect();
+    for object in &mut found {
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+    }
+    match (args.names.len(), found.pop()) {
+        (1, Some(object)) if found.is_empty() => output.say(&object),
+        (_, last) => {
+            found.extend(last);
+            output.say(&json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": found}))
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `flyball apply` and `flyball get`: a cluster without kubectl.
+
+use crate::{Home, Said};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: sites, singular: site, kind: Site, shortNames: [st], categories: [all]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    additionalPrinterColumns:
+    - {name: Title, type: string, jsonPath: .spec.title}
+    - {name: Size, type: integer, jsonPath: .spec.size, priority: 1}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {title: {type: string}, size: {type: integer, maximum: 9}}}
+";
+
+const SITE: &str = "
+apiVersion: example.com/v1
+kind: Site
+metadata: {name: a, labels: {tier: front}}
+spec: {title: Hello, size: 3}
+";
+
+impl Home {
+    fn feed(&self, args: &[&str], input: &str) -> Said {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Said::of(&child.wait_with_output().unwrap())
+    }
+}
+
+#[test]
+fn files_are_applied_and_objects_shown() {
+    let home = Home::new("objects");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    // The definition comes behind what it defines, and is applied first all the same.
+    fs::create_dir(home.0.join("config")).unwrap();
+    fs::write(home.0.join("config/a-site.yaml"), SITE).unwrap();
+    fs::write(home.0.join("config/b-definition.yml"), DEFINITION).unwrap();
+    let dry = home.feed(&["apply", "-f", "-", "--dry-run"], DEFINITION).ok();
+    assert_eq!(dry.out, "CustomResourceDefinition sites.example.com created (dry run)\n");
+    let applied = ["apply", "-f", "config"];
+    assert_eq!(
+        home.run(&applied).ok().out,
+        "CustomResourceDefinition sites.example.com created\nSite default/a created\n"
+    );
+    let again = "CustomResourceDefinition sites.example.com unchanged\nSite default/a unchanged\n";
+    assert_eq!(home.run(&applied).ok().out, again);
+    let larger = home.feed(&["apply", "-f", "-", "-o", "json"], &SITE.replace("size: 3", "size: 4")).ok();
+    let larger: Value = serde_json::from_str(&larger.out).unwrap();
+    assert_eq!(larger, serde_json::json!([{"object": "Site default/a", "outcome": "changed"}]));
+
+    // Of several, those that are right are applied.
+    let both = SITE.replace("size: 3", "size: 10") + "---" + &SITE.replace("name: a", "name: b");
+    let said = home.feed(&["apply", "-f", "-"], &both);
+    assert_eq!((said.code, said.out.as_str()), (Some(1), "Site default/b created\n"));
+    assert!(said.err.contains("spec.size") && said.err.contains("1 of 2 objects could not be applied"), "{said:?}");
+
+    assert_eq!(home.run(&["get", "sites"]).ok().out, "NAME   TITLE\na      Hello\nb      Hello\n");
+    assert_eq!(home.run(&["get", "st", "a", "-o", "wide"]).ok().out, "NAME   TITLE   SIZE\na      Hello   4\n");
+    let everywhere = home.run(&["get", "Site", "-A"]).ok().out;
+    assert_eq!(everywhere, "NAMESPACE   NAME   TITLE\ndefault     a      Hello\ndefault     b      Hello\n");
+    assert_eq!(
+        home.run(&["get", "sites", "-l", "tier=front", "-o", "name"]).ok().out,
+        "site.example.com/a\nsite.example.com/b\n"
+    );
+    let none = home.run(&["get", "sites.example.com", "-l", "tier!=front"]).ok();
+    assert_eq!(
+        (none.out.as_str(), none.err.as_str()),
+        ("", "note: there are no sites.example.com in namespace default\n")
+    );
+    let one: Value = serde_json::from_str(&home.run(&["get", "site", "a", "-o", "json"]).ok().out).unwrap();
+    assert_eq!(
+        (&one["kind"], &one["spec"]["size"], &one["metadata"]["managedFields"]),
+        (&"Site".into(), &4.into(), &Value::Null)
+    );
+    let list: Value = serde_json::from_str(&home.run(&["get", "sites,namespaces", "-o", "json"]).ok().out).unwrap();
+    assert_eq!(
+        (&list["kind"], &list["items"][0]["kind"], &list["items"][2]["kind"]),
+        (&"List".into(), &"Site".into(), &"Namespace".into())
+    );
+    let all = home.run(&["get", "all"]).ok().out;
+    assert!(all.contains("kubernetes   ClusterIP") && all.contains("a      Hello"), "{all}");
+}
+
+#[test]
+fn what_cannot_be_applied_or_found_is_named() {
+    let home = Home::new("objects-wrong");
+    home.run(&["get", "pods"]).fails_with(&["there is no cluster", "flyball cluster up"]);
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.run(&["get", "podz"]).fails_with(&["no kind \"podz\"", "did you mean pods?"]);
+    home.run(&["get", "frobnicators"]).fails_with(&["no kind", "flyball get crds"]);
+    home.run(&["get", "pod", "none"]).fails_with(&["pods \"none\" not found"]);
+    home.run(&["get", "pod", "none", "-A"]).fails_with(&["-n instead of -A"]);
+    home.run(&["apply", "-f", "https://example.com/a.yaml"]).fails_with(&["is an address", "download it"]);
+    home.run(&["apply", "-f", "nowhere.yaml"]).fails_with(&["cannot read nowhere.yaml"]);
+    home.feed(&["apply", "-f", "-"], "a: [").fails_with(&["standard input is no YAML"]);
+    home.feed(&["apply", "-f", "-"], "").fails_with(&["there are no objects in -"]);
+    home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["no apiVersion, no kind or no metadata.name"]);
+    home.feed(&["apply", "-f", "-"], SITE).fails_with(&["the cluster has no Site of example.com/v1"]);
+    assert_eq!(home.run(&["apply"]).code, Some(2));
+}
+
+#[test]
+fn shells_complete_commands() {
+    let home = Home::new("completion");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = home.run(&["completion", shell]).ok().out;
+        assert!(script.contains("cluster") && script.contains("levels"), "{shell}: {script}");
+    }
+    assert_eq!(home.run(&["completion", "abacus"]).code, Some(2));
+}

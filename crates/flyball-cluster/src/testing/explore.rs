@@ -1,0 +1,184 @@
+//! What a crash, an order or a delay must not change: the state in which things come to rest.
+
+use super::{Setup, Test};
+use kube::Api;
+use kube::api::{DynamicObject, ListParams};
+use kube::discovery::{Discovery, Scope, verbs};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Resources that tell of the way, not of the goal, or name pods.
+const PASSING: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
+
+/// Fields whose values differ from run to run.
+const RANDOM: [&str; 10] = [
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "generation",
+    "observedGeneration",
+    "clusterIP",
+    "clusterIPs",
+    "nodePort",
+    "volumeName",
+    "nodeName",
+];
+
+/// The most crashes that are tried before and after requests each.
+const MOST_CRASHES: u64 = 1000;
+
+impl Test {
+    /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
+    /// versions, generations, times, addresses, drawn volumes and nodes. Of objects with generated names it has the number only; events,
+    /// leases and endpoints are not in it.
+    ///
+    /// # Panics
+    ///
+    /// When the API server cannot be asked.
+    pub async fn state(&self) -> BTreeMap<String, Value> {
+        let discovery = Discovery::new(self.client()).run().await;
+        let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
+        let mut state = BTreeMap::new();
+        for group in discovery.groups() {
+            for (resource, capabilities) in group.recommended_resources() {
+                let listed = capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST);
+                if !listed || PASSING.contains(&&*resource.plural) {
+                    continue;
+                }
+                let api: Api<DynamicObject> = Api::namespaced_with(self.client(), self.namespace(), &resource);
+                let found = api.list(&ListParams::default()).await;
+                let found = found.unwrap_or_else(|error| panic!("cannot list {}: {error}", resource.plural));
+                for object in found {
+                    let plural = &resource.plural;
+                    if let Some(prefix) = object.metadata.generate_name {
+                        let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
+                        *count = (count.as_u64().unwrap_or_default() + 1).into();
+                        continue;
+                    }
+                    let name = object.metadata.name.clone().unwrap_or_default();
+                    let mut value = serde_json::to_value(object).unwrap_or_default();
+                    settle(&mut value);
+                    state.insert(format!("{plural} {name}"), value);
+                }
+            }
+        }
+        state
+    }
+}
+
+/// Takes out what differs from run to run.
+fn settle(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !RANDOM.contains(&&**name));
+            fields.values_mut().for_each(settle);
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle),
+        Value::String(text) if text.parse::<flyball_core::time::Timestamp>().is_ok() => *text = "a time".to_owned(),
+        _ => {}
+    }
+}
+
+/// Plays a scenario once undisturbed, and then again for each request of the operator: it crashes right before that one is
+/// sent, or right after it was carried out and before its answer is seen, and is started again. Each time things must come to rest in the
+/// same [state](Test::state). Returns how many crashes were tried.
+///
+/// The scenario creates and changes what it likes and need not wait for anything. The operator is not disturbed
+/// after its restart. On a real cluster there is only the first, undisturbed run.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
+/// # use flyball_cluster::testing::{Test, explore_crashes};
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use kube::core::ObjectMeta;
+/// # struct Copies;
+/// # impl Reconcile for Copies {
+/// #     type Resource = Secret;
+/// #     async fn reconcile(&self, original: &Secret, cx: &Context<Secret>) -> Result<Action> {
+/// #         let metadata = ObjectMeta { name: original.metadata.name.clone(), ..ObjectMeta::default() };
+/// #         cx.apply(&ConfigMap { metadata, ..ConfigMap::default() }).await?;
+/// #         Ok(Action::done())
+/// #     }
+/// # }
+/// # fn main() {
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
+/// # fn operator() -> Operator { Operator::new("copies").controller(Controller::new(Copies).owns::<ConfigMap>()) }
+/// let crashes = explore_crashes(
+///     || Test::of(operator),
+///     async |test| test.apply("{apiVersion: v1, kind: Secret, metadata: {name: page}}").await,
+/// )
+/// .await;
+/// assert!(crashes > 4);
+/// # }) }
+/// ```
+///
+/// # Panics
+///
+/// When a run comes to rest in another state, or not at all; the message says how to repeat it.
+pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&Test)) -> usize {
+    let play = async |setup: Setup| {
+        let test = setup.start().await;
+        scenario(&test).await;
+        test.assert_converges().await;
+        let state = test.state().await;
+        (state, test.crashed(), test.is_alone())
+    };
+    let (expected, _, alone) = play(setup()).await;
+    let mut crashes = 0;
+    for request in 1..=MOST_CRASHES {
+        let (before, after) = (setup().crash_before(request), setup().crash_after(request));
+        let mut reached = false;
+        for (setup, way) in [(before, "crash_before"), (after, "crash_after")] {
+            if !alone {
+                return crashes;
+            }
+            let (state, crashed, _) = play(setup).await;
+            reached |= crashed;
+            crashes += usize::from(crashed);
+            let differences = differences(&expected, &state);
+            assert!(
+                differences.is_empty(),
+                "a crash changed the outcome; Setup::{way}({request}) repeats it:{differences}"
+            );
+        }
+        if !reached {
+            break;
+        }
+    }
+    crashes
+}
+
+/// Says what of one state another does not have, and the other way round.
+fn differences(expected: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> String {
+    let mut text = String::new();
+    for (name, value) in expected {
+        if found.get(name) != Some(value) {
+            let instead = found.get(name).map_or_else(|| "nothing".to_owned(), Value::to_string);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  {name}: expected {value}\n    and found {instead}");
+        }
+    }
+    for name in found.keys().filter(|name| !expected.contains_key(*name)) {
+        let _ = write!(text, "\n  {name}: expected nothing and found {}", found[name]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_from_run_to_run_is_no_difference() {
+        let mut value = json!({"metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
+        settle(&mut value);
+        let settled = json!({"metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
+        assert_eq!(value, settled);
+        let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
+        assert_eq!(differences(&state(1), &state(1)), "");
+        assert_eq!(differences(&state(1), &state(2)), "\n  widgets a: expected 1\n    and found 2");
+        assert_eq!(differences(&BTreeMap::new(), &state(2)), "\n  widgets a: expected nothing and found 2");
+    }
+}

@@ -1,0 +1,230 @@
+//! Shows metrics to those alone whom the API server lets see them.
+//!
+//! Whoever asks shows a bearer token. The API server says whose it is (`TokenReview`) and whether that one may `get` the
+//! path (`SubjectAccessReview` of a URL that is no resource), as kube-rbac-proxy asked it. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/authorization/>.
+
+use crate::client::{chain, exchange};
+use crate::webhook::{Identity, Serving, read_certificate};
+use flyball_core::Clock;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request, StatusCode};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tower::BoxError;
+
+/// How long a yes is believed.
+const YES: Duration = Duration::from_secs(60);
+/// How long a no is believed: whoever is let in should not have to wait.
+const NO: Duration = Duration::from_secs(10);
+/// So many answers are remembered; with more, the oldest is asked for again.
+const REMEMBERED: usize = 256;
+/// Between two looks at the certificate.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Asks the API server, and remembers for a while what it said.
+pub(super) struct Guard {
+    client: kube::Client,
+    said: Mutex<BTreeMap<Question, (Instant, Answer)>>,
+}
+
+/// Token, verb and path.
+type Question = (String, String, String);
+/// Why not, if not.
+type Answer = Result<(), (StatusCode, String)>;
+
+impl Guard {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self { client, said: Mutex::default() }
+    }
+
+    /// Tells whether a request with these headers may be answered; if not, what to answer instead.
+    pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Answer {
+        let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (scheme, token) = value.split_once(' ').unwrap_or_default();
+        let token = token.trim();
+        if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+            return Err((StatusCode::UNAUTHORIZED, "show a bearer token\n".into()));
+        }
+        let question = (token.to_owned(), method.as_str().to_ascii_lowercase(), path.to_owned());
+        if let Some(said) = self.said(&question) {
+            return said;
+        }
+        let answer = self.ask(&question).await.map_err(|error| {
+            tracing::warn!(error = chain(&*error), "the API server cannot be asked who may see metrics");
+            (StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked who may see this\n".into())
+        })?;
+        self.remember(question, answer.clone());
+        answer
+    }
+
+    async fn ask(&self, (token, verb, path): &Question) -> Result<Answer, BoxError> {
+        let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
+        if review["authenticated"] != true {
+            return Ok(Err((StatusCode::UNAUTHORIZED, "the token is nobody's\n".into())));
+        }
+        let user = &review["user"];
+        let mut spec = json!({"user": user["username"], "nonResourceAttributes": {"path": path, "verb": verb}});
+        for field in ["uid", "groups", "extra"] {
+            if !user[field].is_null() {
+                spec[field] = user[field].clone();
+            }
+        }
+        let review = self.review("authorization.k8s.io", "SubjectAccessReview", spec).await?;
+        if review["allowed"] == true {
+            return Ok(Ok(()));
+        }
+        let name = user["username"].as_str().unwrap_or_default();
+        let remedy = format!("{name} may not {verb} {path}: bind it to a ClusterRole with that nonResourceURL\n");
+        Ok(Err((StatusCode::FORBIDDEN, remedy)))
+    }
+
+    /// Has the API server answer a review; gives its status.
+    async fn review(&self, group: &str, kind: &str, spec: Value) -> Result<Value, BoxError> {
+        let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
+        let request = Request::post(format!("/apis/{group}/v1/{}s", kind.to_ascii_lowercase()));
+        let request = request.header(CONTENT_TYPE, "application/json").body(review.to_string().into_bytes())?;
+        let mut answer: Value = serde_json::from_slice(&exchange(&self.client, request).await?)?;
+        Ok(answer["status"].take())
+    }
+
+    fn said(&self, question: &Question) -> Option<Answer> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, answer) = said.get(question)?;
+        let good_for = if answer.is_ok() { YES } else { NO };
+        (at.elapsed() < good_for).then(|| answer.clone())
+    }
+
+    fn remember(&self, question: Question, answer: Answer) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= REMEMBERED {
+            let oldest = said.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
+            oldest.and_then(|oldest| said.remove(&oldest));
+        }
+        said.insert(question, (Instant::now(), answer));
+    }
+}
+
+/// What an operator that protects its metrics may do for it, in the cluster.
+pub(super) fn rules() -> Vec<PolicyRule> {
+    let rule = |group: &str, resource: &str| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: vec!["create".to_owned()],
+        ..PolicyRule::default()
+    };
+    vec![rule("authentication.k8s.io", "tokenreviews"), rule("authorization.k8s.io", "subjectaccessreviews")]
+}
+
+/// Makes the role of whoever is to read the metrics, such as Prometheus.
+pub(super) fn reader(operator: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": format!("{operator}-metrics-reader")},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    })
+}
+
+/// Keeps a good certificate served until it is dropped: from files, or one that this process makes and nobody else knows.
+pub(super) async fn keep_certificate(
+    serving: Arc<Serving>,
+    directory: Option<PathBuf>,
+    clock: Clock,
+    name: String,
+    names: Vec<String>,
+) {
+    let (mut own, mut complaint): (Option<Identity>, String) = (None, String::new());
+    let mut look = || -> Result<(), BoxError> {
+        if let Some(directory) = &directory {
+            let (certificate, key) = read_certificate(directory)?;
+            return Ok(serving.set(&certificate, &key)?);
+        }
+        let now = clock.now();
+        if own.as_ref().is_none_or(|own| own.is_old(now)) {
+            let made = Identity::make(&name, &names, now)?;
+            serving.set(&made.certificate, &made.key)?;
+            own = Some(made);
+        }
+        Ok(())
+    };
+    loop {
+        let trouble = look().err().map(|error| chain(&*error)).unwrap_or_default();
+        if trouble != complaint && !trouble.is_empty() {
+            tracing::warn!(error = trouble, "there is no certificate to serve metrics with");
+        }
+        complaint = trouble;
+        sleep(LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::time::advance;
+
+    /// Knows one token, whose owner may read, and one whose owner may not; everything else is nobody's.
+    async fn server(asked: Arc<AtomicUsize>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let path = request.uri().path().to_owned();
+        let review: Value = serde_json::from_slice(&request.into_body().collect().await?.to_bytes())?;
+        let spec = &review["spec"];
+        let status = match path.as_str() {
+            "/apis/authentication.k8s.io/v1/tokenreviews" => match spec["token"].as_str() {
+                Some("broken") => return Ok(Response::builder().status(403).body(Body::empty())?),
+                Some("nobody") | None => json!({"authenticated": false}),
+                Some(token) => json!({"authenticated": true, "user": {"username": token, "groups": ["g"], "uid": "u"}}),
+            },
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
+                assert_eq!((&spec["groups"], &spec["uid"]), (&json!(["g"]), &json!("u")));
+                let asked = &spec["nonResourceAttributes"];
+                json!({"allowed": spec["user"] == "reader" && asked["path"] == "/metrics" && asked["verb"] == "get"})
+            }
+            other => panic!("{other}"),
+        };
+        Ok(Response::new(Body::from(json!({"status": status}).to_string().into_bytes())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_server_says_who_may_read_and_is_not_asked_each_time() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");
+        let guard = Guard::new(client);
+        let check = async |header: &str, path: &str, code: u16, questions: usize| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
+            let said = guard.admit(&headers, &Method::GET, path).await;
+            assert_eq!(said.err().map_or(200, |(code, _)| code.as_u16()), code, "{header} {path}");
+            assert_eq!(asked.swap(0, Ordering::Relaxed), questions, "{header} {path}");
+        };
+        assert_eq!(guard.admit(&HeaderMap::new(), &Method::GET, "/metrics").await.unwrap_err().0, 401);
+        for header in ["", "Basic reader", "Bearer", "Bearer  "] {
+            check(header, "/metrics", 401, 0).await;
+        }
+        check("Bearer nobody", "/metrics", 401, 1).await;
+        check("bearer reader", "/metrics", 200, 2).await;
+        check("Bearer reader", "/metrics", 200, 0).await;
+        check("Bearer reader", "/other", 403, 2).await;
+        check("Bearer guest", "/metrics", 403, 2).await;
+        check("Bearer broken", "/metrics", 500, 1).await;
+        check("Bearer broken", "/metrics", 500, 1).await;
+        advance(NO).await;
+        check("Bearer guest", "/metrics", 403, 2).await;
+        check("Bearer reader", "/metrics", 200, 0).await;
+        advance(YES).await;
+        check("Bearer reader", "/metrics", 200, 2).await;
+        for guess in 0..2 * REMEMBERED {
+            check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
+        }
+        assert_eq!(guard.said.lock().unwrap().len(), REMEMBERED);
+    }
+}

@@ -1,0 +1,113 @@
+//! How many keys of one controller may be tried again in a time.
+
+use super::backoff::LONGEST_DELAY;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often all objects of one controller together are tried again, after failures and where they asked for it by
+/// [`Action::requeue`](crate::Action::requeue): `burst` times at once, then once `every` so often.
+///
+/// Each object has its own [`Backoff`](crate::Backoff); a thousand that fail together would still be a thousand requests at a
+/// time, and so keep an API server or a world outside down that is about to come up. What a change wakes is never held
+/// back by this, nor is what asked to be [requeued after](crate::Action::requeue_after) a time.
+///
+/// ```
+/// # use flyball::{Action, Context, Controller, Reconcile, Result, RetryRate};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use std::time::Duration;
+/// # struct Sites;
+/// # impl Reconcile for Sites {
+/// #     type Resource = ConfigMap;
+/// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+/// # }
+/// // For a provider that allows sixty calls in a minute.
+/// let rate = RetryRate { every: Duration::from_secs(1), burst: 10 };
+/// let controller = Controller::new(Sites).retry_rate(rate);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryRate {
+    /// The time in which one more retry may begin; none at all means no limit.
+    pub every: Duration,
+    /// How many may begin at once after a quiet time, 1 at least.
+    pub burst: u32,
+}
+
+impl Default for RetryRate {
+    /// 100 at once, then 10 in a second, as client-go's controllers do.
+    fn default() -> Self {
+        Self { every: Duration::from_millis(100), burst: 100 }
+    }
+}
+
+/// The tokens that are left.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    every: Duration,
+    /// How far `full_at` may lie ahead while there is a token.
+    slack: Duration,
+    /// When the bucket will be full, if nobody takes a token; `None` as long as nobody took one.
+    full_at: Option<Instant>,
+}
+
+impl Bucket {
+    pub(super) fn new(rate: RetryRate) -> Self {
+        let every = rate.every.min(LONGEST_DELAY);
+        Self { every, slack: every.saturating_mul(rate.burst.max(1) - 1), full_at: None }
+    }
+
+    /// Takes a token, if there is one.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now));
+        let free = full_at - now <= self.slack;
+        if free {
+            self.full_at = full_at.checked_add(self.every).or(self.full_at);
+        }
+        free
+    }
+
+    /// Returns when there will be a token.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        self.full_at.and_then(|full_at| full_at.checked_sub(self.slack)).map_or(now, |at| at.max(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_time_has_more_tokens_than_the_rate_allows_and_none_is_withheld(
+            every in 1..50u64,
+            burst in 0..5u32,
+            steps in prop::collection::vec(0..60u64, 1..100),
+        ) {
+            let mut bucket = Bucket::new(RetryRate { every: Duration::from_millis(every), burst });
+            let (mut now, burst) = (Instant::now(), u64::from(burst.max(1)));
+            // The model: tokens in parts, so many to a token as there are milliseconds to one.
+            let mut parts = burst * every;
+            for step in steps {
+                now += Duration::from_millis(step);
+                parts = (parts + step).min(burst * every);
+                let has_one = parts >= every;
+                if !has_one {
+                    prop_assert_eq!(bucket.next(now) - now, Duration::from_millis(every - parts));
+                }
+                prop_assert_eq!(bucket.take(now), has_one);
+                parts -= if has_one { every } else { 0 };
+            }
+        }
+    }
+
+    #[test]
+    fn rates_at_the_ends_of_what_can_be_said_harm_nobody() {
+        let now = Instant::now();
+        let mut unlimited = Bucket::new(RetryRate { every: Duration::ZERO, burst: 0 });
+        assert!((0..1000).all(|_| unlimited.take(now)));
+        let mut hardly = Bucket::new(RetryRate { every: Duration::MAX, burst: u32::MAX });
+        assert!((0..1000).all(|_| hardly.take(now)));
+        let mut once = Bucket::new(RetryRate { every: Duration::MAX, burst: 1 });
+        assert_eq!((once.take(now), once.take(now)), (true, false));
+    }
+}

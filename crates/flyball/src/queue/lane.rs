@@ -1,0 +1,157 @@
+//! A line of keys in which namespaces take turns, so that the many keys of one do not keep the few of another waiting.
+//!
+//! Within a namespace, who came first goes first. A key leaves from anywhere in the line at no cost.
+
+use std::collections::VecDeque;
+
+/// Keys and namespaces by number; a key is in the line once at most.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// The neighbours of each key that is in the line.
+    links: Vec<Link>,
+    /// The keys of each namespace.
+    queues: Vec<Queue>,
+    /// The namespaces whose turn comes, next one first. One whose keys all left loses its turn when it comes.
+    turns: VecDeque<u32>,
+    len: usize,
+}
+
+/// An empty line with room for more keys than this gives its memory back.
+const KEPT: usize = 1024;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    ends: Option<(u32, u32)>,
+    has_turn: bool,
+}
+
+impl Lane {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Puts a key that is not in the line behind the others of its namespace.
+    pub(super) fn push(&mut self, key: u32, namespace: u32) {
+        grow(&mut self.links, key);
+        let queue = grow(&mut self.queues, namespace);
+        let last = queue.ends.map(|(_, last)| last);
+        queue.ends = Some((queue.ends.map_or(key, |(first, _)| first), key));
+        if !queue.has_turn {
+            queue.has_turn = true;
+            self.turns.push_back(namespace);
+        }
+        self.links[key as usize] = Link { before: last, after: None };
+        if let Some(last) = last {
+            self.links[last as usize].after = Some(key);
+        }
+        self.len += 1;
+    }
+
+    /// Takes the first key of the namespace whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        while let Some(namespace) = self.turns.pop_front() {
+            let queue = &mut self.queues[namespace as usize];
+            let Some((first, last)) = queue.ends else {
+                queue.has_turn = false;
+                continue;
+            };
+            queue.has_turn = first != last;
+            if queue.has_turn {
+                self.turns.push_back(namespace);
+            }
+            self.remove(first, namespace);
+            return Some(first);
+        }
+        None
+    }
+
+    /// Takes a key that is in the line out of it.
+    pub(super) fn remove(&mut self, key: u32, namespace: u32) {
+        let Link { before, after } = std::mem::take(&mut self.links[key as usize]);
+        if let Some(before) = before {
+            self.links[before as usize].after = after;
+        }
+        if let Some(after) = after {
+            self.links[after as usize].before = before;
+        }
+        let queue = &mut self.queues[namespace as usize];
+        queue.ends = match (queue.ends, before, after) {
+            (Some((_, last)), None, Some(after)) => Some((after, last)),
+            (Some((first, _)), Some(before), None) => Some((first, before)),
+            (_, None, None) => None,
+            (ends, Some(_), Some(_)) | (ends @ None, ..) => ends,
+        };
+        self.len -= 1;
+        if self.len == 0 && self.links.len() > KEPT {
+            self.links = Vec::new();
+        }
+    }
+}
+
+/// Returns what stands at this place, making room up to it.
+fn grow<T: Clone + Default>(list: &mut Vec<T>, place: u32) -> &mut T {
+    let place = place as usize;
+    if list.len() <= place {
+        list.resize(place + 1, T::default());
+    }
+    &mut list[place]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        #[test]
+        fn a_namespace_waits_for_one_key_of_each_other(steps in prop::collection::vec((0..5u8, 0..40u32), 0..300)) {
+            let (mut lane, namespace) = (Lane::default(), |key: u32| key % 4);
+            let mut model: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            // How often each namespace was served while another waited.
+            let mut passed: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+            for (step, key) in steps {
+                let queue = model.entry(namespace(key)).or_default();
+                match (step, queue.iter().position(|known| *known == key)) {
+                    (0..=2, None) => {
+                        if queue.is_empty() {
+                            passed.retain(|(waiting, _), _| *waiting != namespace(key));
+                        }
+                        queue.push(key);
+                        lane.push(key, namespace(key));
+                    }
+                    (3, Some(place)) => {
+                        queue.remove(place);
+                        lane.remove(key, namespace(key));
+                    }
+                    (4, _) => match lane.pop() {
+                        Some(first) => {
+                            prop_assert_eq!(model.get_mut(&namespace(first)).unwrap().remove(0), first);
+                            passed.retain(|(waiting, _), _| *waiting != namespace(first));
+                            let others = model.iter().filter(|(n, keys)| **n != namespace(first) && !keys.is_empty());
+                            for (waiting, _) in others {
+                                let times = passed.entry((*waiting, namespace(first))).or_default();
+                                *times += 1;
+                                prop_assert_eq!(*times, 1, "{} went again before {}", namespace(first), waiting);
+                            }
+                        }
+                        None => prop_assert!(model.values().all(Vec::is_empty)),
+                    },
+                    _ => {}
+                }
+                prop_assert_eq!(lane.len(), model.values().map(Vec::len).sum::<usize>());
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A door to the queue for measurements: what is measured is what controllers use, and nobody else needs it.
+
+use super::{Backoff, Next, Priority, Queue, RetryRate};
+use flyball_core::{ObjectKey, Rng};
+use std::time::Duration;
+
+/// A queue by itself, without a controller.
+#[derive(Debug)]
+pub struct MeasuredQueue(Queue);
+
+impl MeasuredQueue {
+    /// Makes an empty queue with the settings that controllers have.
+    pub fn new() -> Self {
+        let (rate, rng) = (RetryRate::default(), Rng::from_seed(1));
+        Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), &rng))
+    }
+
+    /// Tells that the object has changed.
+    pub fn add(&self, key: &ObjectKey) {
+        self.0.add(key, Priority::Fresh);
+    }
+
+    /// Takes one key after the other as a worker does, and gives it back as done, until `go_on` says no or the queue is closed.
+    pub async fn work(&self, go_on: impl Fn(&ObjectKey) -> bool) {
+        let mut work = self.0.next().await;
+        while let Some(taken) = work {
+            let ready = self.0.done(&taken.item, Next::Rest, Vec::new(), |_, _, _| false);
+            if !go_on(&taken.item.key) {
+                break;
+            }
+            tokio::task::coop::consume_budget().await;
+            work = match ready {
+                Some(ready) => Some(ready),
+                None => self.0.next().await,
+            };
+        }
+    }
+
+    /// Ends the work.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+impl Default for MeasuredQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}

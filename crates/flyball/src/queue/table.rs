@@ -1,0 +1,91 @@
+//! Numbers things that are looked up by their hash: keys, and the namespaces of keys.
+//!
+//! A thing has its number as long as it is in the table; then the number goes to another one. Numbers are small, so that
+//! other structures can be indexed by them. Nothing here depends on the order of hashes.
+
+use hashbrown::HashTable;
+use std::ops::{Index, IndexMut};
+
+/// Things by number and by hash.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    numbers: HashTable<u32>,
+    slots: Vec<Option<(u64, T)>>,
+    free: Vec<u32>,
+}
+
+/// An empty table of more slots than this gives its memory back.
+const KEPT: usize = 1024;
+
+impl<T> Table<T> {
+    /// Returns the number of the thing with this hash that `is` it.
+    pub(super) fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<u32> {
+        let found = self.numbers.find(hash, |number| match &self.slots[*number as usize] {
+            Some((known, thing)) => *known == hash && is(thing),
+            None => false,
+        });
+        found.copied()
+    }
+
+    /// Gives a thing a number.
+    pub(super) fn insert(&mut self, hash: u64, thing: T) -> u32 {
+        let slot = Some((hash, thing));
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = slot;
+                number
+            }
+            None => {
+                self.slots.push(slot);
+                u32::try_from(self.slots.len() - 1).expect("a cache of 4 billion objects fits in no memory")
+            }
+        };
+        let slots = &self.slots;
+        self.numbers
+            .insert_unique(hash, number, |number| slots[*number as usize].as_ref().map_or(0, |(hash, _)| *hash));
+        number
+    }
+
+    /// Takes the thing with this number out.
+    pub(super) fn remove(&mut self, number: u32) {
+        let Some((hash, _)) = self.slots[number as usize].take() else { return };
+        if let Ok(entry) = self.numbers.find_entry(hash, |known| *known == number) {
+            entry.remove();
+        }
+        self.free.push(number);
+        if self.numbers.is_empty() && self.slots.len() > KEPT {
+            *self = Self::default();
+        }
+    }
+
+    /// Returns all things, in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten().map(|(_, thing)| thing)
+    }
+
+    /// Returns how many things there are, and how many there is room for.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.numbers.len(), self.slots.len())
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { numbers: HashTable::new(), slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Index<u32> for Table<T> {
+    type Output = T;
+
+    fn index(&self, number: u32) -> &T {
+        &self.slots[number as usize].as_ref().expect("whoever has a number has it of a thing that is there").1
+    }
+}
+
+impl<T> IndexMut<u32> for Table<T> {
+    fn index_mut(&mut self, number: u32) -> &mut T {
+        &mut self.slots[number as usize].as_mut().expect("whoever has a number has it of a thing that is there").1
+    }
+}

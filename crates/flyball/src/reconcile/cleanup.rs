@@ -1,0 +1,77 @@
+//! Tells people why an object that was deleted is still there.
+
+use super::Context;
+use crate::apply::{Condition, Event, complete_conditions};
+use crate::cache::Entry;
+use crate::client::chain;
+use crate::kind::Resource;
+use flyball_core::time::rfc3339;
+use http::{Request, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use tower::BoxError;
+
+/// The condition that says whether what belongs to a deleted object could be removed.
+const CONDITION: &str = "CleanedUp";
+/// What is said of a failure, at the longest.
+const LONGEST: usize = 1024;
+
+impl<K: Resource> Context<K> {
+    /// Says that the cleanup failed: by an event, and by a condition if the kind has conditions that others may add to.
+    pub(super) async fn show_stuck(&self, why: &str) {
+        let why: String = why.chars().take(LONGEST).collect();
+        self.event(Event::warning("CleanupFailed", &why).action("Finalize"));
+        self.show(Condition::new(CONDITION, false, "CleanupFailed").message(why)).await;
+    }
+
+    /// Takes back what was said, on an object that others keep for reasons of their own.
+    pub(super) async fn show_cleaned_up(&self, entry: &Entry) {
+        let failed = condition_of(entry).is_some_and(|known| known["status"] == "False");
+        if failed && !entry.finalizers().is_empty() {
+            self.show(Condition::new(CONDITION, true, "CleanedUp")).await;
+        }
+    }
+
+    async fn show(&self, condition: Condition) {
+        if let Err(error) = self.write_condition(condition).await {
+            // A kind without conditions is no mistake, and nothing may depend on what is for people to read.
+            tracing::debug!(error = chain(&*error), "the condition {CONDITION} cannot be set");
+        }
+    }
+
+    /// Applies the condition in a name of its own, so that those which the reconciler applies stay; never by force.
+    async fn write_condition(&self, condition: Condition) -> Result<(), BoxError> {
+        let primary = &self.primary;
+        let store = self.primary_store().map_err(|error| error.to_string())?;
+        let known = self.latest(store, &primary.key).await?.unwrap_or_else(|| primary.entry.clone());
+        let before = condition_of(&known);
+        let same = |before: &Value| {
+            before["status"] == condition.status
+                && before["reason"] == condition.reason
+                && before["message"] == condition.message
+        };
+        if before.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        let mut status = json!({"conditions": [condition]});
+        let before = json!({"conditions": before.as_slice()});
+        complete_conditions(&mut status, Some(&before), primary.entry.generation(), &rfc3339(self.now()));
+        let gvk = primary.kind.gvk();
+        let object = json!({
+            "apiVersion": gvk.api_version(),
+            "kind": *gvk.kind,
+            "metadata": {"name": primary.key.name(), "namespace": primary.key.namespace(), "uid": primary.entry.uid()},
+            "status": status,
+        });
+        let path = primary.kind.object_path(&primary.key);
+        let request = Request::patch(format!("{path}/status?fieldManager={}-cleanup", self.env.manager))
+            .header(CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())?;
+        self.write(store, &primary.key, request).await?;
+        Ok(())
+    }
+}
+
+fn condition_of(entry: &Entry) -> Option<Value> {
+    let object: Value = entry.decode().ok()?;
+    object["status"]["conditions"].as_array()?.iter().find(|known| known["type"] == CONDITION).cloned()
+}

@@ -1,0 +1,128 @@
+//! Keys by which the world outside recognises a call that it was asked before.
+
+use super::Context;
+use crate::cache::Entry;
+use crate::error::{Error, Result};
+use crate::kind::Resource;
+use flyball_core::names;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// What the names of annotations that hold keys begin with.
+const PREFIX: &str = "key.flyball.dev/";
+
+impl<K: Resource> Context<K> {
+    /// Returns the idempotency key of a call to the world outside, such as `create`: a UUID that is stored on the object before
+    /// this returns, and stays the same however often the call is tried.
+    ///
+    /// A provider that is sent the key twice does the thing once. So whenever the operator ends between the call and
+    /// the note of what it made, the next one asks with the same key, and gets what is there instead of a second one.
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Reconcile, Result};
+    /// # use kube::CustomResource;
+    /// # #[derive(CustomResource, serde::Deserialize, serde::Serialize, Clone, Debug, schemars::JsonSchema)]
+    /// # #[kube(group = "example.com", version = "v1", kind = "Machine", namespaced)]
+    /// # struct MachineSpec { size: u64 }
+    /// # struct Provider;
+    /// # impl Provider {
+    /// #     async fn create(&self, _key: &str, _size: u64) -> std::io::Result<()> { Ok(()) }
+    /// #     async fn remove_by_key(&self, _key: &str) -> std::io::Result<()> { Ok(()) }
+    /// # }
+    /// struct Machines(Provider);
+    ///
+    /// impl Reconcile for Machines {
+    ///     type Resource = Machine;
+    ///     const FINALIZER: Option<&'static str> = Some("example.com/machine");
+    ///
+    ///     async fn reconcile(&self, machine: &Machine, cx: &Context<Machine>) -> Result<Action> {
+    ///         let key = cx.idempotency_key("create").await?;
+    ///         self.0.create(&key, machine.spec.size).await?;
+    ///         Ok(Action::done())
+    ///     }
+    ///
+    ///     async fn finalize(&self, _: &Machine, cx: &Context<Machine>) -> Result<Action> {
+    ///         // Without a key, nothing was ever asked for.
+    ///         if let Some(key) = cx.known_idempotency_key("create").await? {
+    ///             self.0.remove_by_key(&key).await?;
+    ///         }
+    ///         Ok(Action::done())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// The key is an annotation of the object, `key.flyball.dev/create`; it costs one read and one write, the first time. Two
+    /// replicas that ask at the same time get the same key. It is of no use with a provider that forgets keys
+    /// sooner than the operator comes back; such a one has to be asked what is there.
+    ///
+    /// # Errors
+    ///
+    /// When the reconciler has no [`FINALIZER`](crate::Reconcile::FINALIZER), as what is outside would stay when the object goes;
+    /// when `call` cannot stand in an annotation's name; when the object is gone; when the API server refuses.
+    pub async fn idempotency_key(&self, call: &str) -> Result<String> {
+        if let Some(known) = self.known_idempotency_key(call).await? {
+            return Ok(known);
+        }
+        let annotation = annotation(call)?;
+        let gone = || Error::from(format!("{} {} is gone", self.primary.kind, self.primary.key)).wait();
+        // What a cache shows may be less than there is, and a second key would be a second machine.
+        let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(gone)?;
+        let key = self.rng().uuid();
+        let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
+            Some(_) => ControlFlow::Break(Some(entry.clone())),
+            None => ControlFlow::Continue(json!({"annotations": {&*annotation: key}})),
+        };
+        let changed = self.change_metadata(entry, change).await?.ok_or_else(gone)?;
+        self.relied_on(self.primary_store()?, &self.primary.key, &changed);
+        key_in(&changed, &annotation).ok_or_else(|| format!("the API server did not keep {annotation}").into())
+    }
+
+    /// Returns the [idempotency key](Self::idempotency_key) of a call if there is one: if not, the call was never made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`idempotency_key`](Self::idempotency_key).
+    pub async fn known_idempotency_key(&self, call: &str) -> Result<Option<String>> {
+        let annotation = annotation(call)?;
+        if !self.declared.finalizes {
+            let why = "without a FINALIZER, what is outside would stay when the object goes: declare one";
+            return Err(Error::from(why).terminal());
+        }
+        let known = self.latest(self.primary_store()?, &self.primary.key).await?;
+        let same = known.filter(|known| known.uid() == self.primary.entry.uid());
+        Ok(key_in(&same.unwrap_or_else(|| self.primary.entry.clone()), &annotation))
+    }
+
+    /// Has the next [`idempotency_key`](Self::idempotency_key) of this call be another one: what the old one stood for is
+    /// gone, and is to be made anew.
+    ///
+    /// # Errors
+    ///
+    /// As for [`idempotency_key`](Self::idempotency_key).
+    pub async fn forget_idempotency_key(&self, call: &str) -> Result<()> {
+        let annotation = annotation(call)?;
+        if self.known_idempotency_key(call).await?.is_none() {
+            return Ok(());
+        }
+        let Some(entry) = self.env.fetch(&self.primary.kind, &self.primary.key).await? else { return Ok(()) };
+        let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
+            Some(_) => ControlFlow::Continue(json!({"annotations": {&*annotation: null}})),
+            None => ControlFlow::Break(Some(entry.clone())),
+        };
+        self.change_metadata(entry, change).await.map(drop)
+    }
+}
+
+fn annotation(call: &str) -> Result<String> {
+    let annotation = format!("{PREFIX}{call}");
+    match names::qualified_name(&annotation).first() {
+        None => Ok(annotation),
+        Some(why) => Err(Error::from(format!("a call cannot be named {call:?}: {why}")).terminal()),
+    }
+}
+
+fn key_in(entry: &Entry, annotation: &str) -> Option<String> {
+    let annotations: Value = serde_json::from_str(entry.annotations()).ok()?;
+    annotations[annotation].as_str().map(str::to_owned)
+}
