@@ -24,7 +24,7 @@
 //! # fn main() {
 //! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 //! // #[tokio::test(start_paused = true)]
-//! let test = Test::of(operator).start().await;
+//! let mut test = Test::of(operator).start().await;
 //! test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: page}, data: {title: Hello}}").await;
 //! test.assert_converges().await;
 //! let copy = test.api::<ConfigMap>().get("page-copy").await?;
