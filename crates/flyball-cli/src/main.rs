@@ -7,9 +7,9 @@ mod apply;
 mod commands;
 mod connection;
 mod error;
+mod kinds;
 mod kubeconfig;
 mod output;
-mod resources;
 mod table;
 mod terminal;
 

@@ -206,7 +206,10 @@ impl Installed {
             let client = self.target.operator(&self.namespace, &self.operator, &self.log);
             tokio::select! {
                 biased;
-                ended = operator.run(client, stopped.as_mut()) => return ended,
+                ended = operator.run(client, stopped.as_mut()) => {
+                    self.log.ended(ended.as_ref().err());
+                    return ended;
+                }
                 () = self.log.crashes() => sleep(RESTART).await,
             }
         }
@@ -256,11 +259,12 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// When it does not come about within an hour of paused time, or five minutes on a real cluster.
+    /// When it does not come about within an hour of paused time, or five minutes on a real cluster; when the operator failed.
     pub async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let (_, longest) = self.installed.target.patience();
         let end = Instant::now() + longest;
         while !is_so().await {
+            self.assert_works();
             assert!(Instant::now() < end, "{what} has not come about within {longest:?}{}", self.last_writes());
             sleep(LOOK).await;
         }
@@ -270,13 +274,14 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// When it goes on writing for an hour, or five minutes on a real cluster.
+    /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed.
     pub async fn assert_converges(&self) {
         let (quiet, longest) = self.installed.target.patience();
         let end = Instant::now() + longest;
         loop {
             let before = self.requests();
             sleep(quiet).await;
+            self.assert_works();
             if self.requests().since(&before).writes == 0 {
                 return;
             }
@@ -419,6 +424,13 @@ impl Test {
         let name = object.metadata.name.as_deref().unwrap_or_else(|| panic!("{} has no metadata.name", what()));
         let applied = api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(manifest)).await;
         applied.unwrap_or_else(|error| panic!("{} is refused: {error}", what()));
+    }
+
+    /// An operator that could not run does nothing, which must not look like having nothing to do.
+    fn assert_works(&self) {
+        if let Some(error) = self.installed.log.failure() {
+            panic!("the operator {} could not run: {error}", self.installed.operator);
+        }
     }
 
     fn last_writes(&self) -> String {

@@ -2,8 +2,8 @@
 
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
+use crate::kinds::{Kind, Kinds};
 use crate::output::Output;
-use crate::resources::{self, Served};
 use crate::table::{Shown, TABLE, Table};
 use crate::terminal::{complain, say};
 use clap::{Args, ValueEnum};
@@ -50,10 +50,10 @@ enum Format {
 pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
-        let served = resources::served(&connection.client).await?;
+        let served = Kinds::discover(&connection.client).await?;
         let mut kinds = Vec::new();
         for word in args.kinds.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            kinds.extend(resources::find(&served, word)?);
+            kinds.extend(served.named(word)?.into_iter().cloned());
         }
         if kinds.is_empty() {
             return Err(Error::new("no kind is named").hint("name one: flyball get pods"));
@@ -69,9 +69,8 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
 }
 
 /// Returns the URLs that are asked, one for all objects or one for each name.
-fn paths(args: &GetArgs, connection: &Connection, kind: &Served) -> Result<Vec<String>> {
+fn paths(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<String>> {
     let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    let root = kind.path(namespace);
     if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
         return Err(Error::new("a name means nothing in all namespaces").hint("say which with -n instead of -A"));
     }
@@ -80,16 +79,16 @@ fn paths(args: &GetArgs, connection: &Connection, kind: &Served) -> Result<Vec<S
         selector.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
     };
     Ok(match (args.names.is_empty(), &args.selector) {
-        (false, _) => args.names.iter().map(|name| format!("{root}/{name}")).collect(),
-        (true, None) => vec![root],
+        (false, _) => args.names.iter().map(|name| kind.path(namespace, Some(name))).collect(),
+        (true, None) => vec![kind.path(namespace, None)],
         (true, Some(selector)) => {
             let selector: String = encoded(selector);
-            vec![format!("{root}?labelSelector={selector}")]
+            vec![format!("{}?labelSelector={selector}", kind.path(namespace, None))]
         }
     })
 }
 
-async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Served], wide: bool) -> Result<()> {
+async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Kind], wide: bool) -> Result<()> {
     let mut shown = 0;
     for kind in kinds {
         let mut whole: Option<Table> = None;
@@ -121,7 +120,7 @@ async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Served], wide:
 }
 
 /// Fetches objects with their kinds.
-async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Served]) -> Result<Vec<(Served, Value)>> {
+async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<Vec<(Kind, Value)>> {
     let mut found = Vec::new();
     for kind in kinds {
         for path in paths(args, connection, kind)? {
@@ -145,14 +144,14 @@ async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Served]) -> Res
     Ok(found)
 }
 
-async fn names(args: &GetArgs, connection: &Connection, kinds: &[Served]) -> Result<()> {
+async fn names(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
     for (kind, object) in fetch(args, connection, kinds).await? {
         say(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()));
     }
     Ok(())
 }
 
-async fn objects(args: &GetArgs, connection: &Connection, kinds: &[Served], output: Output) -> Result<()> {
+async fn objects(args: &GetArgs, connection: &Connection, kinds: &[Kind], output: Output) -> Result<()> {
     let mut found: Vec<Value> = fetch(args, connection, kinds).await?.into_iter().map(|(_, object)| object).collect();
     for object in &mut found {
         if let Some(metadata) = object["metadata"].as_object_mut() {

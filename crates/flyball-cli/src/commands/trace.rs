@@ -3,18 +3,17 @@
 //! It reads what any cluster keeps: owner references lead from an object to those that were made for it, conditions,
 //! events and managed fields tell when something happened to each, and by whom. Nothing is written.
 
-mod kinds;
 mod story;
 
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
+use crate::kinds::{Kind, Kinds};
 use crate::output::Output;
 use crate::terminal::{Board, Style, paint};
 use clap::Args;
 use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;
 use http::header::ACCEPT;
-use kinds::{Kind, Kinds};
 use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -56,9 +55,7 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             .ok_or_else(wrong)?;
         let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
-        let kind = kinds.find(kind).ok_or_else(|| {
-            Error::new(format!("the cluster has no kind {kind:?}")).hint("kubectl api-resources lists all of them")
-        })?;
+        let kind = kinds.named(kind)?[0];
         let (mut board, mut told) = (Board::default(), None);
         loop {
             let tree = look(&client, &kinds, kind, &namespace, name).await?;
@@ -124,7 +121,8 @@ async fn descendants<'a>(
 ) -> Vec<(&'a Kind, Value)> {
     let mut lists = JoinSet::new();
     for (at, kind) in kinds.all().iter().enumerate() {
-        if kind.can_list && (kind.namespaced || namespace.is_none()) {
+        // Events are read for what they say; nobody owns them.
+        if kind.can_list && kind.plural != "events" && (kind.namespaced || namespace.is_none()) {
             let (client, path) = (client.clone(), kind.path(namespace, None));
             lists.spawn(async move { (at, get(&client, &path, METADATA).await.unwrap_or_default()) });
         }

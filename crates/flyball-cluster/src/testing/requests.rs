@@ -1,6 +1,6 @@
 //! What an operator asked of the API server, counted.
 
-use flyball::ObjectKey;
+use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::collections::{BTreeMap, VecDeque};
@@ -168,6 +168,8 @@ struct State {
     sent: u64,
     crash: Option<Crash>,
     crashed: bool,
+    /// Why the operator ended.
+    failure: Option<String>,
     requests: Requests,
     denials: BTreeMap<Permission, String>,
     places: BTreeMap<String, Place>,
@@ -199,6 +201,18 @@ impl Log {
     /// Waits for a crash.
     pub(super) async fn crashes(&self) {
         self.0.crash.notified().await;
+    }
+
+    /// Notes that the operator ended, and why if it was not told to.
+    pub(super) fn ended(&self, error: Option<&RunError>) {
+        self.lock().failure = error.map(|error| {
+            let source = std::error::Error::source(error).map(|source| format!(": {source}"));
+            format!("{error}{}", source.unwrap_or_default())
+        });
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.lock().failure.clone()
     }
 
     pub(super) fn crashed(&self) -> bool {

@@ -216,3 +216,11 @@ async fn whatever_the_order_of_events_the_end_is_the_same() {
         assert_eq!(&state, expected.get_or_insert_with(|| state.clone()), "seed {seed}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the operator op could not run: two controllers are named")]
+async fn an_operator_that_cannot_run_has_not_come_to_rest() {
+    let twice = || Controller::new(Does(MakesASecret));
+    let test = Test::of(move || Operator::new("op").controller(twice()).controller(twice())).start().await;
+    test.assert_converges().await;
+}

@@ -1,0 +1,188 @@
+//! Which kinds a cluster has, and how people call them.
+
+use crate::error::{Error, Result, ResultExt};
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use serde_json::Value;
+
+/// All groups and versions in one answer; see
+/// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// One kind, in the version that its group prefers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    group: String,
+    version: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    singular: String,
+    short_names: Vec<String>,
+    /// What it is one of, such as `all`.
+    categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) can_list: bool,
+}
+
+impl Kind {
+    /// Returns the path of all objects, or of one.
+    pub(crate) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
+        let Self { group, version, plural, .. } = self;
+        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let place = namespace.filter(|_| self.namespaced).map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+        format!("{root}{place}/{plural}{}", name.map(|name| format!("/{name}")).unwrap_or_default())
+    }
+
+    /// Returns what an object of it is called in commands, such as `deployment.apps/web`.
+    pub(crate) fn told(&self, name: &str) -> String {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        format!("{}{dot}{}/{name}", self.singular, self.group)
+    }
+}
+
+/// All kinds of a cluster, in the order in which the cluster tells of them.
+#[derive(Debug)]
+pub(crate) struct Kinds(Vec<Kind>);
+
+impl Kinds {
+    pub(crate) async fn discover(client: &Client) -> Result<Self> {
+        let mut kinds = Vec::new();
+        for path in ["/api", "/apis"] {
+            let what = || "cannot find out which kinds the cluster has";
+            let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).when(what())?;
+            let told = client.request(request).await.when(what())?;
+            read(&told, &mut kinds);
+        }
+        Ok(Self(kinds))
+    }
+
+    pub(crate) fn all(&self) -> &[Kind] {
+        &self.0
+    }
+
+    /// Finds a kind by any of its names, which the group may follow: `deploy`, `deployments.apps`.
+    pub(crate) fn find(&self, name: &str) -> Option<&Kind> {
+        let name = name.to_lowercase();
+        self.0.iter().find(|kind| {
+            let bare = match kind.group.as_str() {
+                "" => name.as_str(),
+                group => name.strip_suffix(group).and_then(|name| name.strip_suffix('.')).unwrap_or(&name),
+            };
+            let mut names = [&kind.plural, &kind.singular].into_iter().chain(&kind.short_names);
+            kind.kind.to_lowercase() == bare || names.any(|name| name == bare)
+        })
+    }
+
+    /// Finds what a word stands for: a kind, or all kinds of a category such as `all`.
+    pub(crate) fn named(&self, word: &str) -> Result<Vec<&Kind>> {
+        if let Some(found) = self.find(word) {
+            return Ok(vec![found]);
+        }
+        let word = word.to_lowercase();
+        let category: Vec<&Kind> =
+            self.0.iter().filter(|kind| kind.categories.contains(&word) && kind.can_list).collect();
+        if !category.is_empty() {
+            return Ok(category);
+        }
+        let near = self.0.iter().map(|kind| (distance(&kind.plural, &word), kind.plural.as_str())).min();
+        let error = Error::new(format!("the cluster has no kind {word:?}"));
+        Err(match near {
+            Some((distance, name)) if distance <= 2 => error.hint(format!("did you mean {name}?")),
+            _ => error
+                .hint("kinds of operators appear when their definitions are applied: `flyball get crds` lists those"),
+        })
+    }
+
+    /// Finds the kind that an owner reference names, whatever its version.
+    pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        self.0.iter().find(|known| known.group == group && known.kind == kind)
+    }
+}
+
+fn read(told: &Value, kinds: &mut Vec<Kind>) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for group in list(&told["items"]) {
+        // The first version is the preferred one; kinds that only others have are found there.
+        for version in list(&group["versions"]) {
+            for resource in list(&version["resources"]) {
+                let kind = Kind {
+                    group: text(&group["metadata"]["name"]),
+                    version: text(&version["version"]),
+                    kind: text(&resource["responseKind"]["kind"]),
+                    plural: text(&resource["resource"]),
+                    singular: match text(&resource["singularResource"]) {
+                        none if none.is_empty() => text(&resource["responseKind"]["kind"]).to_lowercase(),
+                        singular => singular,
+                    },
+                    short_names: list(&resource["shortNames"]).iter().map(text).collect(),
+                    categories: list(&resource["categories"]).iter().map(text).collect(),
+                    namespaced: resource["scope"] == "Namespaced",
+                    can_list: list(&resource["verbs"]).iter().any(|verb| verb == "list"),
+                };
+                let known = |known: &Kind| (&known.group, &known.plural) == (&kind.group, &kind.plural);
+                if !kinds.iter().any(known) {
+                    kinds.push(kind);
+                }
+            }
+        }
+    }
+}
+
+/// Counts the letters to change, to leave out and to put in that make one word of another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let (mut corner, mut left) = (row[0], at + 1);
+        row[0] = left;
+        for (column, expected) in other.iter().enumerate() {
+            let changed = corner + usize::from(letter != *expected);
+            corner = row[column + 1];
+            left = changed.min(corner + 1).min(left + 1);
+            row[column + 1] = left;
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_kind_is_found_by_each_of_its_names() {
+        let resource = |plural: &str, kind: &str, short: &str| {
+            json!({"resource": plural, "responseKind": {"kind": kind}, "singularResource": kind.to_lowercase(),
+                "shortNames": [short], "categories": ["all"], "scope": "Namespaced", "verbs": ["get", "list"]})
+        };
+        let mut kinds = Vec::new();
+        let group = |name: &str, resource: Value| {
+            json!({"items": [{"metadata": {"name": name}, "versions": [
+                {"version": "v1", "resources": [resource]}, {"version": "v1beta1", "resources": [resource]},
+            ]}]})
+        };
+        read(&group("", resource("pods", "Pod", "po")), &mut kinds);
+        read(&group("apps", resource("deployments", "Deployment", "deploy")), &mut kinds);
+        let kinds = Kinds(kinds);
+        for name in ["deployments", "deployment", "Deployment", "deploy", "deployments.apps", "deploy.apps"] {
+            let path = kinds.find(name).map(|kind| kind.path(Some("ns"), Some("web")));
+            assert_eq!(path.as_deref(), Some("/apis/apps/v1/namespaces/ns/deployments/web"), "{name}");
+        }
+        assert_eq!(kinds.find("po").map(|kind| kind.path(None, None)).as_deref(), Some("/api/v1/pods"));
+        assert!(kinds.find("deployments.other").is_none() && kinds.of("apps/v1beta2", "Deployment").is_some());
+        assert_eq!(kinds.named("all").unwrap().len(), 2);
+        assert!(kinds.named("pod").is_ok() && kinds.named("podz").is_err());
+        assert_eq!(kinds.find("deploy").map(|kind| kind.told("web")).as_deref(), Some("deployment.apps/web"));
+    }
+    #[test]
+    fn letters_that_differ_are_counted() {
+        for (one, other, expected) in [("pods", "pods", 0), ("pods", "pds", 1), ("", "ab", 2), ("kitten", "sitting", 3)]
+        {
+            assert_eq!(distance(one, other), expected, "{one} {other}");
+        }
+    }
+}
