@@ -13,7 +13,7 @@ mod entry;
 mod fields;
 mod index;
 mod selection;
-pub(crate) mod shape;
+mod shape;
 mod shown;
 mod store;
 
@@ -22,7 +22,6 @@ pub(crate) use caches::Error;
 pub use declaration::Cache;
 pub(crate) use declaration::{Kept, Plan, Portion};
 pub(crate) use entry::Entry;
-pub(crate) use fields::Fields;
 pub use index::Index;
 pub(crate) use index::{Declared as DeclaredIndex, IndexId};
 pub(crate) use selection::{Selection, percent_encoded};

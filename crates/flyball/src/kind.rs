@@ -1,6 +1,5 @@
 //! What a kind of object is, as a Rust type and as a value.
 
-use crate::cache::{Fields, shape};
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use k8s_openapi::ClusterResourceScope;
 use kube::core::PartialObjectMeta;
@@ -37,28 +36,17 @@ impl<T> Resource for T where
 pub(crate) struct Type {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
-    fields: fn() -> Fields,
-    members: fn() -> Option<&'static [&'static str]>,
 }
 
 impl Type {
     pub(crate) fn of<T: Resource>() -> Self {
-        let (id, name) = (TypeId::of::<T>(), type_name::<T>());
-        Self { id, name, fields: shape::declared::<T>, members: shape::members::<T> }
+        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
     }
 
     /// Tells whether the type reads nothing but metadata.
     pub(crate) fn is_metadata(&self) -> bool {
-        // It is flattened, and does not say what it reads. Were it called otherwise one day, whole objects would be read.
-        let partial = type_name::<PartialObjectMeta<()>>().trim_end_matches("()>");
-        let is_metadata =
-            |members: &[&str]| members.iter().all(|name| matches!(*name, "apiVersion" | "kind" | "metadata"));
-        self.name.starts_with(partial) || (self.members)().is_some_and(is_metadata)
-    }
-
-    /// Returns the fields that the type reads.
-    pub(crate) fn fields(&self) -> Fields {
-        if self.is_metadata() { Fields::metadata() } else { (self.fields)() }
+        // The type itself does not say. Were it called otherwise one day, whole objects would be read.
+        self.name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::fields::{self, Fields};
 use super::selection::Selection;
+use super::shape;
 use crate::kind::{Kind, Resource, Type};
 use flyball_core::names;
 use std::collections::BTreeSet;
@@ -43,7 +44,7 @@ use std::marker::PhantomData;
 /// Who needs no more than metadata deals with [`PartialObjectMeta<Pod>`](kube::core::PartialObjectMeta) instead of `Pod`, wherever a
 /// type is named: in [`watches`](crate::Controller::watches), in [`Context::get`](crate::Context::get), as
 /// [`Reconcile::Resource`](crate::Reconcile::Resource). If all who deal with a kind do so, nothing else is transferred and kept; if
-/// not, they read the metadata of the whole objects. Types of one's own that declare nothing but `metadata` count alike.
+/// not, they read the metadata of the whole objects.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -105,7 +106,8 @@ impl<T: Resource> Cache<T> {
         self
     }
 
-    /// Keeps only fields that one of the types declares as which the operator's controllers deal with the kind.
+    /// Keeps only the fields that the type `T` declares, as which all controllers of the operator have to deal with the kind then;
+    /// the operator does not start if one deals with it as another type, but for its metadata.
     ///
     /// So a type of one's own, with a few fields of a large kind, makes for small caches:
     ///
@@ -132,7 +134,7 @@ impl<T: Resource> Cache<T> {
     ///
     /// What a type does not declare field by field is kept as a whole: maps that are flattened into it, and enums.
     pub fn declared_only(mut self) -> Self {
-        self.plan.declared_only = true;
+        self.plan.declared = Some(shape::declared::<T>());
         self
     }
 
@@ -162,7 +164,8 @@ pub(crate) struct Plan {
     labels: String,
     fields: String,
     without: Vec<String>,
-    declared_only: bool,
+    /// What the type declares, if nothing else is to be kept.
+    declared: Option<Fields>,
 }
 
 /// What a store holds of its kind.
@@ -187,7 +190,7 @@ pub(crate) enum Kept {
 impl Plan {
     fn new(ty: Type, kind: Kind) -> Self {
         let (labels, fields) = (String::new(), String::new());
-        Self { ty, kind, namespaces: BTreeSet::new(), labels, fields, without: Vec::new(), declared_only: false }
+        Self { ty, kind, namespaces: BTreeSet::new(), labels, fields, without: Vec::new(), declared: None }
     }
 
     /// Tells whether objects are not what they were when they are written back.
@@ -210,10 +213,12 @@ impl Plan {
         if types.iter().all(|ty| ty.is_metadata()) {
             return Ok(Portion { selection, kept: Kept::Metadata });
         }
-        let mut kept = match self.declared_only {
-            true => types.iter().fold(Fields::None, |fields, ty| fields.or(ty.fields())),
-            false => Fields::All,
-        };
+        let other = types.iter().find(|ty| ty.id != self.ty.id && !ty.is_metadata());
+        if let (Some(_), Some(other)) = (&self.declared, other) {
+            let (own, other) = (self.ty.name, other.name);
+            return Err(format!("it keeps what {own} declares, and a controller deals with the kind as {other}"));
+        }
+        let mut kept = self.declared.clone().unwrap_or(Fields::All);
         ["apiVersion", "kind", "metadata"].iter().for_each(|member| kept.keep(member));
         for text in &self.without {
             let path = fields::path(text)?;
@@ -273,6 +278,15 @@ mod tests {
         check(cache().without("kind"), "kind is always kept");
         let nodes = portion(Cache::<Node>::new().namespaces(["a"]));
         assert_eq!(nodes.unwrap_err(), "it is limited to namespaces, and its objects live in none");
+    }
+
+    #[test]
+    fn what_another_type_may_need_is_not_cut() {
+        let plan = Cache::<Pod>::new().declared_only().into_plan();
+        let (pod, meta, node) = (plan.ty, Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
+        assert!(plan.portion(&[pod, meta]).is_ok());
+        let why = plan.portion(&[pod, node]).unwrap_err();
+        assert!(why.contains("Pod declares") && why.ends_with("core::v1::node::Node"), "{why}");
     }
 
     #[test]

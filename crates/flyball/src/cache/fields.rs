@@ -46,26 +46,6 @@ impl Fields {
         }
     }
 
-    /// Keeps what `self` keeps, and what `other` keeps.
-    pub(crate) fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::All, _) | (_, Self::All) => Self::All,
-            (Self::None, kept) | (kept, Self::None) => kept,
-            (Self::Some(mut ours, our_others), Self::Some(theirs, their_others)) => {
-                for (name, fields) in &mut ours {
-                    if !theirs.contains_key(name) {
-                        *fields = std::mem::replace(fields, Self::None).or((*their_others).clone());
-                    }
-                }
-                for (name, fields) in theirs {
-                    let known = ours.remove(&name).unwrap_or_else(|| (*our_others).clone());
-                    ours.insert(name, known.or(fields));
-                }
-                Self::Some(ours, Box::new(our_others.or(*their_others)))
-            }
-        }
-    }
-
     /// Returns what is kept of a member.
     pub(crate) fn of(&self, member: &str) -> &Self {
         match self {
@@ -199,16 +179,6 @@ mod tests {
             cut(&Fields::metadata(), OBJECT).as_object().unwrap().keys().collect::<Vec<_>>(),
             ["kind", "metadata"]
         );
-    }
-
-    #[test]
-    fn whoever_wants_a_field_gets_it() {
-        let (a, b) = (Fields::only(["a"]), Fields::only(["b", "c"]));
-        let both = a.or(b).or(without(&["a.x", "c.y"]));
-        let object = r#"{"a":{"x":1},"b":{},"c":{"y":1},"d":0}"#;
-        assert_eq!(cut(&both, object), serde_json::from_str::<Value>(object).unwrap());
-        let some = Fields::only(["a"]).or(Fields::only(["b"]));
-        assert_eq!(cut(&some, object), json!({"a": {"x": 1}, "b": {}}));
     }
 
     #[test]
