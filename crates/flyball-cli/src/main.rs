@@ -10,6 +10,7 @@ mod error;
 mod kinds;
 mod kubeconfig;
 mod output;
+mod program;
 mod table;
 mod terminal;
 

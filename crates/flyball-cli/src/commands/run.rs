@@ -6,6 +6,7 @@
 use crate::apply;
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
+use crate::program;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -13,7 +14,6 @@ use kube::Api;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::process::{Child, Command};
@@ -81,10 +81,10 @@ async fn run(args: RunArgs) -> Result<()> {
     let variables = variables(&connection, &args.env_from).await?;
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => build(args.bin.as_deref(), args.release).await?,
+        None => program::build(args.bin.as_deref(), args.release).await?,
     };
     let mut webhooks = Vec::new();
-    for object in manifests(&program, &args.args, &variables).await? {
+    for object in program::manifests(&program, &args.args, &variables).await? {
         let told = match object["kind"].as_str() {
             Some("CustomResourceDefinition") => connection.apply_definition(&without_conversion(object)).await?,
             Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
@@ -152,27 +152,6 @@ async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeM
     Ok(all)
 }
 
-/// Builds the project in this folder, whose messages people see as they come, and returns the program.
-async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    cargo.args(release.then_some("--release"));
-    cargo.args(bin.map(|bin| format!("--bin={bin}")));
-    let built = cargo.spawn().when("cannot start cargo")?.wait_with_output().await.when("cannot run cargo")?;
-    if !built.status.success() {
-        return Err(Error::new("the project does not build"));
-    }
-    let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let programs: Vec<String> =
-        messages.filter_map(|message: Value| message["executable"].as_str().map(str::to_owned)).collect();
-    match &programs[..] {
-        [program] => Ok(program.into()),
-        [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
-        several => Err(Error::new(format!("the project has several programs: {}", several.join(", ")))
-            .hint("name one: --bin NAME")),
-    }
-}
-
 /// Takes the conversion out of a definition: the operator writes where it is to be asked.
 fn without_conversion(mut definition: Value) -> Value {
     definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
@@ -195,19 +174,6 @@ async fn callable(connection: &Connection, webhooks: &[Value]) {
         }
     };
     let _ = timeout(Duration::from_secs(10), wait).await;
-}
-
-/// Asks an operator for what it needs to be in the cluster.
-async fn manifests(program: &Path, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
-    let what = || format!("cannot run {} manifests", program.display());
-    let mut command = Command::new(program);
-    command.arg("manifests").args(args).envs(variables).stdout(Stdio::piped());
-    let told = command.spawn().when(what())?.wait_with_output().await.when(what())?;
-    if !told.status.success() {
-        return Err(Error::new(format!("{} manifests ended with {}", program.display(), told.status)));
-    }
-    let list: Value = serde_json::from_slice(&told.stdout).when(format!("{} is no operator", program.display()))?;
-    Ok(apply::flat(list))
 }
 
 fn start(program: &Path, args: &RunArgs, variables: BTreeMap<String, String>) -> Result<Child> {
