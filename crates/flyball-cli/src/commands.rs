@@ -6,6 +6,7 @@ pub(crate) mod completion;
 pub(crate) mod crd;
 pub(crate) mod demo;
 pub(crate) mod describe;
+pub(crate) mod dev;
 pub(crate) mod get;
 pub(crate) mod levels;
 pub(crate) mod run;

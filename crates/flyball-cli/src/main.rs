@@ -3,19 +3,26 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod account;
 mod apply;
 mod commands;
 mod connection;
+mod embedded;
 mod error;
 mod kinds;
 mod kubeconfig;
+mod local;
 mod output;
+mod private;
+mod process;
 mod program;
+mod saved;
 mod table;
 mod terminal;
+mod web;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use commands::{apply as apply_command, cluster, completion, crd, demo, describe, get, levels, run, trace};
+use commands::{apply as apply_command, cluster, completion, crd, demo, describe, dev, get, levels, run, trace};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -44,6 +51,7 @@ enum Command {
     Get(get::GetArgs),
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Dev(dev::DevArgs),
     Completion(completion::CompletionArgs),
 }
 
@@ -60,6 +68,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::cmd_get(&args),
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Dev(args) => dev::cmd_dev(args),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
