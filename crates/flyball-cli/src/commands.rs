@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod dev;
 pub(crate) mod get;
+pub(crate) mod image;
 pub(crate) mod levels;
 pub(crate) mod run;
 pub(crate) mod trace;

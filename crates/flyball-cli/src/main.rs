@@ -9,6 +9,7 @@ mod commands;
 mod connection;
 mod embedded;
 mod error;
+mod image;
 mod kinds;
 mod kubeconfig;
 mod local;
@@ -22,7 +23,10 @@ mod terminal;
 mod web;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use commands::{apply as apply_command, cluster, completion, crd, demo, describe, dev, get, levels, run, trace};
+use commands::{
+    apply as apply_command, cluster, completion, crd, demo, describe, dev, get, image as image_command, levels, run,
+    trace,
+};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -52,6 +56,7 @@ enum Command {
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
     Dev(dev::DevArgs),
+    Image(image_command::ImageArgs),
     Completion(completion::CompletionArgs),
 }
 
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
         Command::Dev(args) => dev::cmd_dev(args),
+        Command::Image(args) => image_command::cmd_image(args),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())

@@ -38,6 +38,11 @@ impl Build {
     ///
     /// When cargo is not there or fails, and when there is not exactly one program.
     pub(crate) async fn run(&self) -> Result<PathBuf> {
+        Ok(self.artifact().await?.0)
+    }
+
+    /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
+    pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
         let mut cargo = cargo();
         cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped()).kill_on_drop(true);
         for (flag, value) in [("--bin", &self.bin), ("--profile", &self.profile), ("--target", &self.target)] {
@@ -61,13 +66,18 @@ impl Build {
             return Err(Error::new("the project does not build"));
         }
         let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let programs: Vec<String> =
-            messages.filter_map(|message: Value| message["executable"].as_str().map(str::to_owned)).collect();
+        let program = |message: Value| {
+            Some((message["executable"].as_str()?.to_owned(), message["package_id"].as_str()?.to_owned()))
+        };
+        let programs: Vec<(String, String)> = messages.filter_map(program).collect();
         match &programs[..] {
-            [program] => Ok(program.into()),
+            [(program, package)] => Ok((program.into(), package.clone())),
             [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
-            several => Err(Error::new(format!("the project has several programs: {}", several.join(", ")))
-                .hint("name one: --bin NAME")),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(program, _)| program.as_str()).collect();
+                Err(Error::new(format!("the project has several programs: {}", names.join(", ")))
+                    .hint("name one: --bin NAME"))
+            }
         }
     }
 }
