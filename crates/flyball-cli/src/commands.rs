@@ -10,5 +10,7 @@ pub(crate) mod dev;
 pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod levels;
+pub(crate) mod man;
 pub(crate) mod run;
+pub(crate) mod test;
 pub(crate) mod trace;

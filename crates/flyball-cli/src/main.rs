@@ -17,15 +17,18 @@ mod output;
 mod private;
 mod process;
 mod program;
+#[cfg(test)]
+mod reference;
 mod saved;
 mod table;
 mod terminal;
+mod testing;
 mod web;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, demo, describe, dev, get, image as image_command, levels, run,
-    trace,
+    apply as apply_command, cluster, completion, crd, demo, describe, dev, get, image as image_command, levels, man,
+    run, test, trace,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -57,7 +60,9 @@ enum Command {
     Run(run::RunArgs),
     Dev(dev::DevArgs),
     Image(image_command::ImageArgs),
+    Test(test::TestArgs),
     Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +80,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::cmd_run(args),
         Command::Dev(args) => dev::cmd_dev(args),
         Command::Image(args) => image_command::cmd_image(args),
+        Command::Test(args) => test::cmd_test(&args),
+        Command::Man(args) => man::cmd_man(&args, Cli::command()),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())

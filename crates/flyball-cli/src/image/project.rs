@@ -3,7 +3,6 @@
 use crate::error::{Error, Result, ResultExt};
 use crate::program::cargo;
 use serde::Deserialize;
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,11 +4,15 @@
 mod cluster;
 mod data_dir;
 mod demo;
+mod dev;
+mod image;
 mod levels;
 mod nodes;
 mod objects;
 mod operators;
+mod registry;
 mod run;
+mod testing;
 
 use std::fs;
 use std::path::PathBuf;

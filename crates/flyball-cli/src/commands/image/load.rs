@@ -54,10 +54,9 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
     let name = named.annotations.get(FULL_NAME).cloned().unwrap_or_default();
     let loaded = match cluster::kubeconfig(&args.cluster)? {
         Some(kubeconfig) => {
-            let mut size = 0;
-            for image in layout.images(named)?.first() {
-                size = layout.parts(image)?.iter().map(|part| part.size).sum();
-            }
+            let first = layout.images(named)?.into_iter().next();
+            let parts = first.map(|image| layout.parts(&image)).transpose()?.unwrap_or_default();
+            let size = parts.iter().map(|part| part.size).sum();
             let repository = name.rsplit_once(':').map_or(name.as_str(), |(repository, _)| repository);
             let names = [format!("{repository}@{}", named.digest), name.clone()];
             let nodes = block_on(note(&kubeconfig, &names, size))?;
