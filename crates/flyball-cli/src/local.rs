@@ -143,7 +143,7 @@ impl Local {
             if let Some(made) = &self.made {
                 self.connection.remove_samples(&made.samples).await;
             }
-            return succeeded(process.stop().await?);
+            return process.stop().await?.map_or(Ok(()), succeeded);
         }
         ended
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, ResultExt};
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,18 +69,18 @@ impl Process {
     }
 
     /// Tells it to stop by SIGTERM, and waits; one that does not is killed, and so it is when this process is told to stop
-    /// once more.
-    pub(crate) async fn stop(&mut self) -> Result<ExitStatus> {
+    /// once more. Returns how it ended, unless by the signal: one that has hardly begun does not listen yet.
+    pub(crate) async fn stop(&mut self) -> Result<Option<ExitStatus>> {
         let again = told_to_stop()?;
         self.signal(Signal::TERM);
         tokio::select! {
             biased;
-            ended = self.ended() => return ended,
+            ended = self.ended() => return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw()))),
             () = again => {}
             () = sleep(PATIENCE) => {}
         }
         self.signal(Signal::KILL);
-        self.ended().await
+        self.ended().await.map(Some)
     }
 
     fn signal(&self, signal: Signal) {

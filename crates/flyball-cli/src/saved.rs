@@ -113,7 +113,7 @@ mod tests {
         assert!(prerequisites("").is_empty() && prerequisites("x").is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_file_that_comes_changes_or_goes_was_saved() {
         let folder = std::env::temp_dir().join(format!("flyball-saved-{}", std::process::id()));
         fs::create_dir_all(folder.join("src/inner")).unwrap();

@@ -73,8 +73,12 @@ pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
     let digest = |digest: &str| json!({"sha256": hex(digest).unwrap_or_default()});
     let mut materials = Vec::new();
     if let (Some(source), Some(revision)) = (origin.source, origin.revision) {
-        let commit = revision.trim_end_matches("-dirty");
-        materials.push(json!({"uri": format!("git+{source}@{revision}"), "digest": {"gitCommit": commit}}));
+        let mut commit = json!({"uri": format!("git+{source}@{revision}")});
+        // What was changed since is in no commit.
+        if !revision.ends_with("-dirty") {
+            commit["digest"] = json!({"gitCommit": revision});
+        }
+        materials.push(commit);
     }
     if let Some(lock) = origin.lock {
         materials.push(json!({"uri": "Cargo.lock", "digest": digest(lock)}));

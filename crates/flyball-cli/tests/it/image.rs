@@ -47,10 +47,9 @@ fn an_image_is_the_same_each_time_and_holds_nothing_else() {
     assert!(said.out.starts_with("image registry.example.com/team/op:1.0\n  digest      sha256:"), "{said:?}");
     assert!(said.out.contains("  linux/amd64 "), "{said:?}");
     let once: Value = serde_json::from_str(&build(&home, &["--out=one", "-o=json"]).ok().out).unwrap();
-    let both: Value = serde_json::from_str(
-        &build(&home, &["--program=arm64/op", "--out=two", "--tag=op:2", "-o=json"]).ok().out,
-    )
-    .unwrap();
+    let both: Value =
+        serde_json::from_str(&build(&home, &["--program=arm64/op", "--out=two", "--tag=op:2", "-o=json"]).ok().out)
+            .unwrap();
     let again: Value = serde_json::from_str(&build(&home, &["--out=again", "-o=json"]).ok().out).unwrap();
     assert_eq!((&once["digest"], &once["name"]), (&again["digest"], &json!("op:latest")));
     assert_eq!(once["platforms"][0]["digest"], both["platforms"][0]["digest"]);
@@ -86,8 +85,15 @@ fn an_image_is_the_same_each_time_and_holds_nothing_else() {
     }
     assert_eq!(
         files,
-        ["755 etc/", "644 etc/group", "644 etc/passwd", "755 etc/ssl/", "755 etc/ssl/certs/",
-            "644 etc/ssl/certs/ca-certificates.crt", "755 op"]
+        [
+            "755 etc/",
+            "644 etc/group",
+            "644 etc/passwd",
+            "755 etc/ssl/",
+            "755 etc/ssl/certs/",
+            "644 etc/ssl/certs/ca-certificates.crt",
+            "755 op"
+        ]
     );
 
     // Two documents are attached to each platform's image.
@@ -127,7 +133,8 @@ fn what_makes_no_image_is_named() {
     }
     let mut odd = home.command(&["image", "build", "--program=op", "--ca-certificates=ca.pem"]);
     Said::of(&odd.env("SOURCE_DATE_EPOCH", "today").output().unwrap()).fails_with(&["SOURCE_DATE_EPOCH=today"]);
-    home.run(&["image", "push", "localhost:1/op"]).fails_with(&["there is no image in target/image", "flyball image build"]);
+    home.run(&["image", "push", "localhost:1/op"])
+        .fails_with(&["there is no image in target/image", "flyball image build"]);
 }
 
 fn push(home: &Home, registry: &Registry) -> Said {
@@ -137,8 +144,7 @@ fn push(home: &Home, registry: &Registry) -> Said {
 #[test]
 fn an_image_is_pushed_with_what_is_attached() {
     let home = prepared("push");
-    let made: Value =
-        serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
+    let made: Value = serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
     for manner in [Manner::Open, Manner::Old] {
         let registry = Registry::start(manner);
         let said = push(&home, &registry).ok();
@@ -154,7 +160,9 @@ fn an_image_is_pushed_with_what_is_attached() {
                 });
                 let digests: Vec<&Value> = listed.iter().map(|one| &one["digest"]).collect();
                 match manner {
-                    Manner::Old => assert_eq!(&digests, &platform["attached"].as_array().unwrap().iter().collect::<Vec<_>>()),
+                    Manner::Old => {
+                        assert_eq!(&digests, &platform["attached"].as_array().unwrap().iter().collect::<Vec<_>>())
+                    }
                     _ => assert!(digests.is_empty()),
                 }
             }
@@ -239,8 +247,11 @@ fn a_registry_that_does_not_do_its_part_is_named() {
 fn an_image_is_noted_on_simulated_nodes() {
     let home = prepared("load");
     build(&home, &["--tag=op:1"]).ok();
-    home.run(&["image", "load", "--cluster=other"])
-        .fails_with(&["there is no cluster other", "flyball cluster up --name other", "kind or k3d"]);
+    home.run(&["image", "load", "--cluster=other"]).fails_with(&[
+        "there is no cluster other",
+        "flyball cluster up --name other",
+        "kind or k3d",
+    ]);
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["image", "load"]).fails_with(&["cluster flyball has no nodes", "flyball cluster node add"]);
     home.run(&["cluster", "node", "add", "--count=2"]).ok();
@@ -260,10 +271,7 @@ fn an_image_is_noted_on_simulated_nodes() {
     fs::set_permissions(&kind, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = home.command(&["image", "load", "--cluster=work"]);
     let said = Said::of(&command.env("PATH", &home.0).output().unwrap()).ok();
-    assert_eq!(
-        said.out,
-        "load image-archive --name work\nloaded docker.io/library/op:1 to cluster work, by kind\n"
-    );
+    assert_eq!(said.out, "load image-archive --name work\nloaded docker.io/library/op:1 to cluster work, by kind\n");
     let archive = fs::read(home.0.join("got.tar")).unwrap();
     let mut archive = tar::Archive::new(&archive[..]);
     let files: Vec<String> =

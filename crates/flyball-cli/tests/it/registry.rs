@@ -56,9 +56,8 @@ impl Registry {
                 let (kept, address) = (shared.clone(), own.clone());
                 tokio::spawn(async move {
                     let serve = service_fn(move |request| answer(request, manner, kept.clone(), address.clone()));
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), serve)
-                        .await;
+                    let _ =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
                 });
             }
         });
