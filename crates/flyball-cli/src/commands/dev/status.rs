@@ -41,7 +41,8 @@ fn line(metrics: &str, last_error: Option<&str>) -> String {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
         };
         let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
-        metrics.lines().filter(of_name).filter_map(value).sum()
+        // Not `sum`, whose nothing is -0.
+        metrics.lines().filter(of_name).filter_map(value).fold(0.0, |sum, value| sum + value)
     };
     let reconciles = sum("controller_runtime_reconcile_total", "");
     let failed = sum("controller_runtime_reconcile_total", "result=\"error\"");
