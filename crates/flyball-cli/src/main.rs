@@ -6,16 +6,27 @@
 mod apply;
 mod commands;
 mod connection;
+mod diff;
 mod error;
+mod folder;
+mod installation;
 mod kinds;
 mod kubeconfig;
 mod output;
+mod overlay;
 mod program;
+mod removal;
+mod rollout;
+mod safety;
 mod table;
 mod terminal;
+mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use commands::{apply as apply_command, cluster, completion, crd, demo, describe, get, levels, run, trace};
+use commands::{
+    apply as apply_command, cluster, completion, crd, demo, deploy, describe, get, install, levels, logs, manifests,
+    render, run, trace, undeploy,
+};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -44,6 +55,13 @@ enum Command {
     Get(get::GetArgs),
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Manifests(manifests::ManifestsArgs),
+    Render(render::RenderArgs),
+    Install(install::InstallArgs),
+    Deploy(deploy::DeployArgs),
+    Logs(logs::LogsArgs),
+    Undeploy(undeploy::UndeployArgs),
+    Uninstall(undeploy::UninstallArgs),
     Completion(completion::CompletionArgs),
 }
 
@@ -60,6 +78,13 @@ fn main() -> ExitCode {
         Command::Get(args) => get::cmd_get(&args),
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Manifests(args) => manifests::cmd_manifests(&args),
+        Command::Render(args) => render::cmd_render(&args),
+        Command::Install(args) => install::cmd_install(&args),
+        Command::Deploy(args) => deploy::cmd_deploy(&args),
+        Command::Logs(args) => logs::cmd_logs(&args),
+        Command::Undeploy(args) => undeploy::cmd_undeploy(&args),
+        Command::Uninstall(args) => undeploy::cmd_uninstall(&args),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
