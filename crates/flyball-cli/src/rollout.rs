@@ -183,10 +183,12 @@ fn complaint(pod: &Pod) -> Option<String> {
         let message = waiting.message.as_deref().map(|message| format!(" ({message})")).unwrap_or_default();
         Some(format!("pod {name} waits: {}{message}", waiting.reason.as_deref()?))
     });
+    let unplaced = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
     match unscheduled {
         Some(condition) => {
             Some(format!("pod {name} is not scheduled: {}", condition.message.as_deref().unwrap_or("no node takes it")))
         }
+        None if unplaced => Some(format!("pod {name} waits for a node")),
         None => waiting,
     }
 }

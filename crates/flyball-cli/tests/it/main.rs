@@ -4,7 +4,9 @@
 mod cluster;
 mod data_dir;
 mod demo;
+mod deploy;
 mod levels;
+mod manifests;
 mod nodes;
 mod objects;
 mod operators;
