@@ -140,7 +140,7 @@ impl Connection {
     }
 
     /// Finds where an object lies, what it is called, and its name.
-    async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
+    pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         if version.is_empty() || kind.is_empty() || name.is_empty() {

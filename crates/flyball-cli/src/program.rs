@@ -4,8 +4,9 @@ use crate::apply;
 use crate::error::{Error, Result, ResultExt};
 use crate::process::{Hear, relay};
 use crate::terminal;
+use clap::Args;
 use flyball::Description;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -88,9 +89,43 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Builds the project in this folder, whose messages people see as they come, and returns the program.
-#[allow(dead_code, reason = "for commands that build and nothing more")]
 pub(crate) async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
     Build::new(bin, release).run().await
+}
+
+/// The flags that say which program it is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SourceArgs {
+    /// A program that is built already, instead of the project in this folder
+    #[arg(long, value_name = "FILE", conflicts_with = "bin")]
+    program: Option<PathBuf>,
+    /// Which program of the project, if it has several
+    #[arg(long)]
+    bin: Option<String>,
+}
+
+/// The program of an operator, which is asked what the operator is.
+#[derive(Debug)]
+pub(crate) struct Program(PathBuf);
+
+impl Program {
+    /// Finds the program that is meant, and builds it if it is the project's.
+    pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
+        match &args.program {
+            Some(program) => Ok(Self(program.clone())),
+            None => build(args.bin.as_deref(), false).await.map(Self),
+        }
+    }
+
+    /// Asks what the operator is.
+    pub(crate) async fn describe(&self, args: &[String]) -> Result<Description> {
+        describe(&self.0, args, &BTreeMap::new()).await
+    }
+
+    /// Asks what the operator needs to be in the cluster.
+    pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        manifests(&self.0, args, variables).await
+    }
 }
 
 /// Asks an operator for what it needs to be in the cluster.
@@ -99,7 +134,11 @@ pub(crate) async fn manifests(
     args: &[String],
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<Value>> {
-    Ok(apply::flat(ask(program, "manifests", args, variables).await?))
+    let told = ask(program, "manifests", args, variables).await?;
+    let list: Value = serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))?;
+    let mut objects = apply::flat(list);
+    objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+    Ok(objects)
 }
 
 /// Asks an operator what it is.
@@ -109,16 +148,59 @@ pub(crate) async fn describe(
     variables: &BTreeMap<String, String>,
 ) -> Result<Description> {
     let told = ask(program, "describe", args, variables).await?;
-    serde_json::from_value(told).when(format!("{} did not describe an operator", program.display()))
+    serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))
 }
 
-async fn ask(program: &Path, what: &str, args: &[String], variables: &BTreeMap<String, String>) -> Result<Value> {
-    let doing = || format!("cannot run {} {what}", program.display());
-    let mut command = Command::new(program);
-    command.arg(what).args(args).envs(variables).stdout(Stdio::piped());
-    let told = command.spawn().when(doing())?.wait_with_output().await.when(doing())?;
+/// Runs a command of an operator's program, and returns what it said.
+async fn ask(program: &Path, command: &str, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let what = || format!("cannot run {} {command}", program.display());
+    let mut process = Command::new(program);
+    process.arg(command).args(args).envs(variables).stdout(Stdio::piped());
+    let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
     if !told.status.success() {
-        return Err(Error::new(format!("{} {what} ended with {}", program.display(), told.status)));
+        return Err(Error::new(format!("{} {command} ended with {}", program.display(), told.status))
+            .hint("what the operator needs to say what it is goes behind --, such as -- --token x"));
     }
-    serde_json::from_slice(&told.stdout).when(format!("{} is no operator", program.display()))
+    Ok(told.stdout)
+}
+
+/// Takes the marks of the generator of schemas out of a definition, which say nothing to the API server, and names what it would name itself.
+fn tidy(definition: &mut Value) {
+    let names = &mut definition["spec"]["names"];
+    if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {
+        names["listKind"] = format!("{kind}List").into();
+    }
+    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        let schema = &mut version["schema"]["openAPIV3Schema"];
+        if let Some(root) = schema.as_object_mut() {
+            root.remove("title");
+            // These are of every object, and editors that read the schema should know of them.
+            if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
+                for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+                    properties.entry(name).or_insert_with(|| json!({"type": kind}));
+                }
+            }
+        }
+        // A status is there or not, but never null: null is taken out before anything is stored.
+        if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
+            status.remove("nullable");
+        }
+        whole(schema);
+    }
+}
+
+/// Writes bounds that are whole numbers as such.
+fn whole(schema: &mut Value) {
+    match schema {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(float) = float {
+                let whole = float as i64;
+                *schema = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole),
+        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }

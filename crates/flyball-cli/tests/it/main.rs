@@ -4,9 +4,11 @@
 mod cluster;
 mod data_dir;
 mod demo;
+mod deploy;
 mod dev;
 mod image;
 mod levels;
+mod manifests;
 mod nodes;
 mod objects;
 mod operators;
