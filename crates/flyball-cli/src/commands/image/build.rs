@@ -171,18 +171,19 @@ fn platform(path: &Path, program: &[u8]) -> Result<&'static Platform> {
 
 /// Builds the project for each platform.
 async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
-    let host;
-    let platforms = match &args.platform[..] {
-        [] => {
-            host = [Platform::host()?];
-            &host
+    let mut platforms: Vec<&'static Platform> = Vec::new();
+    for &platform in &args.platform {
+        if !platforms.contains(&platform) {
+            platforms.push(platform);
         }
-        named => named,
-    };
+    }
+    if platforms.is_empty() {
+        platforms.push(Platform::host()?);
+    }
     // All of them first: a build takes minutes.
     let targets: Vec<Target> = platforms.iter().map(|platform| platform.target()).collect::<Result<_>>()?;
     let mut parts = Vec::new();
-    for (&platform, target) in platforms.iter().zip(targets) {
+    for (platform, target) in platforms.into_iter().zip(targets) {
         if target.is_gnu {
             let note = format!(
                 "no musl target is installed: the C library of this machine becomes a part of the {} program",
