@@ -2,6 +2,8 @@
 
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
+use crate::installation::Place;
+use crate::kinds::Kinds;
 use crate::terminal::{Style, is_lively, paint, say, tell_in_place};
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
@@ -9,6 +11,7 @@ use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -136,6 +139,56 @@ impl Resources {
             .hint("finalizers are taken away by the operator, when it has cleaned up: see that it runs, and what `flyball logs` shows; the operator is left where it is")
             .hint(format!("if nobody will clean up any more, take the finalizers out of {first} yourself"))
     }
+}
+
+/// Kinds that an operator may have needed once, and may need no more.
+const PASSING: [(&str, &str); 11] = [
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),
+    ("v1", "Service"),
+];
+
+/// Finds what an earlier `deploy` of the operator made, and what is not among these objects any more: roles, and what would have
+/// the API server ask an operator that does not answer. What lies in namespaces other than its own is left, but for roles.
+pub(crate) async fn stale(
+    connection: &Connection,
+    kinds: &Kinds,
+    place: &Place,
+    objects: &[Value],
+) -> Result<Vec<Value>> {
+    let selector = format!("app.kubernetes.io/managed-by=flyball,app.kubernetes.io/name={}", place.name());
+    let key = |object: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+    };
+    let wanted: BTreeSet<_> = objects.iter().map(key).collect();
+    let mut stale = Vec::new();
+    for (api_version, kind) in PASSING {
+        let Some(known) = kinds.of(api_version, kind) else { continue };
+        let path = known.path(None, None);
+        let what = || format!("cannot list {}", known.plural);
+        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new()).when(what())?;
+        let list: Value = connection.client.request(request).await.when(what())?;
+        for object in list["items"].as_array().into_iter().flatten() {
+            let mut object = object.clone();
+            // Objects in lists do not say what they are.
+            (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
+            if may_go && !wanted.contains(&key(&object)) {
+                stale.push(object);
+            }
+        }
+    }
+    Ok(stale)
 }
 
 /// Asks whether to go on; where nobody can be asked, it has to be said beforehand.

@@ -7,9 +7,9 @@ use crate::terminal::{Style, is_lively, paint, say, tell_in_place};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -45,6 +45,9 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], manner: Ma
         let (object, outcome) = match manner.dry_run && imagined.contains(namespace) {
             true => (connection.place(object).await?.1, Outcome::Created),
             false => {
+                if !manner.dry_run {
+                    forget_url(connection, object).await?;
+                }
                 let outcome = connection.apply_with(object, manner.force_conflicts, manner.dry_run).await;
                 let (told, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
                 if manner.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
@@ -61,6 +64,29 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], manner: Ma
         applied.push(Applied { object, outcome });
     }
     Ok(applied)
+}
+
+/// Takes away the URL at which an operator that ran outside of the cluster had its webhooks asked: a configuration has a URL or
+/// a service, and never both.
+async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let conversion = kind == "CustomResourceDefinition" && object["spec"]["conversion"].is_object();
+    if !conversion && !kind.ends_with("WebhookConfiguration") {
+        return Ok(());
+    }
+    // What is not there has none.
+    let Ok(found) = connection.read(object).await else { return Ok(()) };
+    if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
+        let (definitions, told, name) = connection.place(object).await?;
+        let none = Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
+        let changed = definitions.patch(&name, &PatchParams::default(), &none).await;
+        changed.when(format!("cannot change {told}"))?;
+    }
+    let webhooks = found["webhooks"].as_array();
+    if webhooks.into_iter().flatten().any(|webhook| webhook["clientConfig"]["url"].is_string()) {
+        connection.delete(object).await?;
+    }
+    Ok(())
 }
 
 /// Says what can be done about a refusal.

@@ -130,10 +130,11 @@ fn is_plain(text: &str) -> bool {
         '-' => text.trim_start_matches('-').starts_with(|c: char| c.is_ascii_alphabetic()),
         _ => starts(first),
     };
+    let is_fraction = first == '.' && text[1..].starts_with(|c: char| c.is_ascii_digit());
     is_text
+        && !is_fraction
         && text.chars().all(inside)
         && !WORDS.contains(&text.to_ascii_lowercase().as_str())
-        && !(first == '.' && text[1..].starts_with(|c: char| c.is_ascii_digit()))
         && !text.contains(": ")
         && !text.contains(" #")
         && !text.ends_with([':', ' '])

@@ -6,6 +6,7 @@ use crate::installation::{Installation, PlaceArgs};
 use crate::kinds::Kinds;
 use crate::output::Output;
 use crate::overlay::{OverlayArgs, parse_image};
+use crate::removal;
 use crate::rollout::{self, Applied, Manner};
 use crate::safety;
 use crate::terminal::{Style, paint, say};
@@ -70,6 +71,8 @@ struct Deployed {
     namespace: String,
     dry_run: bool,
     objects: Vec<Applied>,
+    /// What an earlier deploy made, and this one needs no more.
+    removed: Vec<String>,
     ready: bool,
 }
 
@@ -103,12 +106,25 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
             rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
         }
     }
+    // Not before the pods that may still need it are gone.
+    let mut removed = Vec::new();
+    for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
+        removed.extend(match args.dry_run {
+            true => Some(connection.place(&object).await?.1),
+            false => removal::remove(&connection, &object, args.timeout, true).await?,
+        });
+    }
+    if !quiet {
+        let dry = if args.dry_run { " (dry run)" } else { "" };
+        removed.iter().for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: needed no more"))));
+    }
     match args.output {
         Some(output) => output.say(&Deployed {
             operator: installation.description.name,
             namespace: installation.place.namespace,
             dry_run: args.dry_run,
             objects: applied,
+            removed,
             ready: waits,
         }),
         None => Ok(()),

@@ -154,7 +154,8 @@ async fn remove(connection: &Connection, order: Order) -> Result<()> {
     if !quiet {
         preview(&resources, &there);
     }
-    if !dry_run && !(there.is_empty() && resources.is_empty()) {
+    let is_gone = there.is_empty() && resources.is_empty();
+    if !dry_run && !is_gone {
         removal::confirm("Remove all of this?", yes)?;
         for each in resources.iter().filter(|each| each.count > 0) {
             each.delete(connection, timeout, quiet).await?;

@@ -5,6 +5,7 @@
 use crate::apply;
 use crate::error::{Error, Result, ResultExt};
 use crate::installation::Place;
+use flyball_schema::decode::decode;
 use flyball_schema::patch::{json, merge, strategic};
 use flyball_server::built_in_schema;
 use serde_json::Value;
@@ -105,11 +106,26 @@ impl Patch {
         }
         for object in objects.iter_mut().filter(|object| fits(object)) {
             let what = format!("the patch in {} cannot be laid over {}", file.display(), told(object));
-            self.change(object).when(what)?;
+            self.change(object).and_then(|()| self.check(object)).when(what)?;
         }
         // A patch may take an object away.
         objects.retain(|object| object.as_object().is_some_and(|fields| !fields.is_empty()));
         Ok(())
+    }
+
+    /// Finds fields that the kind does not have, which an API server would refuse.
+    fn check(&self, object: &Value) -> Result<(), flyball_schema::patch::Error> {
+        let schema = built_in_schema(object["apiVersion"].as_str().unwrap_or_default(), &self.kind);
+        let Some(schema) = schema.filter(|_| object.as_object().is_some_and(|fields| !fields.is_empty())) else {
+            return Ok(());
+        };
+        let mut unknown = Vec::new();
+        let error = |text: String| flyball_schema::patch::Error(text);
+        decode(schema.node(), object.clone(), &mut unknown).map_err(|wrong| error(wrong.to_string()))?;
+        match unknown.first() {
+            None => Ok(()),
+            Some(field) => Err(error(format!("{} has no field {field}", self.kind))),
+        }
     }
 
     fn change(&self, object: &mut Value) -> Result<(), flyball_schema::patch::Error> {
@@ -119,7 +135,8 @@ impl Patch {
         };
         let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"].get("namespace").cloned());
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
-        match (built_in_schema(api_version, &self.kind), object.as_object_mut(), patch.as_object()) {
+        let schema = built_in_schema(api_version, &self.kind);
+        match (&schema, object.as_object_mut(), patch.as_object()) {
             (Some(schema), Some(fields), Some(patch)) => strategic(schema.node(), fields, patch.clone())?,
             _ if patch["$patch"] == "delete" => *object = Value::Object(Default::default()),
             _ => merge(object, patch),

@@ -30,7 +30,9 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // `flyball run` passes it on to the operator, which it could not do with one that ends it at once.
+        let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let _ = rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::TERM);
         let _ = self.0.wait();
     }
 }
@@ -89,6 +91,22 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     let changed = deploy(&["--set-image", "manager=myapp:2"]).ok();
     let told: Vec<&str> = changed.out.lines().filter(|line| line.ends_with(" changed")).collect();
     assert_eq!(told, ["Deployment myapp-operator-system/myapp-operator-controller-manager changed"]);
+
+    // What an earlier one needed and this one does not goes.
+    fs::write(
+        home.0.join("old.yaml"),
+        "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: myapp-operator-old-role,
+          labels: {app.kubernetes.io/managed-by: flyball, app.kubernetes.io/name: myapp-operator}}}",
+    )
+    .unwrap();
+    home.run(&["apply", "-f", "old.yaml"]).ok();
+    assert!(
+        deploy(&["--dry-run"])
+            .ok()
+            .out
+            .ends_with("ClusterRole myapp-operator-old-role deleted: needed no more (dry run)\n")
+    );
+    assert!(deploy(&[]).ok().out.ends_with("ClusterRole myapp-operator-old-role deleted: needed no more\n"));
 
     // A copy under another name has everything but the definitions for itself.
     let copy = deploy(&["--name-prefix", "b-", "--namespace", "default"]).ok().out;
@@ -302,7 +320,7 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
         let gate_port = free_port();
         let address = format!("--metrics-addr=127.0.0.1:{gate_port}");
         let gated = ["run", "--program", &gate, "--", &address, "--health-addr=0"];
-        let _gate = Running(home.spawn(&gated));
+        let running_gate = Running(home.spawn(&gated));
         metrics(gate_port, "rest_client_requests_total{").await;
         let mut applied = home.run(&["apply", "-f", "group.yaml"]);
         for _ in 0..100 {
@@ -317,6 +335,15 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
         for series in asked_for(&home, &program).union(&asked_for(&home, &gate)) {
             assert!(told.contains(&format!("\n{series}{{")), "no {series} in\n{told}");
         }
+
+        // One that ran here can be deployed, and is then called there.
+        drop(running_gate);
+        home.run(&["deploy", "--program", &gate, "--image", "gate:1", "--timeout", "0s"]).ok();
+        let configuration = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gate-webhook";
+        let configuration: Value =
+            client.request(http::Request::get(configuration).body(Vec::new()).unwrap()).await.unwrap();
+        let reached = &configuration["webhooks"][0]["clientConfig"];
+        assert_eq!((&reached["service"]["namespace"], &reached["url"]), (&json!("gate-system"), &Value::Null));
 
         // Without one verb the log names it, and what it is about.
         let roles: Api<ClusterRole> = Api::all(client.clone());

@@ -185,7 +185,7 @@ spec:
 +- vg-1.yaml
 --- config/samples/vm_v1alpha1_vmgroup.yaml
 +++ config/samples/vm_v1alpha1_vmgroup.yaml
-@@ -1,9 +0,0 @@
+@@ -1,10 +0,0 @@
 -{HEADER}-apiVersion: vm.codeconnect.vmworld.com/v1alpha1
 -kind: VmGroup
 -metadata:
@@ -301,6 +301,7 @@ fn the_role_is_the_one_that_the_markers_made() {
 }
 
 /// Has kubectl build a folder, if it is there.
+#[expect(clippy::print_stderr, reason = "whoever runs the tests should know what they did not")]
 fn kustomized(home: &Home, folder: &str) -> Option<Vec<Value>> {
     let kubectl = Path::new("/usr/bin/kubectl");
     if !kubectl.exists() {
