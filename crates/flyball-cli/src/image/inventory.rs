@@ -95,7 +95,7 @@ pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": concat!(env!("CARGO_PKG_REPOSITORY"), "/docs/image.md"),
+                "buildType": concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/image.md"),
                 "externalParameters": parameters,
                 "internalParameters": {"program": {"digest": digest(origin.program)}},
                 "resolvedDependencies": materials,

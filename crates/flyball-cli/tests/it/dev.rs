@@ -3,9 +3,9 @@
 use crate::Home;
 use crate::run::{SAMPLE, operator};
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, pipe};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -18,18 +18,17 @@ struct Heard {
 }
 
 impl Heard {
-    fn new(mut child: Child) -> Self {
+    /// Starts it. It has one pipe for all that it says, so that what is said stays in order.
+    fn new(mut command: Command) -> Self {
+        let (reader, writer) = pipe().unwrap();
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let child = command.spawn().unwrap();
         let (send, lines) = channel();
-        let listen = |from: Box<dyn Read + Send>| {
-            let send = send.clone();
-            thread::spawn(move || {
-                for line in BufReader::new(from).lines().map_while(Result::ok) {
-                    let _ = send.send(line);
-                }
-            });
-        };
-        listen(Box::new(child.stdout.take().unwrap()));
-        listen(Box::new(child.stderr.take().unwrap()));
+        thread::spawn(move || {
+            for line in BufReader::new(reader).lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
         Self { child, lines, all: Vec::new() }
     }
 
@@ -76,7 +75,7 @@ fn an_operator_is_developed() {
     let sample = home.0.join("config/samples/shop.yaml");
     fs::write(&sample, SAMPLE).unwrap();
     write(&home, "first");
-    let mut dev = Heard::new(home.spawn(&["dev", "--program=./op"]));
+    let mut dev = Heard::new(home.command(&["dev", "--program=./op"]));
     dev.until("export KUBECONFIG=");
     let kubeconfig = dev.all.last().unwrap().split('=').nth(1).unwrap().to_owned();
     dev.until("applied ClusterRoleBinding myapp-operator");
@@ -114,6 +113,45 @@ fn an_operator_is_developed() {
 }
 
 #[test]
+fn while_a_project_does_not_build_the_program_before_goes_on() {
+    let home = Home::new("devbuild");
+    write(&home, "hello");
+    fs::create_dir(home.0.join("src")).unwrap();
+    fs::write(home.0.join("Cargo.toml"), "").unwrap();
+    let source = home.0.join("src/main.rs");
+    fs::write(&source, "good").unwrap();
+    // What cargo says, without its time.
+    let cargo = home.0.join("cargo");
+    let op = home.0.join("op");
+    let script = format!(
+        "#!/bin/sh\nread line < src/main.rs\n[ \"$line\" = good ] || {{ echo 'error: expected `;`' >&2; exit 101; }}\n\
+         echo '   Compiling op v0.1.0' >&2\necho '{{\"executable\": \"{}\", \"package_id\": \"op\"}}'\n",
+        op.display()
+    );
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    let dev = || {
+        fs::write(&source, "bad\n").unwrap();
+        let mut command = home.command(&["dev"]);
+        command.env("CARGO", &cargo);
+        Heard::new(command)
+    };
+    let mut running = dev();
+    running.until("cargo | error: expected `;`");
+    running.until("error: the project does not build");
+    running.until("nothing runs; waiting for a file to be saved");
+    fs::write(&source, "good\n").unwrap();
+    running.until("cargo |    Compiling op v0.1.0");
+    running.until("starting operator=\"myapp-operator\"");
+    fs::write(&source, "worse\n").unwrap();
+    running.until("the program before goes on; waiting for a file to be saved");
+    fs::write(&source, "good\n\n").unwrap();
+    running.until("cargo |    Compiling op v0.1.0");
+    let said = running.stop();
+    assert_eq!(said.iter().filter(|line| line.contains("starting operator")).count(), 1, "{said:#?}");
+}
+
+#[test]
 fn a_cluster_that_goes_on_is_left_as_it_was() {
     let home = Home::new("develsewhere");
     home.run(&["cluster", "up", "--quiet"]).ok();
@@ -127,7 +165,7 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
     };
     let before = names();
     let dev = || {
-        let mut dev = Heard::new(home.spawn(&["dev", "--no-cluster", "--program=./op"]));
+        let mut dev = Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
         dev.until("reconciled outcome=Success writes=");
         dev
     };
@@ -150,7 +188,7 @@ fn an_operator_runs_anew_when_it_is_saved() {
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "first");
     let flags = ["run", "--watch", "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
-    let mut run = Heard::new(home.spawn(&flags));
+    let mut run = Heard::new(home.command(&flags));
     run.until("starting operator=\"myapp-operator\"");
     write(&home, "second");
     run.until("stopping the program before");
