@@ -16,6 +16,7 @@ mod installation;
 mod kinds;
 mod kubeconfig;
 mod local;
+mod metrics;
 mod output;
 mod overlay;
 mod private;
