@@ -10,6 +10,7 @@ pub(crate) mod describe;
 pub(crate) mod get;
 pub(crate) mod install;
 pub(crate) mod levels;
+pub(crate) mod lint;
 pub(crate) mod logs;
 pub(crate) mod manifests;
 pub(crate) mod render;

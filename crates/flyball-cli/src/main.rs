@@ -24,8 +24,8 @@ mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, demo, deploy, describe, get, install, levels, logs, manifests,
-    render, run, trace, undeploy,
+    apply as apply_command, cluster, completion, crd, demo, deploy, describe, get, install, levels, lint, logs,
+    manifests, render, run, trace, undeploy,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -57,6 +57,7 @@ enum Command {
     Run(run::RunArgs),
     Manifests(manifests::ManifestsArgs),
     Render(render::RenderArgs),
+    Lint(lint::LintArgs),
     Install(install::InstallArgs),
     Deploy(deploy::DeployArgs),
     Logs(logs::LogsArgs),
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::cmd_run(args),
         Command::Manifests(args) => manifests::cmd_manifests(&args),
         Command::Render(args) => render::cmd_render(&args),
+        Command::Lint(args) => lint::cmd_lint(&args),
         Command::Install(args) => install::cmd_install(&args),
         Command::Deploy(args) => deploy::cmd_deploy(&args),
         Command::Logs(args) => logs::cmd_logs(&args),
