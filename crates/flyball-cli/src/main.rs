@@ -3,29 +3,40 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod account;
 mod apply;
 mod commands;
 mod connection;
 mod diff;
+mod embedded;
 mod error;
 mod folder;
+mod image;
 mod installation;
 mod kinds;
 mod kubeconfig;
+mod local;
 mod output;
 mod overlay;
+mod private;
+mod process;
 mod program;
+#[cfg(test)]
+mod reference;
 mod removal;
 mod rollout;
 mod safety;
+mod saved;
 mod table;
 mod terminal;
+mod testing;
+mod web;
 mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, demo, deploy, describe, get, install, levels, lint, logs,
-    manifests, render, run, trace, undeploy,
+    apply as apply_command, cluster, completion, crd, demo, deploy, describe, dev, get, image as image_command,
+    install, levels, lint, logs, man, manifests, render, run, test, trace, undeploy,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -55,6 +66,9 @@ enum Command {
     Get(get::GetArgs),
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Dev(dev::DevArgs),
+    Image(image_command::ImageArgs),
+    Test(test::TestArgs),
     Manifests(manifests::ManifestsArgs),
     Render(render::RenderArgs),
     Lint(lint::LintArgs),
@@ -64,6 +78,7 @@ enum Command {
     Undeploy(undeploy::UndeployArgs),
     Uninstall(undeploy::UninstallArgs),
     Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +94,10 @@ fn main() -> ExitCode {
         Command::Get(args) => get::cmd_get(&args),
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Dev(args) => dev::cmd_dev(args),
+        Command::Image(args) => image_command::cmd_image(args),
+        Command::Test(args) => test::cmd_test(&args),
+        Command::Man(args) => man::cmd_man(&args, Cli::command()),
         Command::Manifests(args) => manifests::cmd_manifests(&args),
         Command::Render(args) => render::cmd_render(&args),
         Command::Lint(args) => lint::cmd_lint(&args),

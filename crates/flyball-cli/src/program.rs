@@ -2,6 +2,8 @@
 
 use crate::apply;
 use crate::error::{Error, Result, ResultExt};
+use crate::process::{Hear, relay};
+use crate::terminal;
 use clap::Args;
 use flyball::Description;
 use serde_json::{Value, json};
@@ -10,25 +12,85 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
+/// How to build the project in this folder.
+#[derive(Clone, Default)]
+pub(crate) struct Build {
+    /// Which of its programs, if it has several.
+    pub(crate) bin: Option<String>,
+    /// Cargo's profile; `dev` unless given.
+    pub(crate) profile: Option<String>,
+    /// What it is to run on; this machine unless given.
+    pub(crate) target: Option<String>,
+    /// What cargo finds in its environment besides ours.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// Who hears what cargo says; standard error unless given.
+    pub(crate) hear: Option<Hear>,
+}
+
+impl Build {
+    /// Returns the build that `--bin` and `--release` mean.
+    pub(crate) fn new(bin: Option<&str>, release: bool) -> Self {
+        Self { bin: bin.map(Into::into), profile: release.then(|| "release".into()), ..Self::default() }
+    }
+
+    /// Builds it, whose messages people see as they come, and returns the program.
+    ///
+    /// # Errors
+    ///
+    /// When cargo is not there or fails, and when there is not exactly one program.
+    pub(crate) async fn run(&self) -> Result<PathBuf> {
+        Ok(self.artifact().await?.0)
+    }
+
+    /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
+    pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
+        let mut cargo = cargo();
+        cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped()).kill_on_drop(true);
+        for (flag, value) in [("--bin", &self.bin), ("--profile", &self.profile), ("--target", &self.target)] {
+            cargo.args(value.as_ref().map(|value| format!("{flag}={value}")));
+        }
+        cargo.envs(&self.variables);
+        if self.hear.is_some() {
+            cargo.stderr(Stdio::piped());
+            cargo.args(terminal::is_lively().then_some("--color=always"));
+        }
+        let mut cargo = cargo.spawn().when("cannot start cargo").map_err(|error| {
+            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+        })?;
+        let heard = self.hear.clone().and_then(|hear| Some(relay(cargo.stderr.take()?, hear)));
+        let built = cargo.wait_with_output().await.when("cannot run cargo")?;
+        if let Some(heard) = heard {
+            // What was said last comes before what follows from it.
+            let _ = heard.await;
+        }
+        if !built.status.success() {
+            return Err(Error::new("the project does not build"));
+        }
+        let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let program = |message: Value| {
+            Some((message["executable"].as_str()?.to_owned(), message["package_id"].as_str()?.to_owned()))
+        };
+        let programs: Vec<(String, String)> = messages.filter_map(program).collect();
+        match &programs[..] {
+            [(program, package)] => Ok((program.into(), package.clone())),
+            [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(program, _)| program.as_str()).collect();
+                Err(Error::new(format!("the project has several programs: {}", names.join(", ")))
+                    .hint("name one: --bin NAME"))
+            }
+        }
+    }
+}
+
+/// Returns the cargo that is to be used.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 /// Builds the project in this folder, whose messages people see as they come, and returns the program.
 pub(crate) async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    cargo.args(release.then_some("--release"));
-    cargo.args(bin.map(|bin| format!("--bin={bin}")));
-    let built = cargo.spawn().when("cannot start cargo")?.wait_with_output().await.when("cannot run cargo")?;
-    if !built.status.success() {
-        return Err(Error::new("the project does not build"));
-    }
-    let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let programs: Vec<String> =
-        messages.filter_map(|message: Value| message["executable"].as_str().map(str::to_owned)).collect();
-    match &programs[..] {
-        [program] => Ok(program.into()),
-        [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
-        several => Err(Error::new(format!("the project has several programs: {}", several.join(", ")))
-            .hint("name one: --bin NAME")),
-    }
+    Build::new(bin, release).run().await
 }
 
 /// The flags that say which program it is.
@@ -57,8 +119,7 @@ impl Program {
 
     /// Asks what the operator is.
     pub(crate) async fn describe(&self, args: &[String]) -> Result<Description> {
-        let told = ask(&self.0, "describe", args, &BTreeMap::new()).await?;
-        serde_json::from_slice(&told).when(format!("{} is no operator", self.0.display()))
+        describe(&self.0, args, &BTreeMap::new()).await
     }
 
     /// Asks what the operator needs to be in the cluster.
@@ -78,6 +139,16 @@ pub(crate) async fn manifests(
     let mut objects = apply::flat(list);
     objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
     Ok(objects)
+}
+
+/// Asks an operator what it is.
+pub(crate) async fn describe(
+    program: &Path,
+    args: &[String],
+    variables: &BTreeMap<String, String>,
+) -> Result<Description> {
+    let told = ask(program, "describe", args, variables).await?;
+    serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))
 }
 
 /// Runs a command of an operator's program, and returns what it said.
