@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod install;
 pub(crate) mod levels;
+pub(crate) mod lint;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod manifests;

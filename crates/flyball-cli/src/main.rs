@@ -37,7 +37,7 @@ mod yaml;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
     apply as apply_command, cluster, completion, crd, demo, deploy, describe, dev, get, image as image_command,
-    install, levels, logs, man, manifests, render, run, test, trace, undeploy,
+    install, levels, lint, logs, man, manifests, render, run, test, trace, undeploy,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -72,6 +72,7 @@ enum Command {
     Test(test::TestArgs),
     Manifests(manifests::ManifestsArgs),
     Render(render::RenderArgs),
+    Lint(lint::LintArgs),
     Install(install::InstallArgs),
     Deploy(deploy::DeployArgs),
     Logs(logs::LogsArgs),
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Command::Man(args) => man::cmd_man(&args, Cli::command()),
         Command::Manifests(args) => manifests::cmd_manifests(&args),
         Command::Render(args) => render::cmd_render(&args),
+        Command::Lint(args) => lint::cmd_lint(&args),
         Command::Install(args) => install::cmd_install(&args),
         Command::Deploy(args) => deploy::cmd_deploy(&args),
         Command::Logs(args) => logs::cmd_logs(&args),

@@ -1,6 +1,6 @@
 //! `flyball install`: the definitions of an operator into a cluster, for an operator that runs elsewhere.
 
-use crate::connection::{ConnectionArgs, block_on};
+use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result};
 use crate::installation::{Installation, PlaceArgs};
 use crate::output::Output;
@@ -45,11 +45,10 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
             return Err(Error::new(format!("{} brings no definitions", installation.description.name))
                 .hint("an operator brings one by Operator::crd"));
         }
-        // Where a conversion is asked for is written by the operator, wherever it runs.
         for definition in &mut definitions {
-            definition["spec"]
-                .as_object_mut()
-                .map(|spec: &mut serde_json::Map<String, Value>| spec.remove("conversion"));
+            if !is_deployed(&connection, definition).await {
+                without_conversion(definition);
+            }
         }
         safety::check(&connection, &definitions, args.force).await?;
         let quiet = args.output.is_some();
@@ -57,4 +56,18 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
         rollout::bring(&connection, &definitions, manner).await
     })?;
     args.output.map_or(Ok(()), |output| output.say(&applied))
+}
+
+/// Tells whether versions are converted by an operator that was deployed.
+async fn is_deployed(connection: &Connection, definition: &Value) -> bool {
+    // What is not there is converted by nobody.
+    let found = connection.read(definition).await.unwrap_or_default();
+    found["spec"]["conversion"]["webhook"]["clientConfig"]["service"].is_object()
+}
+
+/// Takes the conversion out of a definition: an operator that runs elsewhere writes where it is to be asked.
+fn without_conversion(definition: &mut Value) {
+    if let Some(spec) = definition["spec"].as_object_mut() {
+        spec.remove("conversion");
+    }
 }

@@ -445,3 +445,30 @@ spec: {selector: null, jobLabel: app}
     render(&["--patch", "typo.yaml"]).fails_with(&["typo.yaml", "replica"]);
     render(&["--patch", "missing.yaml"]).fails_with(&["cannot read missing.yaml"]);
 }
+
+#[test]
+fn the_rules_of_operators_that_do_well_are_checked() {
+    let home = Home::new("lint");
+    let vm = program(&home, &vm_operator());
+    let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
+    assert_eq!(
+        lint(&[]).ok().out,
+        "RULE                                    OUTCOME
+one Deployment                          kept
+one controller for a kind               kept
+no permission for everything            kept
+leader election with several replicas   kept
+probes and bounds of memory             kept
+no root                                 kept
+"
+    );
+    let patch =
+        "{target: {kind: Deployment}, patch: [{op: remove, path: /spec/template/spec/containers/0/livenessProbe},
+        {op: replace, path: /spec/template/spec/securityContext/runAsNonRoot, value: false}]}";
+    fs::write(home.0.join("patch.yaml"), patch).unwrap();
+    let said = lint(&["--patch", "patch.yaml"]);
+    said.fails_with(&["2 of 6 rules are not kept"]);
+    assert!(said.out.contains("not kept   container manager has no livenessProbe\n"), "{said:?}");
+    let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
+    assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
+}

@@ -1,0 +1,149 @@
+//! `flyball lint`: whether an operator is built as operators that do well are.
+
+use crate::connection::block_on;
+use crate::error::{Error, Result};
+use crate::installation::{Installation, PlaceArgs};
+use crate::output::Output;
+use crate::overlay::OverlayArgs;
+use crate::terminal::{Style, columns, paint, say};
+use clap::Args;
+use flyball::Description;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Check an operator against the rules of operators that do well
+///
+/// The rules are about what would be deployed, with patches if there are any.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball lint
+  flyball lint --program ./site-operator --patch env.yaml -o json")]
+pub(crate) struct LintArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    overlay: OverlayArgs,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// One rule, and what was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    rule: &'static str,
+    passed: bool,
+    /// What is wrong, and what to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
+    let installation = block_on(Installation::ask(&args.place, None, None))?;
+    let mut objects = installation.objects(false);
+    args.overlay.lay_over(&mut objects, &installation.place)?;
+    let findings = findings(&installation.description, &objects);
+    match args.output {
+        Some(output) => output.say(&findings)?,
+        None => lines(&findings).iter().for_each(|line| say(line)),
+    }
+    match findings.iter().filter(|finding| !finding.passed).count() {
+        0 => Ok(()),
+        count => Err(Error::new(format!("{count} of {} rules are not kept", findings.len()))),
+    }
+}
+
+fn lines(findings: &[Finding]) -> Vec<String> {
+    let head = ["RULE", "OUTCOME", ""].map(|word| paint(Style::Strong, word)).to_vec();
+    let row = |finding: &Finding| {
+        let outcome = if finding.passed { paint(Style::Good, "kept") } else { paint(Style::Bad, "not kept") };
+        vec![finding.rule.to_owned(), outcome, finding.why.clone().unwrap_or_default()]
+    };
+    columns(std::iter::once(head).chain(findings.iter().map(row)).collect())
+}
+
+fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
+    let deployments: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
+    let rules: [(&'static str, Option<String>); 6] = [
+        ("one Deployment", one_deployment(&deployments)),
+        ("one controller for a kind", one_controller(description)),
+        ("no permission for everything", wildcard(objects)),
+        ("leader election with several replicas", leader(description, &deployments)),
+        ("probes and bounds of memory", probes(&deployments)),
+        ("no root", root(&deployments)),
+    ];
+    rules.into_iter().map(|(rule, why)| Finding { rule, passed: why.is_none(), why }).collect()
+}
+
+fn one_deployment(deployments: &[&Value]) -> Option<String> {
+    let name = |object: &&Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    match deployments {
+        [_] => None,
+        [] => Some("there is none: an operator is installed by a Deployment".into()),
+        several => Some(format!("there are {}", several.iter().map(name).collect::<Vec<_>>().join(", "))),
+    }
+}
+
+fn one_controller(description: &Description) -> Option<String> {
+    let mut kinds: Vec<&str> = description.controllers.iter().map(|one| one.reconciles.as_str()).collect();
+    kinds.sort_unstable();
+    let twice = kinds.windows(2).find(|pair| pair[0] == pair[1])?;
+    Some(format!("two controllers reconcile {}: make one of them, or split the kind", twice[0]))
+}
+
+fn wildcard(objects: &[Value]) -> Option<String> {
+    let bound: Vec<&Value> = objects.iter().filter(|object| object["roleRef"].is_object()).collect();
+    let is_bound = |role: &&Value| bound.iter().any(|binding| binding["roleRef"]["name"] == role["metadata"]["name"]);
+    let everything = |rule: &Value| {
+        let has = |field: &str| rule[field].as_array().is_some_and(|all| all.iter().any(|word| word == "*"));
+        has("verbs") || has("resources") || has("apiGroups")
+    };
+    let role = objects
+        .iter()
+        .filter(|object| object["rules"].is_array())
+        .filter(is_bound)
+        .find(|role| role["rules"].as_array().is_some_and(|rules| rules.iter().any(everything)))?;
+    let name = role["metadata"]["name"].as_str().unwrap_or_default();
+    Some(format!("{name} has a rule with *: name what the operator does"))
+}
+
+fn leader(description: &Description, deployments: &[&Value]) -> Option<String> {
+    let several = deployments.iter().any(|one| one["spec"]["replicas"].as_u64().unwrap_or(1) > 1);
+    let none = description.lease.is_none();
+    (several && none).then(|| "all replicas would act at the same time: pass --leader-elect".into())
+}
+
+/// Finds the containers of the operator.
+fn containers<'a>(deployments: &'a [&Value]) -> impl Iterator<Item = &'a Value> {
+    let lists = deployments.iter().filter_map(|one| one["spec"]["template"]["spec"]["containers"].as_array());
+    lists.flatten()
+}
+
+fn probes(deployments: &[&Value]) -> Option<String> {
+    let lacks = |container: &Value| {
+        let fields = ["/livenessProbe", "/readinessProbe", "/resources/limits/memory"];
+        let missing = fields.into_iter().find(|field| container.pointer(field).is_none_or(Value::is_null))?;
+        let name = container["name"].as_str().unwrap_or_default();
+        Some(format!("container {name} has no {}", missing.trim_start_matches('/').replace('/', ".")))
+    };
+    containers(deployments).find_map(lacks)
+}
+
+fn root(deployments: &[&Value]) -> Option<String> {
+    let unsafe_pod = deployments.iter().any(|one| {
+        let context = &one["spec"]["template"]["spec"]["securityContext"];
+        context["runAsNonRoot"] != true || context["runAsUser"] == 0
+    });
+    let unsafe_container = containers(deployments).find(|container| {
+        let context = &container["securityContext"];
+        context["allowPrivilegeEscalation"] != false || context["privileged"] == true || context["runAsUser"] == 0
+    });
+    match (unsafe_pod, unsafe_container) {
+        (true, _) => Some("the pod may run as root: set securityContext.runAsNonRoot".into()),
+        (false, Some(container)) => {
+            Some(format!("container {} may gain privileges", container["name"].as_str().unwrap_or_default()))
+        }
+        (false, None) => None,
+    }
+}
