@@ -11,6 +11,8 @@ mod kinds;
 mod kubeconfig;
 mod output;
 mod program;
+#[expect(dead_code, reason = "the commands that use it follow")]
+mod project;
 mod table;
 mod terminal;
 
