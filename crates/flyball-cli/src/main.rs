@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 not understood.
 
 mod apply;
+mod ask;
 mod commands;
 mod connection;
 mod error;
@@ -11,13 +12,15 @@ mod kinds;
 mod kubeconfig;
 mod output;
 mod program;
-#[expect(dead_code, reason = "the commands that use it follow")]
 mod project;
+mod scaffold;
 mod table;
 mod terminal;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
-use commands::{apply as apply_command, cluster, completion, crd, demo, describe, get, levels, run, trace};
+use commands::{
+    apply as apply_command, cluster, completion, crd, create, demo, describe, get, init, levels, old, run, trace,
+};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -37,6 +40,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
+    Create(create::CreateArgs),
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
     Crd(crd::CrdArgs),
@@ -47,12 +52,24 @@ enum Command {
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
     Completion(completion::CompletionArgs),
+    #[command(hide = true)]
+    Add(old::OldArgs),
+    #[command(hide = true)]
+    Generate(old::OldArgs),
+    #[command(hide = true)]
+    New(old::OldArgs),
+    #[command(hide = true)]
+    Build(old::OldArgs),
+    #[command(hide = true)]
+    Up(old::OldArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log(cli.verbose);
     let done = match cli.command {
+        Command::Init(args) => init::cmd_init(&args),
+        Command::Create(args) => create::cmd_create(args),
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
         Command::Crd(args) => crd::cmd_crd(args),
@@ -66,6 +83,11 @@ fn main() -> ExitCode {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
         }
+        Command::Add(args) => old::cmd_old("add", &args),
+        Command::Generate(args) => old::cmd_old("generate", &args),
+        Command::New(args) => old::cmd_old("new", &args),
+        Command::Build(args) => old::cmd_old("build", &args),
+        Command::Up(args) => old::cmd_old("up", &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

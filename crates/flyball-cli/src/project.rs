@@ -63,7 +63,7 @@ pub(crate) struct Resource {
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) foreign: bool,
     #[serde(flatten)]
-    unknown: Map<String, Value>,
+    pub(crate) unknown: Map<String, Value>,
 }
 
 /// What the API server asks the project about a kind.
