@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{{child}};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-/// Reconciles {{plural}}.
+/// Reconciles each `{{kind}}`.
 #[derive(Debug)]
 pub struct {{kind}}Reconciler;
 

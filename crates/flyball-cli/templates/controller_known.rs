@@ -1,10 +1,8 @@
 //! Looks after each `{{kind}}` of `{{api_version}}`, whose types come from elsewhere.
 
-use {{path}};
-use flyball::{Action, Context, Controller, Reconcile, Result};
-use kube::ResourceExt;
+{{uses}}
 
-/// Reconciles {{plural}}.
+/// Reconciles each `{{kind}}`.
 #[derive(Debug)]
 pub struct {{kind}}Reconciler;
 
@@ -17,9 +15,8 @@ impl Reconcile for {{kind}}Reconciler {
     type Resource = {{type}};
 
     /// Is called when a `{{kind}}` may have changed, and may be called at any time: it looks at what is there and does what is
-    /// missing, whatever was the case before.
-    async fn reconcile(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<Action> {
-        tracing::debug!(name = {{variable}}.name_any(), "seen");
+    /// missing, whatever was the case before. As yet that is nothing.
+    async fn reconcile(&self, _{{variable}}: &{{type}}, _cx: &Context<{{type}}>) -> Result<Action> {
         Ok(Action::done())
     }
 }

@@ -21,7 +21,6 @@ pub mod webhooks {
 }
 
 use flyball::Operator;
-// +flyball:imports
 
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {

@@ -184,7 +184,9 @@ pub(crate) fn controller_of_known(
     definition: Option<&str>,
     force: bool,
 ) -> Result<()> {
-    let text = names.fill(include_str!("../../templates/controller_known.rs"), &[("path", path)]);
+    let uses = names
+        .sorted(vec![format!("use {path};"), "use flyball::{Action, Context, Controller, Reconcile, Result};".into()]);
+    let text = names.fill(include_str!("../../templates/controller_known.rs"), &[("uses", &uses)]);
     reconciler(changes, names, text, force)?;
     let (constant, apply) = match definition {
         Some(path) => (

@@ -6,8 +6,9 @@
 use crate::error::{Error, Result, ResultExt};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// What is to become of the files of one folder.
 #[derive(Debug)]
@@ -69,14 +70,26 @@ impl Changes {
         Ok(())
     }
 
-    /// Adds lines above an anchor, indented as it is; those that the file has already are not added again.
+    /// Adds lines above an anchor, indented as it is; those that are there already are not added again.
     pub(crate) fn insert(&mut self, path: &str, anchor: &str, lines: &[String]) -> Result<()> {
         let anchor = format!("// +flyball:{anchor}");
         self.add(path, &format!("the line `{anchor}`"), lines, |text, lines| {
-            let at = text.lines().position(|line| line.trim() == anchor)?;
             let mut all: Vec<String> = text.lines().map(str::to_owned).collect();
+            let mut at = all.iter().position(|line| line.trim() == anchor)?;
             let indent = all[at].split_once('/').map_or("", |(indent, _)| indent).to_owned();
-            all.splice(at..at, lines.iter().map(|line| format!("{indent}{line}")));
+            let is_within = |line: &&String| line.is_empty() || line.starts_with(&indent);
+            let block: Vec<String> = all[..at].iter().rev().take_while(is_within).cloned().collect();
+            for line in lines.iter().filter(|line| !block.iter().any(|known| known.trim() == line.trim())) {
+                // Modules are in the order of their names, as rustfmt puts them.
+                let later = all[..at].iter().rev().take_while(|known| {
+                    line.starts_with("pub mod ")
+                        && known.trim().starts_with("pub mod ")
+                        && order(known.trim()) > order(line)
+                });
+                let place = at - later.count();
+                all.insert(place, format!("{indent}{line}"));
+                at += 1;
+            }
             Some(all.join("\n") + "\n")
         })
     }
@@ -85,6 +98,9 @@ impl Changes {
     pub(crate) fn import(&mut self, path: &str, line: &str) -> Result<()> {
         self.add(path, "a line that begins with `use`", &[line.to_owned()], |text, lines| {
             let mut all: Vec<&str> = text.lines().collect();
+            if all.contains(&lines[0].as_str()) {
+                return Some(text.to_owned());
+            }
             let first = all.iter().position(|line| line.starts_with("use "))?;
             let uses = all[first..].iter().take_while(|line| line.starts_with("use ")).count();
             let before = all[first..first + uses].iter().take_while(|known| order(known) < order(&lines[0])).count();
@@ -104,26 +120,35 @@ impl Changes {
             self.missing.push(format!("there is no {path}, to which this is to be added:\n{}", lines.join("\n")));
             return Ok(());
         };
-        let known = |line: &String| text.lines().any(|known| known.trim() == line.trim());
-        let new: Vec<String> = lines.iter().filter(|line| !known(line)).cloned().collect();
-        if new.is_empty() {
-            return Ok(());
+        if let Some(after) = insert(&text, lines) {
+            return self.put(path, after);
         }
-        match insert(&text, &new) {
-            Some(after) => self.put(path, after)?,
-            None => self.missing.push(format!(
-                "{path} has lost {place}: put that back, or add by hand what would go above it:\n{}",
-                new.join("\n")
-            )),
+        // Who has no use for the place may have added the lines by hand.
+        let is_there = |line: &&String| text.lines().any(|known| known.trim() == line.trim());
+        let new: Vec<&str> = lines.iter().filter(|line| !is_there(line)).map(|line| line.trim_end()).collect();
+        if !new.is_empty() {
+            let remedy = "put that back, or add by hand what would go above it";
+            self.missing.push(format!("{path} has lost {place}: {remedy}:\n{}", new.join("\n")));
         }
         Ok(())
     }
 
     /// Writes all, or nothing, and returns what became of each file.
-    pub(crate) fn commit(self) -> Result<Vec<Written>> {
+    pub(crate) fn commit(mut self) -> Result<Vec<Written>> {
         if !self.missing.is_empty() {
             let error = Error::new("the project has been changed where lines are to be added; nothing was written");
             return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run this again"));
+        }
+        for (path, change) in &mut self.files {
+            // What somebody has laid out in another way stays so.
+            let is_laid_out = |code: &String| format(code, &self.root).is_none_or(|formatted| formatted == *code);
+            let is_code = path.extension().is_some_and(|extension| extension == "rs");
+            if is_code
+                && change.before.as_ref().is_none_or(is_laid_out)
+                && let Some(formatted) = format(&change.after, &self.root)
+            {
+                change.after = formatted;
+            }
         }
         let changed: Vec<(&PathBuf, &Change)> =
             self.files.iter().filter(|(_, change)| change.before.as_ref() != Some(&change.after)).collect();
@@ -177,6 +202,18 @@ impl Changes {
 pub(crate) fn order(line: &str) -> String {
     let swapped = |c: char| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
     line.trim_end_matches(';').chars().map(swapped).collect()
+}
+
+/// Formats code as the project wants it, if there is a rustfmt: how wide lines get depends on names.
+fn format(code: &str, root: &Path) -> Option<String> {
+    // A project that is about to be made has the settings of what is around it.
+    let folder = root.ancestors().find(|folder| folder.is_dir())?;
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition=2024", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut rustfmt = rustfmt.current_dir(folder).spawn().ok()?;
+    rustfmt.stdin.take()?.write_all(code.as_bytes()).ok()?;
+    let formatted = rustfmt.wait_with_output().ok()?;
+    if formatted.status.success() { String::from_utf8(formatted.stdout).ok() } else { None }
 }
 
 /// Returns where a file is written before it is moved to its place.
