@@ -7,6 +7,7 @@ pub(crate) mod crd;
 pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod describe;
+pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod init;
 pub(crate) mod levels;

@@ -19,7 +19,8 @@ mod terminal;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, create, demo, describe, get, init, levels, old, run, trace,
+    apply as apply_command, cluster, completion, crd, create, demo, describe, doctor, get, init, levels, old, run,
+    trace,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ enum Command {
     Get(get::GetArgs),
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
     #[command(hide = true)]
     Add(old::OldArgs),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::cmd_get(&args),
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Doctor(args) => doctor::cmd_doctor(&args),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())

@@ -9,6 +9,7 @@ pub(crate) mod known;
 pub(crate) mod library;
 pub(crate) mod package;
 pub(crate) mod template;
+pub(crate) mod types;
 pub(crate) mod versions;
 pub(crate) mod webhook;
 pub(crate) mod workspace;

@@ -1,7 +1,7 @@
 //! A kind: its types, its controller, a sample, a test.
 
 use super::changes::{Changes, order};
-use super::known::Known;
+use super::known::{self, Known};
 use super::template::fill;
 use crate::error::Result;
 use crate::project::names::unreserved;
@@ -71,7 +71,8 @@ impl Names {
         let short = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
         let first = project.resources.iter().find(|other| other.kind.to_lowercase() == lower);
         let is_first = first.is_none_or(|first| first.group == resource.group);
-        let taken = TAKEN.contains(&resource.kind.as_str()) && !resource.foreign;
+        let is_known = known::find(&resource.group, &resource.version, &resource.kind).is_some();
+        let taken = TAKEN.contains(&resource.kind.as_str()) && !is_known;
         Self {
             library: project.project_name.replace('-', "_"),
             stem: if is_first { lower.clone() } else { format!("{}_{lower}", short.replace('-', "_")) },
@@ -234,6 +235,21 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
     let sample = format!("{}-sample", kind.to_lowercase());
     let text = names.fill(&text, &[("says", says), ("sample", &sample)]);
     changes.create(&format!("tests/{}.rs", names.stem), text, force)
+}
+
+/// Writes the types of a kind that somebody else defines, and keeps its definition for tests.
+pub(crate) fn foreign(changes: &mut Changes, names: &Names, code: String, definition: &str, force: bool) -> Result<()> {
+    changes.create(&format!("src/api/{}.rs", names.module()), code, force)?;
+    changes.insert(LIB, "api", &[format!("pub mod {};", names.module())])?;
+    let path = definition_path(names);
+    // Another version of the kind has the same definition.
+    let is_there = changes.read(&path)?.is_some_and(|known| known == definition);
+    if is_there { Ok(()) } else { changes.create(&path, definition.into(), force) }
+}
+
+/// Returns where the definition of a kind lies that somebody else defines.
+pub(crate) fn definition_path(names: &Names) -> String {
+    format!("config/foreign/{}.{}.yaml", names.resource.plural, names.resource.group)
 }
 
 /// Returns the resource that a kind of Kubernetes is to a project.

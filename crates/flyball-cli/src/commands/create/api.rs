@@ -1,16 +1,21 @@
 //! `flyball create api`: a kind with its controller, or one of the two.
 
 use super::misused;
+use crate::apply;
 use crate::ask;
 use crate::commands::init::tell;
-use crate::error::{Error, Result};
+use crate::connection::{ConnectionArgs, block_on};
+use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
 use crate::project::{FILE, Project, Resource, names};
 use crate::scaffold::api::{self, Names, known_resource};
 use crate::scaffold::changes::Changes;
+use crate::scaffold::types::Definition;
 use crate::scaffold::{known, versions};
 use crate::terminal::say;
 use clap::{ArgAction, Args};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Add a kind with its controller, a version of a kind, or a controller of somebody else's kind
 ///
@@ -20,6 +25,8 @@ use clap::{ArgAction, Args};
   flyball create api --group cache --version v1alpha1 --kind Redis
   flyball create api --group cache --version v1 --kind Redis            one more version of it
   flyball create api --group apps --version v1 --kind Deployment        a controller of a kind of Kubernetes
+  flyball create api --crd crontab.yaml                                 a controller of a kind that this file defines
+  flyball create api --crd issuers.cert-manager.io                      … that the cluster has
 
 Files that are there stay as they are, but for lines added above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
@@ -44,6 +51,12 @@ pub(crate) struct ApiArgs {
     /// Name of many of its objects; that of the kind with an s unless given
     #[arg(long, value_parser = names::plural)]
     plural: Option<String>,
+    /// Write types of the kind that this file defines, or this definition in the cluster, which stays somebody else's
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "plural", "resource", "namespaced"])]
+    crd: Option<String>,
+    /// Path of the kubeconfig, for --crd NAME; else KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE", requires = "crd")]
+    kubeconfig: Option<PathBuf>,
     /// Write files anew that are there already; what was changed in them is lost
     #[arg(long)]
     force: bool,
@@ -57,12 +70,17 @@ struct Wanted {
     resource: Resource,
     types: bool,
     controller: bool,
+    /// What somebody else says of the kind.
+    definition: Option<(Definition, Value)>,
 }
 
 pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
-    let wanted = wanted(args, &project)?;
+    let wanted = match &args.crd {
+        Some(crd) => defined(args, crd)?,
+        None => wanted(args, &project)?,
+    };
     add(&mut changes, &mut project, &wanted, args.force)?;
     changes.put(FILE, project.text()?)?;
     tell(&changes.commit()?, args.output)?;
@@ -103,6 +121,7 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
             resource: known_resource(&known),
             types: false,
             controller: args.controller != Some(false),
+            definition: None,
         });
     }
     let group = project.group(&group);
@@ -117,11 +136,38 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
         resource: Resource { group, version, kind, plural, namespaced, ..Resource::default() },
         types,
         controller,
+        definition: None,
     })
 }
 
+/// Reads what somebody else says of a kind: in a file, or in a cluster.
+fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
+    let path = Path::new(crd);
+    let found = if path.exists() {
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        apply::read(path)?
+            .into_iter()
+            .find(is_definition)
+            .ok_or_else(|| Error::new(format!("there is no CustomResourceDefinition in {crd}")))?
+    } else if crd.contains('/') || crd.ends_with(".yaml") || crd.ends_with(".json") || !crd.contains('.') {
+        return Err(Error::new(format!("there is no file {crd}"))
+            .hint("name a file, or a definition in the cluster by its whole name: crontabs.stable.example.com"));
+    } else {
+        let connection = ConnectionArgs { kubeconfig: args.kubeconfig.clone(), context: None, namespace: None };
+        let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": crd}});
+        block_on(async { connection.connect().await?.read(&object).await })?
+    };
+    let definition = Definition::read(&found, args.version.as_deref())?;
+    let mut kept = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
+    // What a conversion asks is not there in tests, and need not be.
+    kept["spec"] = found["spec"].clone();
+    kept["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
+    Ok(Wanted { resource, types: true, controller, definition: Some((definition, kept)) })
+}
+
 fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: bool) -> Result<()> {
-    let Wanted { resource, types, controller } = wanted;
+    let Wanted { resource, types, controller, .. } = wanted;
     let told = resource.told();
     if !types && !controller {
         return Err(Error::new(format!("there is nothing to write for {told}: neither types nor a controller"))
@@ -146,6 +192,7 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: boo
     });
     let known = known::find(&resource.group, &resource.version, &resource.kind).filter(|_| resource.foreign);
     match (known, first) {
+        _ if wanted.definition.is_some() => foreign(changes, &names, wanted, &mut now, force)?,
         (Some(known), _) => {
             api::controller_of_known(changes, &names, &known.path(), None, force)?;
             now.controller = true;
@@ -170,6 +217,18 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: boo
 /// Returns the first version of a kind that a project has, which is the one that objects are stored in.
 fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resource> {
     project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
+}
+
+fn foreign(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
+    let Some((definition, kept)) = &wanted.definition else { return Ok(()) };
+    let kept = serde_saphyr::to_string(kept).when("cannot write the definition")?;
+    api::foreign(changes, names, definition.code(names), &kept, force)?;
+    if wanted.controller {
+        let path = format!("crate::api::{}::{}", names.module(), names.kind_type);
+        api::controller_of_known(changes, names, &path, Some(&api::definition_path(names)), force)?;
+        now.controller = true;
+    }
+    Ok(())
 }
 
 fn own(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
