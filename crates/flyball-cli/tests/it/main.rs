@@ -9,6 +9,7 @@ mod nodes;
 mod objects;
 mod operators;
 mod run;
+mod scaffold;
 
 use std::fs;
 use std::path::PathBuf;
