@@ -5,8 +5,8 @@
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::core::{DynamicObject, GroupVersionKind};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::discovery::{Scope, pinned_kind};
 use serde::Serialize;
 use serde_json::Value;
@@ -125,8 +125,22 @@ impl Connection {
         serde_json::to_value(found).when(format!("cannot read {told}"))
     }
 
+    /// Tells whether something is a definition of which there are objects.
+    pub(crate) async fn defines_objects(&self, object: &Value) -> Result<bool> {
+        if object["kind"] != "CustomResourceDefinition" {
+            return Ok(false);
+        }
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+        let kind = GroupVersionKind::gvk(group, text("/spec/versions/0/name"), text("/spec/names/kind"));
+        let objects: Api<DynamicObject> =
+            Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
+        let found = objects.list(&ListParams::default().limit(1)).await;
+        Ok(!found.when(format!("cannot list {plural}"))?.items.is_empty())
+    }
+
     /// Finds where an object lies, what it is called, and its name.
-    async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
+    pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         if version.is_empty() || kind.is_empty() || name.is_empty() {
@@ -147,13 +161,6 @@ impl Connection {
             Scope::Cluster => (Api::all_with(self.client.clone(), &resource), format!("{kind} {name}")),
         };
         Ok((objects, told, name.to_owned()))
-    }
-
-    /// Applies a custom resource definition and waits until what it defines is served.
-    pub(crate) async fn apply_definition(&self, definition: &Value) -> Result<String> {
-        let told = self.apply(definition).await?;
-        self.is_served(definition, &told).await?;
-        Ok(told)
     }
 
     /// Waits until what a definition defines is served.

@@ -6,6 +6,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 
+const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
+
 /// The flags that say it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConnectionArgs {
@@ -29,21 +31,33 @@ pub(crate) struct Connection {
 
 impl ConnectionArgs {
     pub(crate) async fn connect(&self) -> Result<Connection> {
-        let hint = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
-        let config = match &self.kubeconfig {
+        Connection::open(self.config().await?).await
+    }
+
+    /// Reads what to connect to, and nothing more.
+    pub(crate) async fn config(&self) -> Result<Config> {
+        let mut config = match &self.kubeconfig {
             Some(path) => config_of(path, self.context.as_deref()).await?,
             None => {
                 let options = options(self.context.as_deref());
                 let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
-                found.map_err(|error| error.hint(hint))?
+                found.map_err(|error| error.hint(HINT))?
             }
         };
-        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        config.default_namespace = self.namespace.clone().unwrap_or(config.default_namespace);
+        Ok(config)
+    }
+}
+
+impl Connection {
+    /// Connects, and makes sure that somebody answers.
+    pub(crate) async fn open(config: Config) -> Result<Self> {
         let url = config.cluster_url.clone();
+        let namespace = config.default_namespace.clone();
         let client = Client::try_from(config).when(format!("cannot connect to {url}"))?;
         let answers = client.apiserver_version().await.when(format!("{url} does not answer"));
-        answers.map_err(|error| error.hint(hint))?;
-        Ok(Connection { client, namespace })
+        answers.map_err(|error| error.hint(HINT))?;
+        Ok(Self { client, namespace })
     }
 }
 

@@ -25,6 +25,14 @@ impl Error {
         self
     }
 
+    /// Returns the code of the API server's answer, if that is what failed.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self.source.as_deref()?.downcast_ref()? {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
     /// Tells the person at the terminal.
     pub(crate) fn print(&self) {
         terminal::complain("error", &self.to_string());

@@ -3,24 +3,43 @@
 //! Each command is a file in `commands`; this one reads the command line and turns what became of it into an exit code:
 //! 0 done, 1 failed, 2 not understood.
 
+mod account;
 mod apply;
 mod ask;
 mod commands;
 mod connection;
+mod diff;
+mod embedded;
 mod error;
+mod folder;
+mod image;
+mod installation;
 mod kinds;
 mod kubeconfig;
+mod local;
 mod output;
+mod overlay;
+mod private;
+mod process;
 mod program;
 mod project;
+#[cfg(test)]
+mod reference;
+mod removal;
+mod rollout;
+mod safety;
+mod saved;
 mod scaffold;
 mod table;
 mod terminal;
+mod testing;
+mod web;
+mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, create, demo, describe, doctor, get, init, levels, old, run,
-    trace,
+    apply as apply_command, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, get,
+    image as image_command, init, install, levels, logs, man, manifests, old, render, run, test, trace, undeploy,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -52,8 +71,19 @@ enum Command {
     Get(get::GetArgs),
     Apply(apply_command::ApplyArgs),
     Run(run::RunArgs),
+    Dev(dev::DevArgs),
+    Image(image_command::ImageArgs),
+    Test(test::TestArgs),
+    Manifests(manifests::ManifestsArgs),
+    Render(render::RenderArgs),
+    Install(install::InstallArgs),
+    Deploy(deploy::DeployArgs),
+    Logs(logs::LogsArgs),
+    Undeploy(undeploy::UndeployArgs),
+    Uninstall(undeploy::UninstallArgs),
     Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
     #[command(hide = true)]
     Add(old::OldArgs),
     #[command(hide = true)]
@@ -82,6 +112,17 @@ fn main() -> ExitCode {
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
         Command::Doctor(args) => doctor::cmd_doctor(&args),
+        Command::Dev(args) => dev::cmd_dev(args),
+        Command::Image(args) => image_command::cmd_image(args),
+        Command::Test(args) => test::cmd_test(&args),
+        Command::Man(args) => man::cmd_man(&args, Cli::command()),
+        Command::Manifests(args) => manifests::cmd_manifests(&args),
+        Command::Render(args) => render::cmd_render(&args),
+        Command::Install(args) => install::cmd_install(&args),
+        Command::Deploy(args) => deploy::cmd_deploy(&args),
+        Command::Logs(args) => logs::cmd_logs(&args),
+        Command::Undeploy(args) => undeploy::cmd_undeploy(&args),
+        Command::Uninstall(args) => undeploy::cmd_uninstall(&args),
         Command::Completion(args) => {
             completion::cmd_completion(&args, Cli::command());
             Ok(())

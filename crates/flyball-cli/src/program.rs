@@ -2,30 +2,129 @@
 
 use crate::apply;
 use crate::error::{Error, Result, ResultExt};
-use serde_json::Value;
+use crate::process::{Hear, relay};
+use crate::terminal;
+use clap::Args;
+use flyball::Description;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
+/// How to build the project in this folder.
+#[derive(Clone, Default)]
+pub(crate) struct Build {
+    /// Which of its programs, if it has several.
+    pub(crate) bin: Option<String>,
+    /// Cargo's profile; `dev` unless given.
+    pub(crate) profile: Option<String>,
+    /// What it is to run on; this machine unless given.
+    pub(crate) target: Option<String>,
+    /// What cargo finds in its environment besides ours.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// Who hears what cargo says; standard error unless given.
+    pub(crate) hear: Option<Hear>,
+}
+
+impl Build {
+    /// Returns the build that `--bin` and `--release` mean.
+    pub(crate) fn new(bin: Option<&str>, release: bool) -> Self {
+        Self { bin: bin.map(Into::into), profile: release.then(|| "release".into()), ..Self::default() }
+    }
+
+    /// Builds it, whose messages people see as they come, and returns the program.
+    ///
+    /// # Errors
+    ///
+    /// When cargo is not there or fails, and when there is not exactly one program.
+    pub(crate) async fn run(&self) -> Result<PathBuf> {
+        Ok(self.artifact().await?.0)
+    }
+
+    /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
+    pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
+        let mut cargo = cargo();
+        cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped()).kill_on_drop(true);
+        for (flag, value) in [("--bin", &self.bin), ("--profile", &self.profile), ("--target", &self.target)] {
+            cargo.args(value.as_ref().map(|value| format!("{flag}={value}")));
+        }
+        cargo.envs(&self.variables);
+        if self.hear.is_some() {
+            cargo.stderr(Stdio::piped());
+            cargo.args(terminal::is_lively().then_some("--color=always"));
+        }
+        let mut cargo = cargo.spawn().when("cannot start cargo").map_err(|error| {
+            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+        })?;
+        let heard = self.hear.clone().and_then(|hear| Some(relay(cargo.stderr.take()?, hear)));
+        let built = cargo.wait_with_output().await.when("cannot run cargo")?;
+        if let Some(heard) = heard {
+            // What was said last comes before what follows from it.
+            let _ = heard.await;
+        }
+        if !built.status.success() {
+            return Err(Error::new("the project does not build"));
+        }
+        let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let program = |message: Value| {
+            Some((message["executable"].as_str()?.to_owned(), message["package_id"].as_str()?.to_owned()))
+        };
+        let programs: Vec<(String, String)> = messages.filter_map(program).collect();
+        match &programs[..] {
+            [(program, package)] => Ok((program.into(), package.clone())),
+            [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(program, _)| program.as_str()).collect();
+                Err(Error::new(format!("the project has several programs: {}", names.join(", ")))
+                    .hint("name one: --bin NAME"))
+            }
+        }
+    }
+}
+
+/// Returns the cargo that is to be used.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
 /// Builds the project in this folder, whose messages people see as they come, and returns the program.
 pub(crate) async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    cargo.args(release.then_some("--release"));
-    cargo.args(bin.map(|bin| format!("--bin={bin}")));
-    let built = cargo.spawn().when("cannot start cargo")?.wait_with_output().await.when("cannot run cargo")?;
-    if !built.status.success() {
-        return Err(Error::new("the project does not build"));
+    Build::new(bin, release).run().await
+}
+
+/// The flags that say which program it is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SourceArgs {
+    /// A program that is built already, instead of the project in this folder
+    #[arg(long, value_name = "FILE", conflicts_with = "bin")]
+    program: Option<PathBuf>,
+    /// Which program of the project, if it has several
+    #[arg(long)]
+    bin: Option<String>,
+}
+
+/// The program of an operator, which is asked what the operator is.
+#[derive(Debug)]
+pub(crate) struct Program(PathBuf);
+
+impl Program {
+    /// Finds the program that is meant, and builds it if it is the project's.
+    pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
+        match &args.program {
+            Some(program) => Ok(Self(program.clone())),
+            None => build(args.bin.as_deref(), false).await.map(Self),
+        }
     }
-    let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let programs: Vec<String> =
-        messages.filter_map(|message: Value| message["executable"].as_str().map(str::to_owned)).collect();
-    match &programs[..] {
-        [program] => Ok(program.into()),
-        [] => Err(Error::new("the project in this folder has no program").hint("name one: --program FILE")),
-        several => Err(Error::new(format!("the project has several programs: {}", several.join(", ")))
-            .hint("name one: --bin NAME")),
+
+    /// Asks what the operator is.
+    pub(crate) async fn describe(&self, args: &[String]) -> Result<Description> {
+        describe(&self.0, args, &BTreeMap::new()).await
+    }
+
+    /// Asks what the operator needs to be in the cluster.
+    pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        manifests(&self.0, args, variables).await
     }
 }
 
@@ -35,13 +134,73 @@ pub(crate) async fn manifests(
     args: &[String],
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<Value>> {
-    let what = || format!("cannot run {} manifests", program.display());
-    let mut command = Command::new(program);
-    command.arg("manifests").args(args).envs(variables).stdout(Stdio::piped());
-    let told = command.spawn().when(what())?.wait_with_output().await.when(what())?;
+    let told = ask(program, "manifests", args, variables).await?;
+    let list: Value = serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))?;
+    let mut objects = apply::flat(list);
+    objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+    Ok(objects)
+}
+
+/// Asks an operator what it is.
+pub(crate) async fn describe(
+    program: &Path,
+    args: &[String],
+    variables: &BTreeMap<String, String>,
+) -> Result<Description> {
+    let told = ask(program, "describe", args, variables).await?;
+    serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))
+}
+
+/// Runs a command of an operator's program, and returns what it said.
+async fn ask(program: &Path, command: &str, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let what = || format!("cannot run {} {command}", program.display());
+    let mut process = Command::new(program);
+    process.arg(command).args(args).envs(variables).stdout(Stdio::piped());
+    let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
     if !told.status.success() {
-        return Err(Error::new(format!("{} manifests ended with {}", program.display(), told.status)));
+        return Err(Error::new(format!("{} {command} ended with {}", program.display(), told.status))
+            .hint("what the operator needs to say what it is goes behind --, such as -- --token x"));
     }
-    let list: Value = serde_json::from_slice(&told.stdout).when(format!("{} is no operator", program.display()))?;
-    Ok(apply::flat(list))
+    Ok(told.stdout)
+}
+
+/// Takes the marks of the generator of schemas out of a definition, which say nothing to the API server, and names what it would name itself.
+fn tidy(definition: &mut Value) {
+    let names = &mut definition["spec"]["names"];
+    if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {
+        names["listKind"] = format!("{kind}List").into();
+    }
+    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        let schema = &mut version["schema"]["openAPIV3Schema"];
+        if let Some(root) = schema.as_object_mut() {
+            root.remove("title");
+            // These are of every object, and editors that read the schema should know of them.
+            if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
+                for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+                    properties.entry(name).or_insert_with(|| json!({"type": kind}));
+                }
+            }
+        }
+        // A status is there or not, but never null: null is taken out before anything is stored.
+        if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
+            status.remove("nullable");
+        }
+        whole(schema);
+    }
+}
+
+/// Writes bounds that are whole numbers as such.
+fn whole(schema: &mut Value) {
+    match schema {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(float) = float {
+                let whole = float as i64;
+                *schema = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole),
+        Value::Object(fields) => fields.values_mut().for_each(whole),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }

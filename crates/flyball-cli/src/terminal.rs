@@ -1,6 +1,10 @@
 //! How the program speaks: in colours and in place on a terminal, in plain lines elsewhere.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The line that stays below all others, on a terminal; empty if there is none.
+static FOOTER: Mutex<String> = Mutex::new(String::new());
 
 /// A colour, or how strongly something is said.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +42,39 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
 /// Says a line.
 pub(crate) fn say(text: &str) {
     // A reader that went away is no reason to stop what is being done.
-    let _ = writeln!(stdout(), "{text}");
+    above_footer(|| drop(writeln!(stdout(), "{text}")));
+}
+
+/// Says a line of one of several that speak at the same time.
+pub(crate) fn say_as(who: &str, style: Style, text: &str) {
+    say(&format!("{} {text}", paint(style, &format!("{who:>8} |"))));
+}
+
+/// Keeps a line below all others, on a terminal, cut to its width; an empty one is none.
+pub(crate) fn keep_below(text: &str) {
+    if !is_lively() {
+        return;
+    }
+    let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(2);
+    let cut: String = text.chars().take(screen - 1).collect();
+    let mut footer = footer();
+    *footer = if cut.is_empty() { cut } else { paint(Style::Faint, &cut) };
+    let _ = write!(stdout(), "\r\x1b[K{footer}").and_then(|()| stdout().flush());
+}
+
+fn footer() -> MutexGuard<'static, String> {
+    // It is a whole line, whatever panicked meanwhile.
+    FOOTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn above_footer(speak: impl FnOnce()) {
+    let footer = footer();
+    if footer.is_empty() {
+        return speak();
+    }
+    let _ = write!(stdout(), "\r\x1b[K").and_then(|()| stdout().flush());
+    speak();
+    let _ = write!(stdout(), "{footer}").and_then(|()| stdout().flush());
 }
 
 /// Says how far something is, on a terminal, where the next line takes its place.
@@ -54,7 +90,7 @@ pub(crate) fn complain(word: &str, text: &str) {
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),
     };
-    let _ = writeln!(stderr(), "{word} {text}");
+    above_footer(|| drop(writeln!(stderr(), "{word} {text}")));
 }
 
 /// Lines that are shown again when they change: in place on a terminal, one after the other elsewhere.

@@ -40,12 +40,14 @@
 //!   seed gives the same run.
 //! - The operator is a service account with the roles of its [manifests](flyball::Operator::manifests) and no others. A
 //!   test in which it was denied something fails when it ends, and says what was missing and, in a debug build, at which
-//!   line of the operator it was asked for. What it may do and never did is [told](Test::unused_permissions).
+//!   line of the operator it was asked for. What it may do and never did is [told](Test::unused_permissions); over all
+//!   tests, by `flyball test --rbac`, for which each test adds a line to the file that `FLYBALL_TEST_PERMISSIONS` names.
 //! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
 //!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
 //!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes) and controllers are those of the cluster.
 
 mod explore;
+mod report;
 mod requests;
 mod target;
 
@@ -449,8 +451,15 @@ impl Drop for Test {
             running.ended.abort();
         }
         self.installed.target.leave(&self.installed.namespace);
+        let reported = report::write(&self.installed.operator, &self.rules, &self.installed.log);
         let denied = self.installed.log.describe_denials();
-        if !denied.is_empty() && !std::thread::panicking() {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Err(error) = reported {
+            panic!("FLYBALL_TEST_PERMISSIONS cannot be written: {error}");
+        }
+        if !denied.is_empty() {
             panic!(
                 "the operator {} was denied what its controllers do not declare (Controller::owns, watches, reads, \
                  replaces or allows would):\n  {}",

@@ -35,6 +35,7 @@ mod storage;
 mod webhook;
 mod workload;
 
+pub use all::built_in_schema;
 pub(crate) use all::{ACTIONS, KINDS, library};
 pub(crate) use deletion::{ends_gracefully, grace, mark, orphans_by_default, outlives_deletion, outlives_finalizers};
 pub(crate) use kind::{Answer, Checks, Kind, Part, ScalePaths, Subresource, Verbs};

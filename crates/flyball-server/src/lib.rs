@@ -39,6 +39,7 @@ pub use bounds::Bounds;
 pub use data_dir::{DataDir, DataDirError};
 pub use dial::Dialer;
 pub use discovery::git_version;
+pub use kinds::built_in_schema;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server, Snapshot};

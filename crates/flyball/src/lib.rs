@@ -13,7 +13,7 @@
 //! | What | Where |
 //! |---|---|
 //! | a program, its controllers, its permissions | [`Operator`] |
-//! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`] |
+//! | which kind a controller reconciles, and whose changes wake it | [`Controller`], [`Predicate`], [`Changed`] |
 //! | what else wakes it: a word from outside, a time, a question | [`Source`], [`Channel`] |
 //! | what of a kind is watched and kept in memory, and found by what | [`Cache`], [`Index`] |
 //! | several replicas, one of which acts; what runs beside controllers | [`LeaderElection`], [`Task`] |
@@ -125,7 +125,7 @@ pub use policy::Policy;
 #[doc(hidden)]
 pub use queue::MeasuredQueue;
 pub use queue::{Backoff, RetryRate};
-pub use reconcile::{Action, Channel, Context, Controller, Predicate, Reconcile, Source};
+pub use reconcile::{Action, Changed, Channel, Context, Controller, Predicate, Reconcile, Source};
 pub use watcher::{Seen, follow, follow_objects};
 pub use webhook::{AdmissionRequest, Defaulter, Validator, Webhook};
 

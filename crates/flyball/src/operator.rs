@@ -103,6 +103,7 @@ pub struct Operator {
     webhook_url: Option<String>,
     webhook_certificates: Certificates,
     home: Option<String>,
+    installed: Option<String>,
     namespaces: BTreeSet<String>,
     clock: Clock,
     rng: Rng,
@@ -261,6 +262,7 @@ impl Operator {
             webhook_url: None,
             webhook_certificates: Certificates::Own,
             home: None,
+            installed: None,
             namespaces: BTreeSet::new(),
             clock: Clock::system(),
             rng: Rng::from_os(),
@@ -381,6 +383,18 @@ impl Operator {
     pub fn home(mut self, namespace: impl Into<String>) -> Self {
         self.home = Some(namespace.into());
         self
+    }
+
+    /// Says under which name it is installed, its own unless told otherwise: that of its lease and roles, and what the names of the
+    /// configurations, the service and the certificates of its webhooks begin with. Two that are in one cluster need two. Whom
+    /// its fields belong to and who signs its events does not change by it.
+    pub fn installed_as(mut self, name: impl Into<String>) -> Self {
+        self.installed = Some(name.into());
+        self
+    }
+
+    fn installed_name(&self) -> &str {
+        self.installed.as_deref().unwrap_or(&self.name)
     }
 
     /// Returns the webhooks that were added so far, to be called within the process. They answer once the operator runs.
@@ -531,7 +545,7 @@ impl Operator {
     /// Returns the rules for what tells the API server of webhooks, unless others do that, and for asking who may see metrics.
     fn cluster_rules(&self) -> Vec<PolicyRule> {
         let mut rules = match self.webhook_certificates {
-            Certificates::Own => webhook::cluster_rules(&self.name, &self.webhooks),
+            Certificates::Own => webhook::cluster_rules(self.installed_name(), &self.webhooks),
             Certificates::Files(_) | Certificates::CertManager { .. } => Vec::new(),
         };
         if self.protects_metrics {
@@ -546,24 +560,24 @@ impl Operator {
     /// for what lives in none; and a `Role` in its [home](Self::home) for each of the lease that
     /// [leads](Self::leader_election) and the certificates of webhooks.
     pub fn manifests(&self) -> Vec<Value> {
+        let name = self.installed_name();
         let (home, certificates) = (self.home.as_deref().unwrap_or("default"), &self.webhook_certificates);
         let crd = |crd: &CustomResourceDefinition| {
             let mut crd = serde_json::to_value(crd).expect("a definition is a JSON object");
             crd["apiVersion"] = "apiextensions.k8s.io/v1".into();
             crd["kind"] = "CustomResourceDefinition".into();
-            webhook::convert_crd(&mut crd, &self.name, home, certificates, &self.webhooks);
+            webhook::convert_crd(&mut crd, name, home, certificates, &self.webhooks);
             crd
         };
-        let roles =
-            rbac::roles(&self.name, &self.grants(), &self.extra_rules(), &self.cluster_rules(), &self.namespaces);
+        let roles = rbac::roles(name, &self.grants(), &self.extra_rules(), &self.cluster_rules(), &self.namespaces);
         let election = self
             .election
             .as_ref()
-            .map(|election| rbac::election_role(&self.name, home, election.lease.as_deref().unwrap_or(&self.name)));
+            .map(|election| rbac::election_role(name, home, election.lease.as_deref().unwrap_or(name)));
         let port = self.webhook_address.map_or(webhook::PORT, |address| address.port());
-        let webhooks = webhook::manifests(&self.name, home, port, certificates, &self.webhooks);
-        let policies = self.policies.iter().flat_map(|policy| policy.manifests(&self.name));
-        let reader = self.protects_metrics.then(|| guard::reader(&self.name));
+        let webhooks = webhook::manifests(name, home, port, certificates, &self.webhooks);
+        let policies = self.policies.iter().flat_map(|policy| policy.manifests(name));
+        let reader = self.protects_metrics.then(|| guard::reader(name));
         self.crds.iter().map(crd).chain(roles).chain(reader).chain(election).chain(webhooks).chain(policies).collect()
     }
 
@@ -592,11 +606,12 @@ impl Operator {
         let webhook_listener = listen(self.webhook_address.filter(|_| !self.webhooks.is_empty())).await?;
 
         let webhooks = self.webhooks();
-        let targets = Target::all(&self.name, &self.webhooks);
+        let installed = self.installed_name().to_owned();
+        let targets = Target::all(&installed, &self.webhooks);
         let mut metrics = Metrics::new(self.host);
         let namespace = self.home.unwrap_or_else(|| client.default_namespace().to_owned());
         let elect = self.election.map(|election| {
-            let lease = ObjectKey::new(Some(&namespace), election.lease.as_deref().unwrap_or(&self.name));
+            let lease = ObjectKey::new(Some(&namespace), election.lease.as_deref().unwrap_or(&installed));
             (election, Arc::new(Standing::new(lease)))
         });
         let standing = elect.as_ref().map(|(_, standing)| standing.clone());
@@ -679,18 +694,19 @@ impl Operator {
             };
             running.elections.spawn(election.run(warm, running.release.clone()));
         }
-        let metrics_names = vec![format!("{name}-metrics.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()];
+        let metrics_names =
+            vec![format!("{installed}-metrics.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()];
         let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
         // It is empty: an operator runs but once.
         let _ = self.webhook_live.set(live);
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
         if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
             let port = listener.local_addr().map_or(webhook::PORT, |address| address.port());
-            let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&name) };
+            let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&installed) };
             let keeper = Keeper {
                 client: client.clone(),
                 clock: everywhere.clock.clone(),
-                operator: name.to_string(),
+                operator: installed.clone(),
                 reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, port)),
                 namespace,
                 certificates: self.webhook_certificates,
@@ -757,7 +773,7 @@ impl Operator {
             }
         }
         if let Some(election) = &self.election {
-            let lease = election.lease.as_ref().unwrap_or(&self.name);
+            let lease = election.lease.as_deref().unwrap_or(self.installed_name());
             let wrong = names::dns_subdomain(lease);
             let wrong =
                 (!wrong.is_empty()).then(|| format!("{lease:?} cannot be the name of a lease: {}", wrong.join("; ")));

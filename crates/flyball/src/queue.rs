@@ -5,8 +5,9 @@
 //! This file puts a lock around them and wakes whoever has to act.
 //!
 //! A reader could break: both structures change under one lock, so that the end of a run and the echo of its write cannot
-//! miss one another; a key that is ready passes no timer; and nobody is woken who does not wait, which is most of the time
-//! that a busy queue takes.
+//! miss one another; what comes in is sorted in before anything that follows on it, so that all happens in the order in
+//! which it was said; a key that is ready passes no timer; and nobody is woken who does not wait, nor a lock taken for each
+//! key, which is most of the time that a busy queue takes.
 
 mod backoff;
 mod barrier;
@@ -20,6 +21,7 @@ pub use backoff::Backoff;
 pub(crate) use barrier::{Effect, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
+use state::{Hashed, Salt};
 pub(crate) use state::{Item, Next, Priority};
 
 use crate::cache::StoreId;
@@ -27,6 +29,7 @@ use barrier::Barrier;
 use flyball_core::{ObjectKey, Rng};
 use state::State;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,7 +39,10 @@ use tokio::time::{Instant, sleep_until};
 /// The queue of one controller, and the barrier behind which its keys wait for their own writes.
 #[derive(Debug)]
 pub(crate) struct Queue {
+    /// What came in and is not sorted in yet. Whoever tells of changes does not wait for those who take keys.
+    intake: Mutex<Intake>,
     inner: Mutex<Inner>,
+    salt: Salt,
     /// Wakes one worker for each key that became ready, the one that waited longest first.
     ready: Notify,
     /// Wakes whoever watches the clock, when there is something earlier to wait for.
@@ -44,6 +50,30 @@ pub(crate) struct Queue {
     /// Wakes whoever waits for the queue to be closed.
     closing: Notify,
 }
+
+#[derive(Debug, Default)]
+struct Intake {
+    wanted: Vec<Wanted>,
+    /// Whether a worker waits for what comes in.
+    awaited: bool,
+}
+
+/// A key that is wanted.
+#[derive(Debug)]
+struct Wanted {
+    key: Hashed,
+    priority: Priority,
+    /// The change because of which it is wanted, if it may be one that the key made itself.
+    trigger: Option<Trigger>,
+    since: Instant,
+}
+
+/// So many runs may end before what came in is sorted in, while there are fresh keys to go on with.
+const UNSORTED: u32 = 16;
+/// So many keys that came in are sorted in by who brings the next one.
+const INTAKE: usize = 512;
+/// Room for more than this is given back when there is nothing to do.
+const KEPT: usize = 32;
 
 #[derive(Debug)]
 struct Inner {
@@ -57,6 +87,10 @@ struct Inner {
     alarm: Option<Instant>,
     closed: bool,
     figures: Figures,
+    /// How many runs ended since what came in was sorted in.
+    unsorted: u32,
+    /// The room of what is being sorted in, kept for the next time.
+    sorting: Vec<Wanted>,
 }
 
 /// More changes than this while a worker has a key are not looked at one by one.
@@ -100,30 +134,38 @@ impl Queue {
             alarm: None,
             closed: false,
             figures: Figures::default(),
+            unsorted: 0,
+            sorting: Vec::new(),
         };
-        Self { inner: Mutex::new(inner), ready: Notify::new(), timer: Notify::new(), closing: Notify::new() }
+        Self {
+            salt: inner.state.salt(),
+            intake: Mutex::default(),
+            inner: Mutex::new(inner),
+            ready: Notify::new(),
+            timer: Notify::new(),
+            closing: Notify::new(),
+        }
     }
 
     /// Wants a key to be reconciled.
     pub(crate) fn add(&self, key: &ObjectKey, priority: Priority) {
-        self.change(|inner, now| inner.state.add(key, priority, now));
+        self.want(key, None, priority);
     }
 
     /// Wants a key to be reconciled because of a change, unless the key made that change itself.
     pub(crate) fn trigger(&self, key: &ObjectKey, trigger: Trigger, priority: Priority) {
-        self.change(|inner, now| {
-            if inner.barrier.is_echo(key, &trigger, &[]) {
-                inner.figures.echoes += 1;
-                return;
-            }
-            if inner.state.is_running(key) {
-                let meanwhile = inner.meanwhile.entry(key.clone()).or_default();
-                if meanwhile.len() < MEANWHILE {
-                    return meanwhile.push((trigger, priority));
-                }
-            }
-            inner.state.add(key, priority, now);
-        });
+        self.want(key, Some(trigger), priority);
+    }
+
+    fn want(&self, key: &ObjectKey, trigger: Option<Trigger>, priority: Priority) {
+        let wanted = Wanted { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
+        let mut intake = lock(&self.intake);
+        intake.wanted.push(wanted);
+        let sort = intake.awaited || intake.wanted.len() >= INTAKE;
+        drop(intake);
+        if sort {
+            self.change(|_, _| ());
+        }
     }
 
     /// Waits for the next key; `None` once the queue is closed.
@@ -163,12 +205,13 @@ impl Queue {
         writes: Vec<Write>,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
     ) -> Option<Work> {
-        self.change(|inner, now| {
+        // A change of this key that came in during the run and is sorted in later is known for an echo by the barrier.
+        self.change_after(Inner::has_to_sort, |inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
                     inner.figures.echoes += 1;
                 } else {
-                    inner.state.add(&item.key, priority, now);
+                    inner.state.add(self.salt.hashed(&item.key), priority, now);
                 }
             }
             let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
@@ -194,7 +237,7 @@ impl Queue {
         self.change(|inner, now| {
             let (unsure, free) = inner.barrier.listed(store, revision, is_gone);
             for key in inner.state.running_keys().into_iter().chain(unsure) {
-                inner.state.add(&key, Priority::Fresh, now);
+                inner.state.add(self.salt.hashed(&key), Priority::Fresh, now);
             }
             for key in free {
                 inner.state.release(&key, now);
@@ -222,7 +265,7 @@ impl Queue {
 
     /// Gives out no more keys; workers finish what they have.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.inner).closed = true;
         self.ready.notify_waiters();
         self.closing.notify_waiters();
     }
@@ -230,7 +273,7 @@ impl Queue {
     /// Waits until the queue is closed.
     pub(crate) async fn closed(&self) {
         let closing = self.closing.notified();
-        if !self.lock().closed {
+        if !lock(&self.inner).closed {
             closing.await;
         }
     }
@@ -265,27 +308,44 @@ impl Queue {
 
     /// Returns what the metrics tell.
     pub(crate) fn figures(&self) -> Figures {
-        let (inner, now) = (self.lock(), Instant::now());
-        let mut figures = inner.figures;
-        figures.adds = inner.state.adds;
-        figures.retries = inner.state.retries;
-        figures.depth = inner.state.ready();
-        figures.throttled = inner.state.throttled();
-        for since in inner.state.running() {
-            figures.running += 1;
-            figures.unfinished += now - since;
-            figures.longest = figures.longest.max(now - since);
-        }
-        figures
+        self.change(|inner, now| {
+            let mut figures = inner.figures;
+            figures.adds = inner.state.adds;
+            figures.retries = inner.state.retries;
+            figures.depth = inner.state.ready();
+            figures.throttled = inner.state.throttled();
+            for since in inner.state.running() {
+                figures.running += 1;
+                figures.unfinished += now.saturating_duration_since(since);
+                figures.longest = figures.longest.max(now.saturating_duration_since(since));
+            }
+            figures
+        })
     }
 
-    /// Changes the queue, and wakes whoever has to act on it.
+    /// Changes the queue as it is after all that came in, and wakes whoever has to act on it.
     fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+        self.change_after(|_| true, change)
+    }
+
+    /// Changes the queue, after what came in if `sort` says so.
+    fn change_after<T>(
+        &self,
+        sort: impl FnOnce(&mut Inner) -> bool,
+        change: impl FnOnce(&mut Inner, Instant) -> T,
+    ) -> T {
         // Asked before the lock is taken, which many want.
         let now = Instant::now();
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let ready = inner.state.ready();
+        if sort(&mut inner) {
+            self.sort_in(&mut inner);
+        }
         let result = change(&mut inner, now);
+        if inner.waiting > 0 {
+            // Whoever waits from now on has not seen what came in meanwhile.
+            self.sort_in(&mut inner);
+        }
         let woken = inner.state.ready().saturating_sub(ready).min(inner.waiting);
         inner.waiting -= woken;
         let next = inner.next_time(now);
@@ -303,13 +363,56 @@ impl Queue {
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while the structures are half changed.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sorts in what came in, and says whether somebody waits for more.
+    fn sort_in(&self, inner: &mut Inner) {
+        inner.unsorted = 0;
+        let mut intake = lock(&self.intake);
+        // From now on, whoever brings something sorts it in if it is awaited.
+        intake.awaited = inner.waiting > 0;
+        if intake.wanted.is_empty() {
+            if intake.awaited {
+                intake.wanted.shrink_to(KEPT);
+                inner.sorting.shrink_to(KEPT);
+            }
+            return;
+        }
+        let mut wanted = mem::replace(&mut intake.wanted, mem::take(&mut inner.sorting));
+        drop(intake);
+        for wanted in wanted.drain(..) {
+            inner.sort_in(wanted);
+        }
+        inner.sorting = wanted;
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while the structures are half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Inner {
+    /// Tells whether it is time for what came in, when a run ends.
+    fn has_to_sort(&mut self) -> bool {
+        self.unsorted += 1;
+        !self.state.has_fresh() || self.unsorted >= UNSORTED
+    }
+
+    fn sort_in(&mut self, Wanted { key, priority, trigger, since }: Wanted) {
+        if let Some(trigger) = trigger {
+            if self.barrier.is_echo(key.key(), &trigger, &[]) {
+                self.figures.echoes += 1;
+                return;
+            }
+            if self.state.is_running(&key) {
+                let meanwhile = self.meanwhile.entry(key.key().clone()).or_default();
+                if meanwhile.len() < MEANWHILE {
+                    return meanwhile.push((trigger, priority));
+                }
+            }
+        }
+        self.state.add(key, priority, since);
+    }
+
     fn next(&mut self, now: Instant) -> Option<Work> {
         let item = self.state.next(now)?;
         Some(Work { behind: self.barrier.behind(&item.key), since: now, item })

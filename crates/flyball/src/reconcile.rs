@@ -24,6 +24,7 @@ pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;
 pub use source::{Channel, Source};
+pub use sources::Changed;
 #[cfg(test)]
 pub(crate) use worker::span;
 

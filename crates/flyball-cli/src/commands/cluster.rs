@@ -11,6 +11,7 @@ mod up;
 
 use crate::error::Result;
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// Run a Kubernetes control plane on this machine, in one process
 #[derive(Args, Debug)]
@@ -39,6 +40,12 @@ fn parse_name(name: &str) -> Result<String, String> {
         None => Ok(name.to_owned()),
         Some(why) => Err(why.clone()),
     }
+}
+
+/// Returns the kubeconfig of a cluster that runs on this machine; none if none of this name does.
+pub(crate) fn kubeconfig(name: &str) -> Result<Option<PathBuf>> {
+    let (is_running, record) = record::Files::of(name)?.find()?;
+    Ok(record.filter(|_| is_running).map(|record| record.own_kubeconfig))
 }
 
 pub(crate) fn cmd_cluster(args: ClusterArgs, verbose: u8) -> Result<()> {

@@ -7,8 +7,9 @@ use crate::output::Output;
 use crate::table::{Shown, TABLE, Table};
 use crate::terminal::{complain, say};
 use clap::{Args, ValueEnum};
-use http::Request;
 use http::header::ACCEPT;
+use http::{HeaderValue, Request};
+use kube::api::{GetParams, ListParams};
 use serde_json::{Value, json};
 
 /// Show objects, in the columns that their kind has
@@ -68,33 +69,27 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
     })
 }
 
-/// Returns the URLs that are asked, one for all objects or one for each name.
-fn paths(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<String>> {
-    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+/// Returns what is asked: all objects at once, or one by one those that are named.
+fn requests(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<Request<Vec<u8>>>> {
     if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
         return Err(Error::new("a name means nothing in all namespaces").hint("say which with -n instead of -A"));
     }
-    let encoded = |selector: &String| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        selector.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
-    };
-    Ok(match (args.names.is_empty(), &args.selector) {
-        (false, _) => args.names.iter().map(|name| kind.path(namespace, Some(name))).collect(),
-        (true, None) => vec![kind.path(namespace, None)],
-        (true, Some(selector)) => {
-            let selector: String = encoded(selector);
-            vec![format!("{}?labelSelector={selector}", kind.path(namespace, None))]
-        }
-    })
+    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
+    let objects = kube::core::Request::new(kind.path(namespace, None));
+    let what = || format!("cannot ask for {}", kind.plural);
+    if args.names.is_empty() {
+        let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
+        return Ok(vec![objects.list(&params).when(what())?]);
+    }
+    args.names.iter().map(|name| objects.get(name, &GetParams::default()).when(what())).collect()
 }
 
 async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Kind], wide: bool) -> Result<()> {
     let mut shown = 0;
     for kind in kinds {
         let mut whole: Option<Table> = None;
-        for path in paths(args, connection, kind)? {
-            let request =
-                Request::get(&path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot ask for the table")?;
+        for mut request in requests(args, connection, kind)? {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(TABLE));
             let table: Table = connection.client.request(request).await.when(format!("cannot get {}", kind.plural))?;
             match &mut whole {
                 Some(whole) => whole.extend(table),
@@ -123,8 +118,7 @@ async fn tables(args: &GetArgs, connection: &Connection, kinds: &[Kind], wide: b
 async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<Vec<(Kind, Value)>> {
     let mut found = Vec::new();
     for kind in kinds {
-        for path in paths(args, connection, kind)? {
-            let request = Request::get(&path).body(Vec::new()).when("cannot ask for the objects")?;
+        for request in requests(args, connection, kind)? {
             let mut answer: Value =
                 connection.client.request(request).await.when(format!("cannot get {}", kind.plural))?;
             let version = answer["apiVersion"].clone();

@@ -4,12 +4,18 @@
 mod cluster;
 mod data_dir;
 mod demo;
+mod deploy;
+mod dev;
+mod image;
 mod levels;
+mod manifests;
 mod nodes;
 mod objects;
 mod operators;
+mod registry;
 mod run;
 mod scaffold;
+mod testing;
 
 use std::fs;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Returns the program of `examples/operator.rs`, which `cargo test` builds unless it is told what to build.
-fn operator() -> String {
+pub(crate) fn operator() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name("examples/operator");
     assert!(program.exists(), "build it first: cargo build -p flyball-cli --example operator");
     program.display().to_string()
@@ -23,7 +23,7 @@ fn for_a_while(running: Child) -> Said {
     Said::of(&running.wait_with_output().unwrap())
 }
 
-const SAMPLE: &str = "apiVersion: apps.flyball.dev/v1alpha1
+pub(crate) const SAMPLE: &str = "apiVersion: apps.flyball.dev/v1alpha1
 kind: MyApp
 metadata: {name: shop}
 spec: {images: registry.example.com/shop, version: '1.0'}

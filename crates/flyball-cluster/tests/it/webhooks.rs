@@ -291,8 +291,10 @@ async fn bundles(client: &Client) -> Vec<String> {
     };
     let webhook = "/webhooks/0/clientConfig/caBundle";
     vec![
-        read(("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"), "widget-operator", webhook).await,
-        read(("admissionregistration.k8s.io", "MutatingWebhookConfiguration"), "widget-operator", webhook).await,
+        read(("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"), "widget-operator-webhook", webhook)
+            .await,
+        read(("admissionregistration.k8s.io", "MutatingWebhookConfiguration"), "widget-operator-webhook", webhook)
+            .await,
         read(
             ("apiextensions.k8s.io", "CustomResourceDefinition"),
             "widgets.example.com",

@@ -71,7 +71,7 @@ pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Op
 
 /// The type of an object of a [published] schema.
 pub fn object(schema: &Map<String, Value>) -> Type<'_> {
-    let described = Value::Object(schema.clone()).pointer("/properties/metadata/properties/name").is_some();
+    let described = schema.get("properties").is_some_and(|own| own.pointer("/metadata/properties/name").is_some());
     Type::of(schema, !described)
 }
 

@@ -7,6 +7,7 @@ use super::{
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
+use flyball_schema::schema::Root;
 use std::sync::LazyLock;
 
 const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
@@ -151,4 +152,11 @@ pub(crate) fn library() -> &'static Library {
         })
     });
     &LIBRARY
+}
+
+/// Returns the schema of a built-in kind, by which strategic merge patches find their way; none if it is no built-in kind.
+pub fn built_in_schema(api_version: &str, kind: &str) -> Option<Root> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or((CORE, api_version));
+    let known = KINDS.iter().find(|known| (known.group, known.version, known.kind) == (group, version, kind))?;
+    library().get(&known.package(), known.kind)
 }

@@ -5,6 +5,7 @@ use super::{LeaderElection, Operator, RunError, log, settings};
 use crate::client::chain;
 use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use flyball_core::names;
 use flyball_core::time::parse_duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -82,6 +83,9 @@ struct CommonArgs {
     /// Namespace that the operator itself lives in; that of its pod or of the kubeconfig's context unless given
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
+    /// Name under which it is installed, if its own is taken in this cluster: of its lease, its roles, and what leads to its webhooks
+    #[arg(long, value_name = "NAME", value_parser = parse_installed_name)]
+    installed_as: Option<String>,
     /// Have one of several replicas act, and the others wait: true in a pod and in `manifests`, false elsewhere unless given
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     leader_elect: Option<bool>,
@@ -134,6 +138,11 @@ impl FromStr for Address {
         let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
         full.parse().map(|address| Self(Some(address))).map_err(|_| "give an IP address and a port, or 0".into())
     }
+}
+
+fn parse_installed_name(text: &str) -> Result<String, String> {
+    let wrong = names::dns_label(text);
+    if wrong.is_empty() { Ok(text.to_owned()) } else { Err(wrong.join("; ")) }
 }
 
 fn parse_webhook_url(text: &str) -> Result<String, String> {
@@ -291,6 +300,7 @@ impl Operator {
         operator.protects_metrics = common.metrics_secure.unwrap_or(operator.protects_metrics);
         operator.metrics_directory = common.metrics_cert_dir.clone().or(operator.metrics_directory);
         operator.home = common.operator_namespace.clone().or(operator.home);
+        operator.installed = common.installed_as.clone().or(operator.installed);
         match command {
             Command::Run => operator.run_to_the_end(common),
             Command::Manifests => print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()})),

@@ -174,7 +174,7 @@ impl Operator {
             .iter()
             .map(|policy| PolicyDescription { kind: policy.kind().qualified(), rules: policy.told() });
         let lease = self.election.as_ref().map(|election| LeaseDescription {
-            name: election.lease.clone().unwrap_or_else(|| self.name.clone()),
+            name: election.lease.clone().unwrap_or_else(|| self.installed_name().to_owned()),
             namespace: self.home.clone(),
             lease_duration: election.lease_duration.as_secs_f64(),
             renew_deadline: election.renew_deadline.as_secs_f64(),

@@ -9,8 +9,10 @@ use super::bucket::{Bucket, RetryRate};
 use super::lane::Lane;
 use super::table::Table;
 use flyball_core::{ObjectKey, Rng};
+use foldhash::fast::FixedState;
+use memchr::memchr;
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::BuildHasher;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -43,6 +45,32 @@ pub(crate) enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u32);
 
+/// Makes hashes that nobody outside can foresee and a simulation can repeat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Salt(u64);
+
+/// A key with the hashes by which it is found.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashed {
+    key: ObjectKey,
+    hash: u64,
+    of_namespace: u64,
+}
+
+impl Salt {
+    pub(crate) fn hashed(self, key: &ObjectKey) -> Hashed {
+        let (text, state) = (key.as_str(), FixedState::with_seed(self.0));
+        let namespace = memchr(b'/', text.as_bytes()).map_or("", |end| &text[..end]);
+        Hashed { key: key.clone(), hash: state.hash_one(text), of_namespace: state.hash_one(namespace) }
+    }
+}
+
+impl Hashed {
+    pub(crate) fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+}
+
 /// A key that a worker got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
@@ -59,8 +87,7 @@ pub(crate) struct Item {
 pub(crate) struct State {
     backoff: Backoff,
     bucket: Bucket,
-    /// Makes hashes that nobody outside can foresee and a simulation can repeat.
-    salt: u64,
+    salt: Salt,
     keys: Table<Slot>,
     namespaces: Table<Namespace>,
     /// Keys that failed and whose backoff is over, but not yet their wait for the bucket.
@@ -120,7 +147,7 @@ impl State {
         Self {
             backoff,
             bucket: Bucket::new(rate),
-            salt: rng.next(),
+            salt: Salt(rng.next()),
             keys: Table::default(),
             namespaces: Table::default(),
             retrying: Lane::default(),
@@ -134,8 +161,12 @@ impl State {
         }
     }
 
+    pub(crate) fn salt(&self) -> Salt {
+        self.salt
+    }
+
     /// Wants a key to be reconciled as soon as may be.
-    pub(crate) fn add(&mut self, key: &ObjectKey, priority: Priority, now: Instant) {
+    pub(crate) fn add(&mut self, key: Hashed, priority: Priority, now: Instant) {
         self.adds += 1;
         let ticket = self.ticket(key);
         self.want(ticket, priority, now);
@@ -231,13 +262,18 @@ impl State {
     }
 
     /// Tells whether a worker has this key.
-    pub(crate) fn is_running(&self, key: &ObjectKey) -> bool {
-        self.find(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Place::Worker(_)))
+    pub(crate) fn is_running(&self, key: &Hashed) -> bool {
+        self.find_hashed(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Place::Worker(_)))
     }
 
     /// Returns how many keys are ready.
     pub(crate) fn ready(&self) -> usize {
         self.fresh.len() + self.background.len()
+    }
+
+    /// Tells whether a key is ready because something changed.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
     }
 
     /// Returns how many keys could be tried again if so many others had not failed as well.
@@ -259,32 +295,26 @@ impl State {
         })
     }
 
-    /// Returns the hashes of a key and of its namespace.
-    fn hash(&self, key: &ObjectKey) -> (u64, u64) {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.salt);
-        hasher.write(key.namespace().unwrap_or_default().as_bytes());
-        let of_namespace = hasher.finish();
-        hasher.write(key.name().as_bytes());
-        (hasher.finish(), of_namespace)
-    }
-
     fn find(&self, key: &ObjectKey) -> Option<Ticket> {
-        self.keys.find(self.hash(key).0, |slot| slot.key == *key).map(Ticket)
+        self.find_hashed(&self.salt.hashed(key))
     }
 
-    fn ticket(&mut self, key: &ObjectKey) -> Ticket {
-        let (hash, of_namespace) = self.hash(key);
-        if let Some(number) = self.keys.find(hash, |slot| slot.key == *key) {
-            return Ticket(number);
+    fn find_hashed(&self, Hashed { key, hash, .. }: &Hashed) -> Option<Ticket> {
+        self.keys.find(*hash, |slot| slot.key == *key).map(Ticket)
+    }
+
+    fn ticket(&mut self, key: Hashed) -> Ticket {
+        if let Some(ticket) = self.find_hashed(&key) {
+            return ticket;
         }
+        let Hashed { key, hash, of_namespace } = key;
         // Two namespaces of one hash take turns as one.
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
         let new = || Namespace { hash: of_namespace, keys: 0 };
         let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
         self.namespaces[namespace].keys += 1;
         let slot = Slot {
-            key: key.clone(),
+            key,
             namespace,
             place: Place::Nowhere,
             again: None,
@@ -389,6 +419,12 @@ mod tests {
         ObjectKey::new(None, &name.to_string())
     }
 
+    impl State {
+        fn add_key(&mut self, key: &ObjectKey, priority: Priority, now: Instant) {
+            self.add(self.salt.hashed(key), priority, now);
+        }
+    }
+
     fn queue() -> State {
         State::new(Backoff::default(), RetryRate::default(), &Rng::from_seed(1))
     }
@@ -407,19 +443,19 @@ mod tests {
     fn fresh_keys_come_first_and_the_others_are_not_forgotten() {
         let (mut queue, now) = (queue(), Instant::now());
         for name in ["a", "b", "c"] {
-            queue.add(&key(name), Priority::Background, now);
+            queue.add_key(&key(name), Priority::Background, now);
         }
         for name in 10..30 {
-            queue.add(&key(name), Priority::Fresh, now);
+            queue.add_key(&key(name), Priority::Fresh, now);
         }
-        queue.add(&key("c"), Priority::Fresh, now);
+        queue.add_key(&key("c"), Priority::Fresh, now);
         assert_eq!(drain(&mut queue, now), "101112131415161718192021222324a2526272829cb");
     }
 
     #[test]
     fn the_wait_grows_with_failures_and_is_forgotten_after_success() {
         let (mut queue, mut now) = (queue(), Instant::now());
-        queue.add(&key("a"), Priority::Fresh, now);
+        queue.add_key(&key("a"), Priority::Fresh, now);
         let mut fail = |next| {
             let item = queue.next(now).unwrap();
             queue.done(item.ticket, next, false, now);
@@ -437,7 +473,7 @@ mod tests {
     #[test]
     fn a_delay_of_a_thousand_years_is_a_long_one() {
         let (mut queue, now) = (queue(), Instant::now());
-        queue.add(&key("a"), Priority::Fresh, now);
+        queue.add_key(&key("a"), Priority::Fresh, now);
         let item = queue.next(now).unwrap();
         queue.done(item.ticket, Next::After(Duration::MAX), false, now);
         assert_eq!(queue.next_delay(now), Some(now + LONGEST_DELAY));
@@ -447,8 +483,8 @@ mod tests {
     fn keys_that_come_and_go_leave_nothing_behind() {
         let (mut queue, now) = (queue(), Instant::now());
         for name in 0..10_000 {
-            queue.add(&key(name), Priority::Background, now);
-            queue.add(&key(name), Priority::Fresh, now);
+            queue.add_key(&key(name), Priority::Background, now);
+            queue.add_key(&key(name), Priority::Fresh, now);
             queue.forget(&key(name));
         }
         assert_eq!((queue.keys.size(), queue.namespaces.size(), queue.ready()), ((0, 1), (0, 1), 0));
@@ -461,7 +497,7 @@ mod tests {
         let names =
             |namespace: &'static str, n: u32| (0..n).map(move |i| ObjectKey::new(Some(namespace), &i.to_string()));
         for key in names("many", 1000).chain(names("few", 2)) {
-            queue.add(&key, Priority::Fresh, now);
+            queue.add_key(&key, Priority::Fresh, now);
         }
         let fail_all = |queue: &mut State, now| {
             let mut order = Vec::new();
@@ -482,7 +518,7 @@ mod tests {
             now += Duration::from_millis(100);
             assert_eq!(fail_all(&mut queue, now).len(), 1);
         }
-        queue.add(&ObjectKey::new(Some("many"), "999"), Priority::Fresh, now);
+        queue.add_key(&ObjectKey::new(Some("many"), "999"), Priority::Fresh, now);
         assert_eq!(fail_all(&mut queue, now), ["many/999"], "a change is not held back");
     }
 
@@ -491,10 +527,10 @@ mod tests {
         for priority in [Priority::Fresh, Priority::Background] {
             let (mut queue, now) = (queue(), Instant::now());
             for name in 0..10_000 {
-                queue.add(&ObjectKey::new(Some("many"), &name.to_string()), priority, now);
+                queue.add_key(&ObjectKey::new(Some("many"), &name.to_string()), priority, now);
             }
             for name in 0..10 {
-                queue.add(&ObjectKey::new(Some("few"), &name.to_string()), priority, now);
+                queue.add_key(&ObjectKey::new(Some("few"), &name.to_string()), priority, now);
             }
             let taken: Vec<_> = (0..20).map(|_| queue.next(now).unwrap().key).collect();
             assert_eq!(taken.iter().filter(|key| key.namespace() == Some("few")).count(), 10, "{taken:?}");
@@ -566,7 +602,7 @@ mod tests {
                 match step {
                     Step::Add(k, fresh) => {
                         let priority = if fresh { Priority::Fresh } else { Priority::Background };
-                        queue.add(&key(k), priority, now);
+                        queue.add_key(&key(k), priority, now);
                         model.get_mut(&k).unwrap().want(priority);
                     }
                     Step::Next => {

@@ -3,7 +3,7 @@
 use super::context::Declared;
 use super::predicate::{Filter, Predicate};
 use super::source::{Source, Stimulus, Waking};
-use super::sources::{Map, Sources};
+use super::sources::{Changed, Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
 use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown, Writer};
@@ -174,6 +174,41 @@ impl<R: Reconcile> Controller<R> {
         let kind = self.cached::<T>(&["get", "list", "watch"]);
         let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.maps.push((kind, Map::Custom(Arc::new(map))));
+        self
+    }
+
+    /// Reconciles the objects that `map` finds in what became of an object of this kind; names of what does not exist are
+    /// passed over. An error is logged, and the change then wakes nobody.
+    ///
+    /// This is for a mapping that depends on the kind of change. A reconcile never learns of it: it looks at what there is.
+    ///
+    /// ```
+    /// # use flyball::{Action, Changed, Context, Controller, ObjectKey, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    /// # use kube::ResourceExt;
+    /// # struct Sites;
+    /// # impl Reconcile for Sites {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// // Nodes change every few seconds; what matters is that there are more or fewer of them.
+    /// let controller = Controller::new(Sites).watches_changes::<Node>(|change, caches| match change {
+    ///     Changed::Created(_) | Changed::Deleted(_) => {
+    ///         let sites = caches.list::<ConfigMap>(None)?;
+    ///         Ok(sites.iter().map(|site| ObjectKey::new(site.namespace().as_deref(), &site.name_any())).collect())
+    ///     }
+    ///     Changed::Updated { .. } => Ok(Vec::new()),
+    /// });
+    /// ```
+    pub fn watches_changes<T: Resource>(
+        mut self,
+        map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let map = move |old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, caches: &Caches| {
+            Changed::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
+        };
+        self.maps.push((kind, Map::Changed(Arc::new(map))));
         self
     }
 

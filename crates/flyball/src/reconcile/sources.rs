@@ -4,7 +4,7 @@ use super::guarded;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
-use crate::kind::Kind;
+use crate::kind::{Kind, Resource};
 use crate::queue::{Priority, Queue, Trigger};
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,51 @@ pub(crate) enum Map {
     Primary,
     /// Its owner is.
     Owner,
-    /// Whatever this function finds.
+    /// Whatever this function finds, in the old state and in the new one.
     Custom(Arc<MapFn>),
+    /// Whatever this function finds in what became of the object.
+    Changed(Arc<ChangedFn>),
     /// Those are that refer to it, by this index of theirs.
     Referrers(IndexId),
 }
 
 type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+type ChangedFn = dyn Fn(Option<&Shown<'_>>, Option<&Shown<'_>>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+
+/// What became of an object, as a cache saw it: for [`Controller::watches_changes`](crate::Controller::watches_changes).
+///
+/// A cache that was cut off from the API server sees only what it comes to: several updates as one, and an object that was
+/// deleted and made again meanwhile as an update, with another UID.
+#[derive(Debug)]
+pub enum Changed<'a, T> {
+    /// It came, or was there when the cache was filled.
+    Created(&'a T),
+    /// It has another state.
+    Updated {
+        /// Its state before.
+        old: &'a T,
+        /// Its state now.
+        new: &'a T,
+    },
+    /// It is gone; this is its last state that was seen.
+    Deleted(&'a T),
+}
+
+impl<T: Resource> Changed<'_, T> {
+    /// Shows what became of an object to `look`; `None` if there is neither a state before nor one now.
+    pub(super) fn show<R>(
+        old: Option<&Shown<'_>>,
+        new: Option<&Shown<'_>>,
+        look: impl FnOnce(Changed<'_, T>) -> R,
+    ) -> Result<Option<R>> {
+        Ok(match (old, new) {
+            (None, None) => None,
+            (None, Some(new)) => Some(new.decoded(|new| look(Changed::Created(new)))?),
+            (Some(old), None) => Some(old.decoded(|old| look(Changed::Deleted(old)))?),
+            (Some(old), Some(new)) => Some(old.decoded(|old| new.decoded(|new| look(Changed::Updated { old, new })))??),
+        })
+    }
+}
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,6 +70,7 @@ impl fmt::Debug for Map {
             Self::Primary => "Primary",
             Self::Owner => "Owner",
             Self::Custom(_) => "Custom",
+            Self::Changed(_) => "Changed",
             Self::Referrers(_) => "Referrers",
         })
     }
@@ -97,18 +136,23 @@ impl Sources {
         self.primaries.iter().any(|store| store.holds(key))
     }
 
-    /// Returns the keys that an object concerns.
-    fn keys(&self, map: &Map, key: &ObjectKey, entry: &Shown<'_>) -> Vec<ObjectKey> {
-        let mut keys = match map {
-            Map::Primary => return vec![key.clone()],
-            Map::Owner => self.owner(key, entry).into_iter().collect(),
-            Map::Referrers(index) => {
-                self.primaries.iter().flat_map(|store| store.keys_by(index, key).unwrap_or_default()).collect()
-            }
-            Map::Custom(map) => guarded(|| map(entry, &self.caches)).and_then(|keys| keys).unwrap_or_else(|error| {
-                tracing::warn!(%key, %error, "change of a watched object could not be mapped");
+    /// Returns the keys that a change concerns.
+    fn keys(&self, map: &Map, change: &Change<'_>) -> BTreeSet<ObjectKey> {
+        let states = || [change.old, change.new].into_iter().flatten();
+        let found = |map: &dyn Fn() -> Result<Vec<ObjectKey>>| {
+            guarded(map).and_then(|keys| keys).unwrap_or_else(|error| {
+                tracing::warn!(key = %change.key, %error, "change of a watched object could not be mapped");
                 Vec::new()
-            }),
+            })
+        };
+        let mut keys: BTreeSet<ObjectKey> = match map {
+            Map::Primary => return [change.key.clone()].into(),
+            Map::Owner => states().filter_map(|state| self.owner(change.key, state)).collect(),
+            Map::Referrers(index) => {
+                self.primaries.iter().flat_map(|store| store.keys_by(index, change.key).unwrap_or_default()).collect()
+            }
+            Map::Custom(map) => states().flat_map(|state| found(&|| map(state, &self.caches))).collect(),
+            Map::Changed(map) => found(&|| map(change.old, change.new, &self.caches)).into_iter().collect(),
         };
         // Nothing but keys of objects enters the queue, which keeps it as small as the cache. What comes later is
         // reconciled for its own sake.
@@ -150,10 +194,7 @@ impl Listener for Sources {
             if !heard {
                 continue;
             }
-            let mut keys = BTreeSet::new();
-            for entry in [old, new].into_iter().flatten() {
-                keys.extend(self.keys(map, change.key, entry));
-            }
+            let keys = self.keys(map, change);
             let priority = if change.origin == Origin::FirstList { Priority::Background } else { Priority::Fresh };
             for key in keys {
                 tracing::debug!(

@@ -93,7 +93,7 @@ impl Reach {
     }
 }
 
-/// Returns the name of the service of an operator.
+/// Returns the name of the service of an operator, which is that of the configurations as well.
 pub(crate) fn service_name(operator: &str) -> String {
     format!("{operator}-webhook")
 }
@@ -120,7 +120,7 @@ impl Target {
         let configuration = |resource, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
             let paths: BTreeMap<_, _> =
                 declared.iter().filter(|each| asked(each)).map(|each| (each.name(duty), each.path(duty))).collect();
-            (!paths.is_empty()).then(|| Self { resource, group: ADMISSION, name: operator.to_owned(), paths })
+            (!paths.is_empty()).then(|| Self { resource, group: ADMISSION, name: service_name(operator), paths })
         };
         let mutating = configuration("mutatingwebhookconfigurations", "mutate", &|each| each.defaults.is_some());
         let validating = configuration("validatingwebhookconfigurations", "validate", &|each| each.validates.is_some());
@@ -171,7 +171,7 @@ pub(crate) fn manifests(
         let webhook = |each: &Declared| each.webhook(duty, reach.client(&each.path(duty)));
         let webhooks: Vec<Value> = declared.iter().filter(|each| asked(each)).map(webhook).collect();
         let mut made = json!({
-            "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": operator}, "webhooks": webhooks,
+            "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": service_name(operator)}, "webhooks": webhooks,
         });
         annotate(&mut made, certificates);
         (!webhooks.is_empty()).then_some(made)

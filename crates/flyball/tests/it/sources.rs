@@ -2,7 +2,8 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Channel, ObjectKey, Source};
+use flyball::{Action, Caches, Changed, Channel, ObjectKey, Source};
+use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,4 +129,36 @@ async fn several_controllers_may_listen_to_one_channel() {
     channel.wake(&key("a"));
     settle().await;
     assert_eq!(second.calls(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_may_depend_on_what_became_of_the_object() {
+    let api = Api::default();
+    ["created", "updated", "deleted"].iter().for_each(|name| widget(&api, name, 1));
+    let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
+    let size = |secret: &Secret| secret.type_.clone().unwrap_or_default();
+    let map = move |change: Changed<'_, Secret>, _: &Caches| {
+        let told = match change {
+            Changed::Created(_) => "created".to_owned(),
+            // Without a change that matters there is nobody of that name to wake.
+            Changed::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
+            Changed::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
+        };
+        Ok(vec![ObjectKey::new(Some("ns"), &told)])
+    };
+    let stage = Stage::with(&api, &widgets, |controller| controller.watches_changes::<Secret>(map)).await;
+    widgets.calls();
+    let edit = |field: &str, value: &str| api.edit("secrets", "ns", "x", |secret| secret[field] = value.into());
+    let mut woken = async || {
+        settle().await;
+        stage.widgets.calls()
+    };
+    edit("type", "1");
+    assert_eq!(woken().await, ["created"]);
+    edit("type", "2");
+    assert_eq!(woken().await, ["updated"]);
+    edit("else", "1");
+    assert_eq!(woken().await, [""; 0]);
+    api.delete("secrets", "ns", "x");
+    assert_eq!(woken().await, ["deleted"]);
 }

@@ -1,13 +1,12 @@
 //! The operator, installed as a cluster's administrator would and running in this process.
 
 use super::stage::{MARK, OPERATOR, Stage, make};
-use crate::error::{Error, Result, ResultExt};
+use crate::account::token;
+use crate::error::{Result, ResultExt};
 use crate::terminal::say;
 use flyball::Operator;
-use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::PostParams;
 use kube::config::AuthInfo;
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -87,10 +86,7 @@ async fn established(stage: &Stage) -> Result<()> {
 
 /// Makes a client that is the operator's service account and nobody else.
 async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Client> {
-    let request = object::<TokenRequest>(json!({"spec": {"audiences": [], "expirationSeconds": 3600}}))?;
-    let made = accounts.create_token_request(OPERATOR, &PostParams::default(), &request).await;
-    let token = made.when("cannot make a token for the operator")?.status.and_then(|status| status.token);
-    let token = token.ok_or_else(|| Error::new("the cluster makes no tokens for service accounts"))?;
+    let token = token(accounts, OPERATOR).await?;
     let mut config = stage.config.clone();
     config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
     Client::try_from(config).when("cannot make a client for the operator")

@@ -1,10 +1,9 @@
 //! Where the demo plays: an embedded control plane of its own, or a cluster that somebody else runs.
 
 use crate::connection::config_of;
+use crate::embedded::Embedded;
 use crate::error::{Error, Result, ResultExt};
-use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
-use flyball_cluster::{Cluster, Controllers, Endpoint, Options};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,10 +12,8 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// Marks what belongs to the demo, and nothing else may be touched.
@@ -39,8 +36,8 @@ pub(super) struct Stage {
     /// Where kubectl finds the cluster.
     pub(super) kubeconfig: PathBuf,
     pub(super) context: Option<String>,
-    /// The folder of what an embedded control plane needs, whose tasks end with the stage.
-    own: Option<(PathBuf, JoinSet<()>)>,
+    /// The control plane, if it is the demo's own.
+    own: Option<Embedded>,
 }
 
 /// Sets the stage: on the cluster of a kubeconfig, or on a control plane that is started for it.
@@ -56,26 +53,12 @@ pub(super) async fn set(
 }
 
 async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
-    let folder = std::env::temp_dir().join(format!("flyball-demo-{}", std::process::id()));
-    let path = folder.join("kubeconfig");
-    let options = Options::system().when("cannot make a cluster")?;
-    let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot make a cluster")?;
-    let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
-    let written = endpoint.kubeconfig("flyball-demo");
-    kubeconfig::write(&path, &written)?;
-    say(&format!("control plane ready at {}, kubeconfig {}", endpoint.url(), path.display()));
-    let mut tasks = JoinSet::new();
-    let controllers = cluster.clone();
-    tasks.spawn(async move { controllers.run(&Controllers::all()).await });
-    tasks.spawn(async move {
-        if let Err(error) = endpoint.serve(&cluster, pending()).await {
-            tracing::error!(%error, "cannot serve");
-        }
-    });
-    let config = config_of(&path, None).await?;
+    let own = Embedded::start("flyball-demo", 0).await?;
+    say(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
+    let config = own.config.clone();
     let admin = Client::try_from(config.clone()).when("cannot make a client")?;
-    let own = Some((folder, tasks));
-    Ok(Stage { admin, config, namespace: "default", crd, kubeconfig: path, context: None, own })
+    let kubeconfig = own.kubeconfig.clone();
+    Ok(Stage { admin, config, namespace: "default", crd, kubeconfig, context: None, own: Some(own) })
 }
 
 async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<Stage> {
@@ -128,9 +111,7 @@ impl Stage {
 
     /// Removes all that the demo made, on a cluster that goes on without it.
     pub(super) async fn clear(self) -> Result<()> {
-        if let Some((folder, tasks)) = self.own {
-            drop(tasks);
-            let _ = std::fs::remove_dir_all(folder);
+        if self.is_own() {
             return Ok(());
         }
         say(&paint(Style::Faint, "clearing up"));

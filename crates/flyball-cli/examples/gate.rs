@@ -1,0 +1,12 @@
+//! An operator with a webhook, for the tests of what is told of it.
+
+use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
+use flyball::{LeaderElection, Operator};
+use kube::CustomResourceExt;
+use std::process::ExitCode;
+use vmgroup::resource::VmGroup;
+
+fn main() -> ExitCode {
+    let gate = Webhook::<VmGroup>::new().validates(|_: &AdmissionRequest<VmGroup>| Ok(Verdict::allow()));
+    Operator::new("gate").crd(VmGroup::crd()).webhook(gate).leader_election(LeaderElection::default()).main()
+}

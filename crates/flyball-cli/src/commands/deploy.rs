@@ -1,0 +1,155 @@
+//! `flyball deploy`: an operator into a cluster.
+
+use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Error, Result, ResultExt};
+use crate::installation::{Installation, PlaceArgs};
+use crate::kinds::Kinds;
+use crate::output::Output;
+use crate::overlay::{OverlayArgs, parse_image};
+use crate::removal;
+use crate::rollout::{self, Applied, Manner};
+use crate::safety;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use flyball_core::time::parse_duration;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use serde::Serialize;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Install an operator in a cluster, and wait until it is ready
+///
+/// Namespace, definitions, account, roles, webhooks, Deployment are applied in that order. What `flyball render` prints is what
+/// is applied. Definitions by which stored objects would not be right any more are refused.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball deploy --image registry.example.com/site-operator:1.0
+  flyball deploy --image site-operator:dev --namespace sites --name-prefix team-a- --patch env.yaml
+  flyball deploy --image site-operator:dev --dry-run -o json
+  flyball deploy --image site-operator:dev -- --namespaces a,b     limited to two namespaces
+
+The operator lives in the namespace NAME-system unless --namespace says otherwise. Applied twice, nothing changes.")]
+pub(crate) struct DeployArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Image of the operator
+    #[arg(long, value_name = "REF", value_parser = parse_image)]
+    image: String,
+    #[command(flatten)]
+    overlay: OverlayArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Apply definitions even if they do harm to stored objects
+    #[arg(long)]
+    force: bool,
+    /// Take over fields that others have set to something else
+    #[arg(long)]
+    force_conflicts: bool,
+    /// Have the API server check everything and store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait until the operator is ready; 0s for not at all
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Reads a time, which may be zero.
+pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    nanos.map(Duration::from_nanos).ok_or_else(|| "give a time such as 30s or 2m".into())
+}
+
+/// What came of it all.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Deployed {
+    operator: String,
+    namespace: String,
+    dry_run: bool,
+    objects: Vec<Applied>,
+    /// What an earlier deploy made, and this one needs no more.
+    removed: Vec<String>,
+    ready: bool,
+}
+
+pub(crate) fn cmd_deploy(args: &DeployArgs) -> Result<()> {
+    block_on(deploy(args))
+}
+
+async fn deploy(args: &DeployArgs) -> Result<()> {
+    let connection = args.connection.connect().await?;
+    let installation = Installation::ask(&args.place, args.connection.namespace.as_deref(), Some(&args.image)).await?;
+    let quiet = args.output.is_some();
+    let kinds = Kinds::discover(&connection.client).await?;
+    let monitored = ["ServiceMonitor", "PrometheusRule"];
+    let monitoring = monitored.iter().all(|kind| kinds.of("monitoring.coreos.com/v1", kind).is_some());
+    let mut objects = installation.objects(monitoring);
+    args.overlay.lay_over(&mut objects, &installation.place)?;
+    leave_namespace(&connection, &mut objects).await?;
+
+    let definitions: Vec<Value> =
+        objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned().collect();
+    safety::check(&connection, &definitions, args.force).await?;
+    let manner = Manner { force_conflicts: args.force_conflicts, dry_run: args.dry_run, quiet };
+    let applied = rollout::bring(&connection, &objects, manner).await?;
+    if !monitoring && !quiet {
+        let left = "without alerts and dashboard: this cluster has no Prometheus operator";
+        say(&paint(Style::Faint, left));
+    }
+    let waits = !args.dry_run && !args.timeout.is_zero();
+    if waits {
+        for deployment in objects.iter().filter(|object| object["kind"] == "Deployment") {
+            rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
+        }
+    }
+    // Not before the pods that may still need it are gone.
+    let mut removed = Vec::new();
+    for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
+        removed.extend(match args.dry_run {
+            true => Some(connection.place(&object).await?.1),
+            false => removal::remove(&connection, &object, args.timeout, true).await?,
+        });
+    }
+    if !quiet {
+        let dry = if args.dry_run { " (dry run)" } else { "" };
+        removed.iter().for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: needed no more"))));
+    }
+    match args.output {
+        Some(output) => output.say(&Deployed {
+            operator: installation.description.name,
+            namespace: installation.place.namespace,
+            dry_run: args.dry_run,
+            objects: applied,
+            removed,
+            ready: waits,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Leaves a namespace alone that somebody else has made.
+async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
+    let Some(wanted) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
+    let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+    let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
+    if let Some(found) = found {
+        if found.metadata.deletion_timestamp.is_some() {
+            return Err(Error::new(format!("Namespace {name} is being deleted")).hint("wait until it is gone"));
+        }
+        if !is_ours(&found) {
+            objects.retain(|object| object["kind"] != "Namespace");
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a namespace was made by `flyball deploy`.
+pub(super) fn is_ours(namespace: &Namespace) -> bool {
+    let labels = namespace.metadata.labels.iter().flatten();
+    labels.into_iter().any(|(key, value)| key == "app.kubernetes.io/managed-by" && value == "flyball")
+}

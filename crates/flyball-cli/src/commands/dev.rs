@@ -1,0 +1,145 @@
+//! `flyball dev`: a control plane and an operator on it that is always what the files say, until Ctrl-C.
+//!
+//! The operator is a service account with the roles of its manifests and no others, as it will be in its pod: what it is not
+//! permitted in a cluster, it is not permitted here.
+
+mod log;
+mod status;
+
+use crate::connection::{Connection, ConnectionArgs};
+use crate::embedded::Embedded;
+use crate::error::{Result, ResultExt};
+use crate::local::{self, Heard, Local, LocalArgs, Made};
+use crate::private::PrivateFolder;
+use crate::process::told_to_stop;
+use crate::terminal::{Style, complain, keep_below, paint, say};
+use clap::Args;
+use log::Log;
+use serde_json::{Value, json};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Develop an operator: a control plane, the operator on it, and both anew whenever a file is saved
+///
+/// Starts a control plane, builds the project in this folder, installs what it needs, applies its samples and runs it as a service
+/// account with the roles of its manifests and no others. Whenever a file that it is made of is saved, it is built and started anew;
+/// while that does not build, the one before goes on. Ctrl-C takes everything away again.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball dev                               the project in this folder, on a control plane of its own
+  flyball dev --samples config/samples/small.yaml
+  flyball dev --no-cluster                  on the cluster of the current context
+  flyball dev --program ./site-operator -- --namespace default
+
+On a cluster that goes on, what was made is deleted at the end: first the samples, while the operator runs; definitions only if
+nobody has made objects of them.")]
+pub(crate) struct DevArgs {
+    /// Start no control plane, and use the current context, or the one that is named
+    #[arg(long)]
+    no_cluster: bool,
+    /// Simulated nodes of the control plane, on which pods become ready
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_cluster")]
+    nodes: u32,
+    /// Apply the objects of this file or folder; `samples` or `config/samples`, if there is one, unless given
+    #[arg(long, value_name = "PATH")]
+    samples: Option<PathBuf>,
+    /// Apply no samples
+    #[arg(long, conflicts_with = "samples")]
+    no_samples: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    local: LocalArgs,
+}
+
+pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
+    let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
+    if let Some(path) = args.samples.as_deref() {
+        // So that a mistake in what is named costs nothing.
+        crate::apply::read(path)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    let done = runtime.block_on(dev(args, samples));
+    keep_below("");
+    done
+}
+
+async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
+    let mut stop = Box::pin(told_to_stop()?);
+    let folder = PrivateFolder::new("flyball-dev-operator")?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    let is_elsewhere = args.no_cluster || args.connection.kubeconfig.is_some() || args.connection.context.is_some();
+    let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
+    let config = match &own {
+        Some(own) => {
+            say(&format!("control plane ready at {}, for another terminal:", own.url));
+            say(&format!("  export KUBECONFIG={}", own.kubeconfig.display()));
+            let mut config = own.config.clone();
+            config.default_namespace = args.connection.namespace.clone().unwrap_or(config.default_namespace);
+            config
+        }
+        None => args.connection.config().await?,
+    };
+    let metrics = free_address()?;
+    let mut operator = Local::new(args.local, Connection::open(config.clone()).await?);
+    let namespace = operator.connection.namespace.clone();
+    if own.is_some() && namespace != "default" {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        operator.connection.apply(&object).await?;
+    }
+    let log = Arc::new(Log::default());
+    operator.hear = Heard { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
+    operator.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
+    operator.own_account = Some((config, kubeconfig));
+    operator.variables = [
+        ("FLYBALL_METRICS_ADDR", metrics.clone()),
+        ("FLYBALL_METRICS_SECURE", "false".into()),
+        ("FLYBALL_HEALTH_ADDR", "0".into()),
+        ("FLYBALL_OPERATOR_NAMESPACE", namespace),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    (operator.samples, operator.watch, operator.made) = (samples, true, is_elsewhere.then(Made::default));
+
+    let ended = tokio::select! {
+        biased;
+        ended = operator.run(&mut stop) => ended,
+        ended = status::show(&metrics, &log) => ended,
+    };
+    keep_below("");
+    if let Some(made) = operator.made.take() {
+        say(&paint(Style::Faint, "clearing up"));
+        let again = told_to_stop()?;
+        tokio::select! {
+            biased;
+            () = remove(&operator.connection, made.parts) => {}
+            () = again => complain("note", "not all is cleared up"),
+        }
+    }
+    ended
+}
+
+/// Deletes what was not there before, the last part first.
+async fn remove(connection: &Connection, parts: Vec<Value>) {
+    for part in parts.into_iter().rev() {
+        let removed = match connection.defines_objects(&part).await {
+            Ok(true) => {
+                let name = part["metadata"]["name"].as_str().unwrap_or_default();
+                complain("note", &format!("CustomResourceDefinition {name} stays, as there are objects of it"));
+                Ok(())
+            }
+            Ok(false) => connection.delete(&part).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            error.print();
+        }
+    }
+}
+
+/// Finds an address where nobody listens, for the operator's metrics.
+fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.to_string()).when("cannot find a free port")
+}

@@ -1,0 +1,61 @@
+//! One log of several processes.
+
+use crate::process::Hear;
+use crate::terminal::{Style, say_as};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the operator said, as far as it is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    last_error: Mutex<Option<String>>,
+}
+
+/// Returns who hears cargo.
+pub(super) fn of_cargo() -> Hear {
+    Arc::new(|line| say_as("cargo", Style::Faint, line))
+}
+
+impl Log {
+    /// Returns who hears the operator.
+    pub(super) fn of_operator(self: Arc<Self>) -> Hear {
+        Arc::new(move |line| {
+            let level = level(line);
+            if let Some(("ERROR" | "WARN", said)) = level {
+                *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.to_owned());
+            }
+            let style = match level {
+                Some(("ERROR", _)) => Style::Bad,
+                Some(("WARN", _)) => Style::Busy,
+                _ => Style::Good,
+            };
+            say_as("operator", style, line);
+        })
+    }
+
+    /// Returns the last thing that went wrong, if anything did.
+    pub(super) fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Finds the level of a line of an operator's log, which stands behind the time, and what is said.
+fn level(line: &str) -> Option<(&str, &str)> {
+    let (_time, rest) = line.split_once(' ')?;
+    let (level, said) = rest.trim_start().split_once(' ')?;
+    ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level).then(|| (level, said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level;
+
+    #[test]
+    fn a_level_stands_behind_the_time() {
+        let line = "2026-11-21T21:00:00.1Z  WARN reconcile{controller=site}: failed: no such page";
+        assert_eq!(level(line), Some(("WARN", "reconcile{controller=site}: failed: no such page")));
+        assert_eq!(level("2026-11-21T21:00:00.1Z ERROR x"), Some(("ERROR", "x")));
+        for plain in ["", "hello", "an ERROR", "thread 'main' panicked at src/main.rs"] {
+            assert_eq!(level(plain), None, "{plain}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! How the operator is, on one line, from its own metrics.
+
+use super::log::Log;
+use crate::error::{Result, ResultExt};
+use crate::terminal::{is_lively, keep_below};
+use crate::web::Web;
+use bytes::Bytes;
+use http::Request;
+use std::future::pending;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often it is asked.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Shows it on a terminal, again and again; does nothing elsewhere.
+///
+/// # Errors
+///
+/// When it cannot be asked at all.
+pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
+    if !is_lively() {
+        return pending().await;
+    }
+    let web = Web::new(LOOK)?;
+    loop {
+        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("no such address")?;
+        let line = match web.send(request).await {
+            Ok(answer) => line(&String::from_utf8_lossy(answer.body()), log.last_error().as_deref()),
+            Err(_) => "the operator is not up".to_owned(),
+        };
+        keep_below(&line);
+        sleep(LOOK).await;
+    }
+}
+
+/// Puts it in words.
+fn line(metrics: &str, last_error: Option<&str>) -> String {
+    let sum = |name: &str, label: &str| -> f64 {
+        let of_name = |line: &&str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+        };
+        let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+        // Not `sum`, whose nothing is -0.
+        metrics.lines().filter(of_name).filter_map(value).fold(0.0, |sum, value| sum + value)
+    };
+    let reconciles = sum("controller_runtime_reconcile_total", "");
+    let failed = sum("controller_runtime_reconcile_total", "result=\"error\"");
+    let mut parts = vec![
+        format!("{} objects", sum("flyball_cache_objects", "")),
+        format!("{} queued", sum("workqueue_depth", "")),
+        format!("{} at work", sum("controller_runtime_active_workers", "")),
+        format!("{reconciles} reconciles"),
+    ];
+    if failed > 0.0 {
+        parts.push(format!("{failed} failed"));
+    }
+    parts.extend(last_error.map(|error| format!("last error: {error}")));
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn figures_of_all_controllers_are_summed_up() {
+        let metrics = "# HELP workqueue_depth Keys that are ready\n\
+            workqueue_depth{name=\"a\",controller=\"a\"} 1\nworkqueue_depth{name=\"b\",controller=\"b\"} 2\n\
+            flyball_cache_objects{kind=\"sites.v1.example.com\"} 4\nflyball_cache_objects_other 9\n\
+            controller_runtime_reconcile_total{controller=\"a\",result=\"success\"} 7\n\
+            controller_runtime_reconcile_total{controller=\"a\",result=\"error\"} 1\n";
+        assert_eq!(line(metrics, None), "4 objects · 3 queued · 0 at work · 8 reconciles · 1 failed");
+        assert_eq!(line("", Some("no page")), "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page");
+    }
+}

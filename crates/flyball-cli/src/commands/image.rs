@@ -1,0 +1,41 @@
+//! `flyball image`: container images of operators, without Docker.
+
+mod build;
+mod load;
+mod push;
+
+use crate::error::Result;
+use clap::{Args, Subcommand};
+
+/// Make a container image of an operator, and bring it to a registry or a cluster, without Docker
+#[derive(Args, Debug)]
+pub(crate) struct ImageArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Build(build::BuildArgs),
+    Push(push::PushArgs),
+    Load(load::LoadArgs),
+}
+
+/// Where images are unless told otherwise.
+const FOLDER: &str = "target/image";
+
+pub(crate) fn cmd_image(args: ImageArgs) -> Result<()> {
+    match args.command {
+        Command::Build(args) => build::cmd_build(args),
+        Command::Push(args) => push::cmd_push(&args),
+        Command::Load(args) => load::cmd_load(&args),
+    }
+}
+
+/// Says a size as people do.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=99_999 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / (1024.0 * 1024.0)),
+    }
+}

@@ -1,0 +1,309 @@
+//! `flyball image build`.
+
+use super::{FOLDER, size};
+use crate::connection::block_on;
+use crate::error::{Error, Result, ResultExt};
+use crate::image::elf::Elf;
+use crate::image::inventory::{self, Origin};
+use crate::image::layout::Layout;
+use crate::image::platform::{PLATFORMS, Platform, Target, parse};
+use crate::image::project::{self, Package, Project};
+use crate::image::reference::{self, Reference};
+use crate::image::{Blob, Contents, Image, attachment, digest, epoch, index};
+use crate::output::Output;
+use crate::program::Build;
+use crate::terminal::{Style, complain, paint, say};
+use clap::Args;
+use flyball_core::time::{Timestamp, rfc3339};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where machines keep the certificates that they trust.
+const BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Make a container image of the project in this folder
+///
+/// The image holds the program, the certificates that this machine trusts, and a user who may do nothing; the same project gives the
+/// same bytes. With it come a bill of materials and a statement of how it was built.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball image build
+  flyball image build --tag registry.example.com/team/site-operator:1.0
+  flyball image build --platform linux/amd64,linux/arm64
+  flyball image build --program ./site-operator --tag site-operator:test
+
+Programs are built for a target without libraries, such as x86_64-unknown-linux-musl, where it is installed; else, for machines
+like this one, the C library becomes a part of them.")]
+pub(super) struct BuildArgs {
+    /// Platforms, separated by commas; this machine's unless given
+    #[arg(long, value_delimiter = ',', value_parser = parse)]
+    platform: Vec<&'static Platform>,
+    /// Name of the image; that of the package with its version unless given
+    #[arg(short, long, value_name = "REF")]
+    tag: Option<Reference>,
+    /// Folder to write the image to, in OCI's layout
+    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    out: PathBuf,
+    /// A program that is built already, instead of the project in this folder; once for each platform
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "profile", "platform"])]
+    program: Vec<PathBuf>,
+    /// Which program of the project, if it has several
+    #[arg(long)]
+    bin: Option<String>,
+    /// Cargo's profile to build with
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// Certificates to put into the image, in PEM, instead of those that this machine trusts
+    #[arg(long, value_name = "FILE")]
+    ca_certificates: Option<PathBuf>,
+    /// How to say what was made
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// A program that goes into an image, and what is known of it.
+struct Part {
+    platform: &'static Platform,
+    name: String,
+    program: Vec<u8>,
+    package: Package,
+    contents: Vec<(Package, Vec<Package>)>,
+    target: Option<&'static str>,
+    lock: Option<String>,
+}
+
+/// What was made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Made {
+    name: String,
+    folder: PathBuf,
+    digest: String,
+    platforms: Vec<MadePlatform>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MadePlatform {
+    platform: &'static str,
+    digest: String,
+    /// Bytes that are pulled.
+    compressed: u64,
+    program: u64,
+    /// The digests of what is attached.
+    attached: Vec<String>,
+}
+
+pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
+    block_on(async {
+        let epoch = epoch()?;
+        let certificates = certificates(args.ca_certificates.as_deref())?;
+        let parts = if args.program.is_empty() { build(&args).await? } else { given(&args.program)? };
+        let made = make(&args, &parts, &certificates, epoch).await?;
+        match args.output {
+            Some(output) => output.say(&made)?,
+            None => tell(&made),
+        }
+        Ok(())
+    })
+}
+
+fn tell(made: &Made) {
+    say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &made.name)));
+    say(&format!("  {:<11} {}", "digest", made.digest));
+    for one in &made.platforms {
+        say(&format!("  {:<11} {} compressed, the program {}", one.platform, size(one.compressed), size(one.program)));
+    }
+    say(&format!("  {:<11} {}", "folder", made.folder.display()));
+    say(&format!("  {:<11} flyball image push {}", "next", made.name));
+}
+
+fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
+    let found = named.or_else(|| BUNDLES.iter().map(Path::new).find(|path| path.is_file()));
+    let path = found.ok_or_else(|| {
+        Error::new("this machine has no file of certificates that it trusts").hint("name one: --ca-certificates FILE")
+    })?;
+    let read = fs::read(path).when(format!("cannot read {}", path.display()))?;
+    match String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
+        true => Ok(read),
+        false => Err(Error::new(format!("{} holds no certificates in PEM", path.display()))),
+    }
+}
+
+/// Takes programs that are built already.
+fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
+    let mut parts: Vec<Part> = Vec::new();
+    for path in programs {
+        let program = fs::read(path).when(format!("cannot read {}", path.display()))?;
+        let platform = platform(path, &program)?;
+        if parts.iter().any(|part| part.platform == platform) {
+            return Err(Error::new(format!("{} is a second program for {}", path.display(), platform.name)));
+        }
+        let package = project::stranger(path);
+        let contents = vec![(package.clone(), Vec::new())];
+        let name = parts.first().map_or_else(|| package.name.clone(), |first| first.name.clone());
+        parts.push(Part { platform, name, program, package, contents, target: None, lock: None });
+    }
+    Ok(parts)
+}
+
+/// Finds out what a program runs on, which has to be a machine without any libraries.
+fn platform(path: &Path, program: &[u8]) -> Result<&'static Platform> {
+    let elf = Elf::read(program).ok_or_else(|| {
+        Error::new(format!("{} is no program for Linux", path.display()))
+            .hint("build it for a target such as x86_64-unknown-linux-musl")
+    })?;
+    if elf.needs_loader {
+        return Err(Error::new(format!("{} needs libraries, and there are none in the image", path.display()))
+            .hint("build it for a target such as x86_64-unknown-linux-musl, or with -C target-feature=+crt-static"));
+    }
+    let platform = PLATFORMS.iter().find(|platform| platform.machine == elf.machine);
+    platform
+        .ok_or_else(|| Error::new(format!("{} is for a kind of machine that no images are made for", path.display())))
+}
+
+/// Builds the project for each platform.
+async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
+    let mut platforms: Vec<&'static Platform> = Vec::new();
+    for &platform in &args.platform {
+        if !platforms.contains(&platform) {
+            platforms.push(platform);
+        }
+    }
+    if platforms.is_empty() {
+        platforms.push(Platform::host()?);
+    }
+    // All of them first: a build takes minutes.
+    let targets: Vec<Target> = platforms.iter().map(|platform| platform.target()).collect::<Result<_>>()?;
+    let mut parts = Vec::new();
+    for (platform, target) in platforms.into_iter().zip(targets) {
+        if target.is_gnu {
+            let note = format!(
+                "no musl target is installed: the C library of this machine becomes a part of the {} program",
+                platform.name
+            );
+            complain("note", &note);
+        }
+        let project = Project::ask(Some(target.name)).await?;
+        let build = Build {
+            bin: args.bin.clone(),
+            profile: Some(args.profile.clone()),
+            target: Some(target.name.into()),
+            variables: variables(target, &args.profile, &project.workspace_root),
+            hear: None,
+        };
+        let built = build.artifact().await.map_err(|error| match Platform::host() {
+            Ok(host) if host == platform => error,
+            _ => error.hint(format!("a program for {} takes a linker and a C compiler for it too", platform.name)),
+        });
+        let (path, id) = built?;
+        let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
+        self::platform(&path, &program)?;
+        let package = project.package(&id)?;
+        let lock = fs::read(project.workspace_root.join("Cargo.lock")).ok().map(|lock| digest(&lock));
+        parts.push(Part {
+            platform,
+            name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            program,
+            contents: project.parts(&id)?,
+            package,
+            target: Some(target.name),
+            lock,
+        });
+    }
+    Ok(parts)
+}
+
+/// Has cargo build what is small, needs no libraries, and does not depend on which folders things lie in.
+fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String, String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let mut flags = Vec::new();
+    if target.is_gnu {
+        flags.push("-C target-feature=+crt-static".to_owned());
+    }
+    for (folder, shown) in [(home.as_deref(), "/cargo"), (Some(workspace), "/src")] {
+        // Flags are separated by spaces.
+        let folder = folder.map(|folder| folder.display().to_string()).filter(|folder| !folder.contains(' '));
+        flags.extend(folder.map(|folder| format!("--remap-path-prefix={folder}={shown}")));
+    }
+    let shout = |name: &str| name.to_uppercase().replace('-', "_");
+    // Who sets flags for everything sets them instead of those for a target.
+    let (name, before) = match std::env::var("RUSTFLAGS") {
+        Ok(before) => ("RUSTFLAGS".to_owned(), before + " "),
+        Err(_) => (format!("CARGO_TARGET_{}_RUSTFLAGS", shout(target.name)), String::new()),
+    };
+    let stripped = (format!("CARGO_PROFILE_{}_STRIP", shout(profile)), "symbols".to_owned());
+    [(name, before + &flags.join(" ")), stripped].into()
+}
+
+async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Timestamp) -> Result<Made> {
+    let Some(first) = parts.first() else { return Err(Error::new("there is no platform to make an image for")) };
+    let built_here = args.program.is_empty();
+    let revision = if built_here { project::revision().await } else { None };
+    let compiler = if built_here { project::compiler().await } else { None };
+    let created = rfc3339(epoch);
+    let labels = project::labels(&first.package, revision.as_deref(), &created);
+    let tag = match &args.tag {
+        Some(tag) => tag.clone(),
+        None => format!("{}:{}", first.name, first.package.version.replace('+', "-")).parse().map_err(|why| {
+            Error::new(format!("the package's name does not do as the image's: {why}")).hint("give it one: --tag REF")
+        })?,
+    };
+    let name = args.tag.as_ref().map_or_else(|| format!("{}:{}", first.name, tag.tag), ToString::to_string);
+
+    let (mut blobs, mut images, mut attached, mut platforms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        let contents = Contents { name: &part.name, program: &part.program, certificates, labels: &labels };
+        let image = Image::new(part.platform, &contents, epoch)?;
+        let origin = Origin {
+            name: &name,
+            platform: part.platform.name,
+            target: part.target,
+            profile: built_here.then_some(args.profile.as_str()),
+            compiler: compiler.as_deref(),
+            source: part.package.repository.as_deref(),
+            revision: revision.as_deref(),
+            lock: part.lock.as_deref(),
+            program: &digest(&part.program),
+        };
+        let subject = &image.manifest.descriptor;
+        let documents = [
+            (inventory::MATERIALS, inventory::materials(&part.package, &part.contents, &created)),
+            (inventory::STATEMENT, inventory::statement(subject, &origin)),
+        ];
+        let mut digests = Vec::new();
+        for (kind, document) in &documents {
+            let made = attachment(kind, document, subject, epoch);
+            digests.extend(made.last().map(|manifest| manifest.descriptor.digest.clone()));
+            attached.extend(made.last().map(|manifest| manifest.descriptor.clone()));
+            blobs.extend(made);
+        }
+        platforms.push(MadePlatform {
+            platform: image.platform.name,
+            digest: subject.digest.clone(),
+            compressed: image.layer.size,
+            program: image.program,
+            attached: digests,
+        });
+        blobs.extend(image.blobs.iter().cloned());
+        blobs.push(image.manifest.clone());
+        images.push(image);
+    }
+    let index: Blob = index(&images, &labels);
+    let mut named = index.descriptor.clone();
+    named.annotations.insert(reference::NAME.into(), tag.tag.clone());
+    named.annotations.insert(reference::FULL_NAME.into(), tag.to_string());
+    blobs.push(index);
+    let digest = named.digest.clone();
+    let manifests: Vec<_> = [named].into_iter().chain(attached).collect();
+    Layout::write(&args.out, &blobs, &manifests)?;
+    Ok(Made { name, folder: args.out.clone(), digest, platforms })
+}

@@ -1,0 +1,140 @@
+//! `flyball image load`.
+
+use super::FOLDER;
+use crate::commands::cluster;
+use crate::connection::{block_on, config_of};
+use crate::error::{Error, Result, ResultExt};
+use crate::image::layout::Layout;
+use crate::image::reference::FULL_NAME;
+use crate::output::Output;
+use crate::private::PrivateFolder;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use flyball_cluster::SIMULATED;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde::Serialize;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bring an image to the nodes of a cluster on this machine, without a registry
+///
+/// Nodes of an embedded control plane are simulated and run nothing: there the image is noted in their status, where nodes list
+/// what they have. Clusters of kind and k3d get it by the tools of these names.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball image load --cluster flyball
+  flyball image load --cluster kind")]
+pub(super) struct LoadArgs {
+    /// Name of the cluster: of `flyball cluster up`, kind or k3d
+    #[arg(long, value_name = "NAME", default_value = "flyball")]
+    cluster: String,
+    /// Folder that holds the image
+    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    from: PathBuf,
+    /// How to say where it is
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Where the image is.
+#[derive(Serialize)]
+struct Loaded {
+    name: String,
+    /// What brought it there.
+    by: &'static str,
+    nodes: Vec<String>,
+}
+
+pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
+    let layout = Layout::open(&args.from)?;
+    let named = layout.named()?;
+    let name = named.annotations.get(FULL_NAME).cloned().unwrap_or_default();
+    let loaded = match cluster::kubeconfig(&args.cluster)? {
+        Some(kubeconfig) => {
+            let first = layout.images(named)?.into_iter().next();
+            let parts = first.map(|image| layout.parts(&image)).transpose()?.unwrap_or_default();
+            let size = parts.iter().map(|part| part.size).sum();
+            let repository = name.rsplit_once(':').map_or(name.as_str(), |(repository, _)| repository);
+            let names = [format!("{repository}@{}", named.digest), name.clone()];
+            let nodes = block_on(note(&kubeconfig, &names, size))?;
+            if nodes.is_empty() {
+                return Err(
+                    Error::new(format!("cluster {} has no nodes", args.cluster)).hint("flyball cluster node add")
+                );
+            }
+            Loaded { name, by: "flyball", nodes }
+        }
+        None => Loaded { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
+    };
+    match args.output {
+        Some(output) => output.say(&loaded)?,
+        None => {
+            let place = match loaded.nodes.len() {
+                0 => format!("cluster {}, by {}", args.cluster, loaded.by),
+                1 => format!("node {} of cluster {}", loaded.nodes[0], args.cluster),
+                count => format!("{count} nodes of cluster {}", args.cluster),
+            };
+            say(&format!("{} {} to {place}", paint(Style::Good, "loaded"), paint(Style::Strong, &loaded.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Notes an image on all simulated nodes of a cluster, and returns their names.
+async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
+    let client = Client::try_from(config_of(kubeconfig, None).await?).when("cannot use its kubeconfig")?;
+    let api: Api<Node> = Api::all(client);
+    let mut noted = Vec::new();
+    for node in api.list(&ListParams::default()).await.when("cannot list the nodes")?.items {
+        if node.annotations().get(SIMULATED.0).is_none_or(|value| value != SIMULATED.1) {
+            continue;
+        }
+        let name = node.name_any();
+        let mut images = node.status.and_then(|status| status.images).unwrap_or_default();
+        // A tag means one image.
+        images.retain(|image| !image.names.iter().flatten().any(|known| names.contains(known)));
+        let mut images: Vec<_> = images.iter().map(|image| json!(image)).collect();
+        images.push(json!({"names": names, "sizeBytes": size}));
+        let patch = json!({"status": {"images": images}});
+        let done = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        done.when(format!("cannot note the image on node {name}"))?;
+        noted.push(name);
+    }
+    Ok(noted)
+}
+
+/// Has the tool of another kind of cluster load the image.
+fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
+    let tools: [(&str, &[&str]); 2] = [("kind", &["get", "clusters"]), ("k3d", &["cluster", "list", "--no-headers"])];
+    let mut present = Vec::new();
+    for (tool, list) in tools {
+        let Ok(answer) = Command::new(tool).args(list).output() else { continue };
+        present.push(tool);
+        let clusters = String::from_utf8_lossy(&answer.stdout);
+        if !clusters.lines().any(|line| line.split_whitespace().next() == Some(cluster)) {
+            continue;
+        }
+        let folder = PrivateFolder::new("flyball-image")?;
+        let archive = folder.path().join("image.tar");
+        layout.archive(&archive)?;
+        let mut command = Command::new(tool);
+        match tool {
+            "kind" => command.args(["load", "image-archive"]).arg(&archive).args(["--name", cluster]),
+            _ => command.args(["image", "import"]).arg(&archive).args(["--cluster", cluster]),
+        };
+        let done = command.status().when(format!("cannot run {tool}"))?;
+        return match done.success() {
+            true => Ok(tool),
+            false => Err(Error::new(format!("{tool} did not load the image: {done}"))),
+        };
+    }
+    let error = Error::new(format!("there is no cluster {cluster} on this machine"));
+    let error = error.hint(format!("flyball cluster up --name {cluster} --nodes 1"));
+    Err(match present[..] {
+        [] => error.hint("for a cluster of kind or k3d, the tool of that name has to be installed"),
+        _ => error.hint(format!("{} does not know it either", present.join(" and "))),
+    })
+}

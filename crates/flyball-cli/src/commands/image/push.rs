@@ -1,0 +1,102 @@
+//! `flyball image push`.
+
+use super::{FOLDER, size};
+use crate::connection::block_on;
+use crate::error::Result;
+use crate::image::Descriptor;
+use crate::image::layout::Layout;
+use crate::image::reference::Reference;
+use crate::image::registry::Registry;
+use crate::output::Output;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Push an image to a registry, with what is attached to it
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball image push registry.example.com/team/site-operator:1.0
+  flyball image push localhost:5000/site-operator:test
+
+User and password are those of Docker's configuration (~/.docker/config.json or DOCKER_CONFIG), with its credential helpers.")]
+pub(super) struct PushArgs {
+    /// Name that the image gets there, with the registry's host
+    reference: Reference,
+    /// Folder that holds the image
+    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    from: PathBuf,
+    /// Speak plain HTTP with the registry; without a word only with one on this machine
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure: Option<bool>,
+    /// How to say what was pushed
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// What was pushed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pushed {
+    name: String,
+    digest: String,
+    /// How much had to be sent, in bytes, and how much was there.
+    sent: u64,
+    there: u64,
+}
+
+pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
+    let layout = Layout::open(&args.from)?;
+    let named = layout.named()?.clone();
+    block_on(async {
+        let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
+        let mut registry = Registry::connect(&args.reference, plain).await?;
+        let name = args.reference.to_string();
+        let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0 };
+        let is_lively = args.output.is_none();
+        // What is named comes before what names it.
+        let images = layout.images(&named)?;
+        for image in &images {
+            parts(&mut registry, &layout, image, &mut pushed, is_lively).await?;
+            registry.put_manifest(&image.media_type, &image.digest, layout.read(image)?).await?;
+        }
+        registry.put_manifest(&named.media_type, &args.reference.tag, layout.read(&named)?).await?;
+        for referrer in &layout.manifests {
+            let manifest = layout.read_json(referrer)?;
+            let Some(subject) = manifest["subject"]["digest"].as_str() else { continue };
+            if images.iter().any(|image| image.digest == subject) {
+                parts(&mut registry, &layout, referrer, &mut pushed, is_lively).await?;
+                registry.put_referrer(referrer, layout.read(referrer)?, subject).await?;
+            }
+        }
+        match args.output {
+            Some(output) => output.say(&pushed)?,
+            None => {
+                say(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
+                say(&format!("  {:<8} {}", "digest", pushed.digest));
+                say(&format!("  {:<8} {}, {} were there", "sent", size(pushed.sent), size(pushed.there)));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Uploads what a manifest names.
+async fn parts(
+    registry: &mut Registry,
+    layout: &Layout,
+    manifest: &Descriptor,
+    pushed: &mut Pushed,
+    is_lively: bool,
+) -> Result<()> {
+    for part in layout.parts(manifest)? {
+        let was_sent = registry.put_blob(&part.digest, layout.read(&part)?).await?;
+        *(if was_sent { &mut pushed.sent } else { &mut pushed.there }) += part.size;
+        if is_lively {
+            let short = part.digest.get(..19).unwrap_or(&part.digest);
+            let told = if was_sent { "sent" } else { "is there" };
+            say(&paint(Style::Faint, &format!("{short} {:>9} {told}", size(part.size))));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `flyball install`: the definitions of an operator into a cluster, for an operator that runs elsewhere.
+
+use crate::connection::{ConnectionArgs, block_on};
+use crate::error::{Error, Result};
+use crate::installation::{Installation, PlaceArgs};
+use crate::output::Output;
+use crate::rollout::{self, Manner};
+use crate::safety;
+use clap::Args;
+use serde_json::Value;
+
+/// Install the custom resource definitions of an operator
+///
+/// They are applied server-side, so that their size is no matter. Definitions by which stored objects would not be right any more
+/// are refused.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball install
+  flyball install --program ./site-operator --context staging --dry-run")]
+pub(crate) struct InstallArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Apply definitions even if they do harm to stored objects
+    #[arg(long)]
+    force: bool,
+    /// Take over fields that others have set to something else
+    #[arg(long)]
+    force_conflicts: bool,
+    /// Have the API server check everything and store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
+    let applied = block_on(async {
+        let connection = args.connection.connect().await?;
+        let installation = Installation::ask(&args.place, None, None).await?;
+        let mut definitions = installation.definitions();
+        if definitions.is_empty() {
+            return Err(Error::new(format!("{} brings no definitions", installation.description.name))
+                .hint("an operator brings one by Operator::crd"));
+        }
+        // Where a conversion is asked for is written by the operator, wherever it runs.
+        for definition in &mut definitions {
+            definition["spec"]
+                .as_object_mut()
+                .map(|spec: &mut serde_json::Map<String, Value>| spec.remove("conversion"));
+        }
+        safety::check(&connection, &definitions, args.force).await?;
+        let quiet = args.output.is_some();
+        let manner = Manner { force_conflicts: args.force_conflicts, dry_run: args.dry_run, quiet };
+        rollout::bring(&connection, &definitions, manner).await
+    })?;
+    args.output.map_or(Ok(()), |output| output.say(&applied))
+}

@@ -1,0 +1,35 @@
+//! `flyball man`: manual pages.
+
+use crate::error::{Result, ResultExt};
+use crate::terminal::say;
+use clap::{Args, Command};
+use clap_mangen::{Man, generate_to};
+use std::fs;
+use std::path::PathBuf;
+
+/// Print the manual page, or write those of all commands into a folder
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball man | man -l -
+  flyball man --out ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// Folder to write the pages to: flyball.1, flyball-run.1 and so on
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(crate) fn cmd_man(args: &ManArgs, program: Command) -> Result<()> {
+    match &args.out {
+        Some(folder) => {
+            let what = || format!("cannot write manual pages to {}", folder.display());
+            fs::create_dir_all(folder).when(what())?;
+            generate_to(program, folder).when(what())
+        }
+        None => {
+            let mut page = Vec::new();
+            Man::new(program).render(&mut page).when("cannot write the manual page")?;
+            say(String::from_utf8_lossy(&page).trim_end());
+            Ok(())
+        }
+    }
+}

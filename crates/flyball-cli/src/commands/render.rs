@@ -1,0 +1,53 @@
+//! `flyball render`: what `flyball deploy` would apply.
+
+use crate::connection::block_on;
+use crate::error::Result;
+use crate::installation::{Installation, PlaceArgs};
+use crate::output::Output;
+use crate::overlay::{OverlayArgs, parse_image};
+use crate::terminal::say;
+use crate::yaml;
+use clap::Args;
+
+/// Print what `flyball deploy` applies, without a cluster
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball render --image registry.example.com/site-operator:1.0 > operator.yaml
+  flyball render --namespace sites --name-prefix team-a- --patch env.yaml
+
+A patch is an object with the fields that it changes, whose name may lack the prefix; or, for JSON patches,
+  {target: {kind: Deployment}, patch: [{op: replace, path: /spec/replicas, value: 2}]}")]
+pub(crate) struct RenderArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Namespace of the operator: its prefix and `system` unless given
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Image of the operator
+    #[arg(long, value_name = "REF", value_parser = parse_image)]
+    image: Option<String>,
+    #[command(flatten)]
+    overlay: OverlayArgs,
+    /// With what a Prometheus operator takes: ServiceMonitor, PrometheusRule, dashboard
+    #[arg(long)]
+    monitoring: bool,
+    /// How to say it; YAML unless given
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+pub(crate) fn cmd_render(args: &RenderArgs) -> Result<()> {
+    let installation = block_on(Installation::ask(&args.place, args.namespace.as_deref(), args.image.as_deref()))?;
+    let mut objects = installation.objects(args.monitoring);
+    args.overlay.lay_over(&mut objects, &installation.place)?;
+    match args.output {
+        Some(Output::Json) => {
+            Output::Json.say(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+        }
+        Some(Output::Yaml) | None => {
+            let documents: Vec<String> = objects.iter().map(yaml::write).collect();
+            say(documents.join("---\n").trim_end());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `flyball undeploy`: an operator out of a cluster, with all that it looked after.
+
+use super::deploy::{is_ours, parse_wait};
+use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Result, ResultExt};
+use crate::installation::{Installation, PlaceArgs};
+use crate::output::Output;
+use crate::removal::{self, Resources};
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Remove an operator from a cluster: its custom resources, then itself, its definitions at the end
+///
+/// Custom resources go first, while the operator is there to clean up after them; if that does not come to an end, the operator
+/// stays. A namespace goes with it only if `flyball deploy` made it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball undeploy --dry-run              what would go
+  flyball undeploy --yes
+  flyball undeploy --keep-definitions     the operator alone: its objects stay as they are")]
+pub(crate) struct UndeployArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Leave the definitions, and with them all custom resources
+    #[arg(long)]
+    keep_definitions: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long the custom resources of a kind may take to go
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// Remove the custom resource definitions of an operator, with all custom resources
+///
+/// Custom resources go first; those with finalizers need an operator that runs, here or in the cluster.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball uninstall --dry-run
+  flyball uninstall --yes")]
+pub(crate) struct UninstallArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
+    /// Say what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long the custom resources of a kind may take to go
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// What goes, or went.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Removal {
+    dry_run: bool,
+    resources: Vec<Resources>,
+    objects: Vec<String>,
+}
+
+/// What both commands do, and how.
+struct Order {
+    /// The operator's objects in the order in which they go.
+    objects: Vec<Value>,
+    definitions: Vec<Value>,
+    yes: bool,
+    dry_run: bool,
+    timeout: Duration,
+    output: Option<Output>,
+}
+
+pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
+    block_on(async {
+        let connection = args.connection.connect().await?;
+        let installation = Installation::ask(&args.place, args.connection.namespace.as_deref(), None).await?;
+        let mut objects = installation.objects(true);
+        objects.retain(|object| object["kind"] != "CustomResourceDefinition");
+        objects.reverse();
+        leave_namespace(&connection, &mut objects).await?;
+        objects.extend(made_at_run_time(&installation));
+        // A namespace goes last, and with all that is in it.
+        objects.sort_by_key(|object| object["kind"] == "Namespace");
+        let definitions = if args.keep_definitions { Vec::new() } else { installation.definitions() };
+        let (yes, dry_run, timeout, output) = (args.yes, args.dry_run, args.timeout, args.output);
+        remove(&connection, Order { objects, definitions, yes, dry_run, timeout, output }).await
+    })
+}
+
+pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
+    block_on(async {
+        let connection = args.connection.connect().await?;
+        let installation = Installation::ask(&args.place, None, None).await?;
+        let (yes, dry_run, timeout, output) = (args.yes, args.dry_run, args.timeout, args.output);
+        let definitions = installation.definitions();
+        remove(&connection, Order { objects: Vec::new(), definitions, yes, dry_run, timeout, output }).await
+    })
+}
+
+/// Names what the operator itself makes in its namespace: its lease, and the certificates of its webhooks.
+fn made_at_run_time(installation: &Installation) -> Vec<Value> {
+    let place = &installation.place;
+    let made = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place.namespace}});
+    let lease = installation.description.lease.as_ref();
+    let lease = lease.map(|lease| made("coordination.k8s.io/v1", "Lease", &lease.name));
+    let has_webhooks = !installation.description.webhooks.is_empty();
+    let certificates = has_webhooks.then(|| made("v1", "Secret", &place.named("webhook-certificates")));
+    lease.into_iter().chain(certificates).collect()
+}
+
+async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
+    let Some(wanted) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
+    let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let namespaces: Api<Namespace> = Api::all(connection.client.clone());
+    let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
+    if !found.is_some_and(|found| is_ours(&found)) {
+        objects.retain(|object| object["kind"] != "Namespace");
+    }
+    Ok(())
+}
+
+async fn remove(connection: &Connection, order: Order) -> Result<()> {
+    let Order { objects, definitions, yes, dry_run, timeout, output } = order;
+    let quiet = output.is_some();
+    let resources = Resources::count(connection, &definitions).await?;
+    let mut there = Vec::new();
+    for object in objects.iter().chain(&definitions) {
+        if let Ok(found) = connection.read(object).await {
+            let told = connection.place(&found).await.map(|(_, told, _)| told)?;
+            there.push((object, told));
+        }
+    }
+    if !quiet {
+        preview(&resources, &there);
+    }
+    let is_gone = there.is_empty() && resources.is_empty();
+    if !dry_run && !is_gone {
+        removal::confirm("Remove all of this?", yes)?;
+        for each in resources.iter().filter(|each| each.count > 0) {
+            each.delete(connection, timeout, quiet).await?;
+            if !quiet {
+                say(&format!("{} {} {}", each.count, each.kind, paint(Style::Good, "deleted")));
+            }
+        }
+        for (object, _) in &there {
+            removal::remove(connection, object, timeout, quiet).await?;
+        }
+    }
+    match output {
+        Some(output) => {
+            let objects = there.into_iter().map(|(_, told)| told).collect();
+            output.say(&Removal { dry_run, resources, objects })
+        }
+        None => Ok(()),
+    }
+}
+
+fn preview(resources: &[Resources], there: &[(&Value, String)]) {
+    if there.is_empty() && resources.is_empty() {
+        return say("nothing of it is there");
+    }
+    say("To be removed:");
+    for each in resources.iter().filter(|each| each.count > 0) {
+        say(&paint(Style::Bad, &format!("  {} {}, with all that is made for them", each.count, each.kind)));
+    }
+    for (object, told) in there {
+        let more = if object["kind"] == "Namespace" { ", with all that is in it" } else { "" };
+        say(&format!("  {told}{more}"));
+    }
+}

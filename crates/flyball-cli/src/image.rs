@@ -1,0 +1,185 @@
+//! Container images without Docker, by the OCI's specifications.
+//!
+//! See <https://github.com/opencontainers/image-spec> for what is in them, and
+//! <https://github.com/opencontainers/distribution-spec> for how they get to a registry.
+//!
+//! The same project gives the same bytes: files are in order, belong to root and carry the time of `SOURCE_DATE_EPOCH`, which is
+//! the beginning of 1970 unless it says otherwise.
+
+pub(crate) mod credentials;
+pub(crate) mod elf;
+pub(crate) mod inventory;
+pub(crate) mod layer;
+pub(crate) mod layout;
+pub(crate) mod platform;
+pub(crate) mod project;
+pub(crate) mod reference;
+pub(crate) mod registry;
+
+use crate::error::{Error, Result, ResultExt};
+use flyball_core::time::{Timestamp, rfc3339};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+
+/// Names some content by its digest.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) artifact_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) platform: Option<Value>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// What a registry of a version to come adds.
+    #[serde(flatten)]
+    pub(crate) more: BTreeMap<String, Value>,
+}
+
+/// Content, and what names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Blob {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Blob {
+    pub(crate) fn new(media_type: &str, bytes: Vec<u8>) -> Self {
+        let descriptor = Descriptor {
+            media_type: media_type.into(),
+            digest: digest(&bytes),
+            size: bytes.len() as u64,
+            artifact_type: None,
+            platform: None,
+            annotations: BTreeMap::new(),
+            more: BTreeMap::new(),
+        };
+        Self { descriptor, bytes }
+    }
+
+    pub(crate) fn json(media_type: &str, value: &Value) -> Self {
+        Self::new(media_type, value.to_string().into_bytes())
+    }
+}
+
+/// Returns the digest of content, as descriptors have it.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    let hash = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// Returns the hexadecimal part of a digest; none if it is no digest that is known here.
+pub(crate) fn hex(digest: &str) -> Option<&str> {
+    let hex = digest.strip_prefix("sha256:")?;
+    (hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))).then_some(hex)
+}
+
+/// Returns the time that everything carries, see <https://reproducible-builds.org/specs/source-date-epoch/>.
+///
+/// # Errors
+///
+/// When `SOURCE_DATE_EPOCH` is no number of seconds.
+pub(crate) fn epoch() -> Result<Timestamp> {
+    let told = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
+    let seconds = told.parse::<i64>().ok().filter(|seconds| (0..=0o77_777_777_777).contains(seconds));
+    seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).ok_or_else(|| {
+        Error::new(format!("SOURCE_DATE_EPOCH={told} is no time"))
+            .hint("give seconds since 1970, such as $(git log -1 --format=%ct)")
+    })
+}
+
+/// One platform's image: its blobs, the last of which is the manifest, with what is known of it attached.
+pub(crate) struct Image {
+    pub(crate) platform: &'static platform::Platform,
+    pub(crate) blobs: Vec<Blob>,
+    pub(crate) manifest: Blob,
+    /// How large the program is.
+    pub(crate) program: u64,
+    pub(crate) layer: Descriptor,
+}
+
+/// What an image holds.
+pub(crate) struct Contents<'a> {
+    /// The program's file name, which is also where it is in the image.
+    pub(crate) name: &'a str,
+    pub(crate) program: &'a [u8],
+    pub(crate) certificates: &'a [u8],
+    pub(crate) labels: &'a BTreeMap<String, String>,
+}
+
+impl Image {
+    pub(crate) fn new(
+        platform: &'static platform::Platform,
+        contents: &Contents<'_>,
+        epoch: Timestamp,
+    ) -> Result<Self> {
+        let archive = layer::archive(contents, epoch).when("cannot make the layer")?;
+        let layer = Blob::new(LAYER, layer::compress(&archive).when("cannot compress the layer")?);
+        let created = rfc3339(epoch);
+        let mut config = json!({
+            "created": created,
+            "config": {
+                "User": "65532:65532",
+                "Entrypoint": [format!("/{}", contents.name)],
+                "WorkingDir": "/",
+                "Labels": contents.labels,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [digest(&archive)]},
+            "history": [{"created": created, "created_by": "flyball image build"}],
+        });
+        platform.write(&mut config);
+        let config = Blob::json(CONFIG, &config);
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.descriptor,
+            "layers": [layer.descriptor],
+            "annotations": contents.labels,
+        });
+        let mut manifest = Blob::json(MANIFEST, &manifest);
+        let mut told = json!({});
+        platform.write(&mut told);
+        manifest.descriptor.platform = Some(told);
+        let program = contents.program.len() as u64;
+        let described = layer.descriptor.clone();
+        Ok(Self { platform, blobs: vec![layer, config], manifest, program, layer: described })
+    }
+}
+
+/// Makes an index of images.
+pub(crate) fn index(images: &[Image], labels: &BTreeMap<String, String>) -> Blob {
+    let manifests: Vec<&Descriptor> = images.iter().map(|image| &image.manifest.descriptor).collect();
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": labels});
+    Blob::json(INDEX, &index)
+}
+
+/// Makes what attaches a document to an image, see <https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidelines-for-artifact-usage>.
+pub(crate) fn attachment(kind: &str, document: &Value, subject: &Descriptor, epoch: Timestamp) -> Vec<Blob> {
+    let (document, empty) = (Blob::json(kind, document), Blob::new(EMPTY, b"{}".to_vec()));
+    let subject = json!({"mediaType": subject.media_type, "digest": subject.digest, "size": subject.size});
+    let annotations: BTreeMap<String, String> =
+        [("org.opencontainers.image.created".to_owned(), rfc3339(epoch))].into();
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": empty.descriptor,
+        "layers": [document.descriptor],
+        "subject": subject,
+        "annotations": annotations,
+    });
+    let mut manifest = Blob::json(MANIFEST, &manifest);
+    (manifest.descriptor.artifact_type, manifest.descriptor.annotations) = (Some(kind.into()), annotations);
+    vec![empty, document, manifest]
+}

@@ -1,0 +1,217 @@
+//! Who one is at a registry, by Docker's configuration.
+//!
+//! See <https://docs.docker.com/reference/cli/docker/login/#credential-stores> for the programs that keep secrets, and
+//! <https://github.com/docker/docker-credential-helpers> for how they are asked. Secrets are in no message and no log: the type
+//! that holds them cannot be printed.
+
+use super::reference::Reference;
+use crate::error::{Error, Result, ResultExt};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long a program may take that somebody may have to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What proves who one is.
+#[derive(Clone)]
+pub(crate) enum Credentials {
+    Password {
+        user: String,
+        password: String,
+    },
+    /// A token that gets other tokens.
+    Identity(String),
+}
+
+impl Credentials {
+    /// Returns who it is, for people.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Password { user, .. } => format!("user {user}"),
+            Self::Identity(_) => "this identity token".into(),
+        }
+    }
+
+    /// Returns the header that says it, see <https://www.rfc-editor.org/rfc/rfc7617>.
+    pub(crate) fn basic(&self) -> Option<String> {
+        match self {
+            Self::Password { user, password } => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            Self::Identity(_) => None,
+        }
+    }
+
+    fn new(user: String, secret: String) -> Self {
+        if user == "<token>" { Self::Identity(secret) } else { Self::Password { user, password: secret } }
+    }
+
+    /// Finds those for a registry; none if there are none, which means that one is nobody there.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration cannot be read, or the program that keeps secrets fails.
+    pub(crate) async fn find(reference: &Reference) -> Result<Option<Self>> {
+        let Some(path) = path() else { return Ok(None) };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
+        };
+        // What the error says of a place is harmless, what it says of a value might not be.
+        let config: Config = serde_json::from_slice(&text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            Error::new(format!("{} is no configuration of Docker (line {line}, column {column})", path.display()))
+        })?;
+        config.find(&reference.registry).await.map_err(|error| error.hint(format!("see {}", path.display())))
+    }
+}
+
+/// Returns where Docker's configuration is.
+pub(crate) fn path() -> Option<PathBuf> {
+    let folder = std::env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    Some(folder.or_else(|| Some(std::env::home_dir()?.join(".docker")))?.join("config.json"))
+}
+
+/// The part of the configuration that is about secrets.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Config {
+    auths: BTreeMap<String, Auth>,
+    cred_helpers: BTreeMap<String, String>,
+    creds_store: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Auth {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+}
+
+/// What such a program answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    username: String,
+    secret: String,
+}
+
+impl Config {
+    async fn find(&self, registry: &str) -> Result<Option<Credentials>> {
+        // Docker's own registry goes by the address that it had first.
+        let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
+        let store = self.cred_helpers.get(server).or_else(|| self.cred_helpers.get(registry));
+        if let Some(program) = store.or(self.creds_store.as_ref().filter(|name| !name.is_empty()))
+            && let Some(found) = ask(program, server).await?
+        {
+            return Ok(Some(found));
+        }
+        let same = |key: &&String| *key == server || host(key) == host(server);
+        let Some(key) = self.auths.keys().find(same) else { return Ok(None) };
+        self.auths[key].read(key)
+    }
+}
+
+/// Takes the scheme and the path off an address.
+fn host(address: &str) -> &str {
+    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://")).unwrap_or(address);
+    rest.split('/').next().unwrap_or_default()
+}
+
+impl Auth {
+    fn read(&self, key: &str) -> Result<Option<Credentials>> {
+        if let Some(token) = self.identitytoken.as_ref().filter(|token| !token.is_empty()) {
+            return Ok(Some(Credentials::Identity(token.clone())));
+        }
+        if let Some(auth) = self.auth.as_ref().filter(|auth| !auth.is_empty()) {
+            let text = STANDARD.decode(auth).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let pair = text.as_ref().and_then(|text| text.trim_end_matches('\0').split_once(':'));
+            let (user, password) = pair.ok_or_else(|| {
+                Error::new(format!("what auths holds for {key} is no user and password")).hint("log in again")
+            })?;
+            return Ok(Some(Credentials::new(user.into(), password.into())));
+        }
+        Ok(match (&self.username, &self.password) {
+            (Some(user), Some(password)) => Some(Credentials::new(user.clone(), password.clone())),
+            _ => None,
+        })
+    }
+}
+
+/// Asks a program that keeps secrets.
+async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !name.bytes().all(is_plain) {
+        return Err(Error::new(format!("{name:?} is no name of a credential helper")));
+    }
+    let program = format!("docker-credential-{name}");
+    let what = || format!("cannot ask {program} about {server}");
+    let mut command = Command::new(&program);
+    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let work = async {
+        let mut child = command.spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            // One that reads nothing may answer all the same.
+            let _ = input.write_all(server.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    let answer = timeout(PATIENCE, work).await.when(what())?.when(what())?;
+    if !answer.status.success() {
+        let said = String::from_utf8_lossy(&answer.stdout);
+        // The words of the protocol for what is no failure.
+        return match said.contains("credentials not found") {
+            true => Ok(None),
+            false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),
+        };
+    }
+    let answer: Answer = serde_json::from_slice(&answer.stdout)
+        .map_err(|_| Error::new(format!("{program} did not answer as it should")))?;
+    Ok(Some(Credentials::new(answer.username, answer.secret)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(config: &str, registry: &str) -> Option<String> {
+        let config: Config = serde_json::from_str(config).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(config.find(registry)).unwrap().map(|found| match found {
+            Credentials::Password { user, password } => format!("{user}:{password}"),
+            Credentials::Identity(token) => format!("token {token}"),
+        })
+    }
+
+    #[test]
+    fn a_registry_goes_by_several_names() {
+        let auth = |key: &str| format!(r#"{{"auths": {{"{key}": {{"auth": "{}"}}}}}}"#, STANDARD.encode("me:se:cret"));
+        for (key, registry) in [
+            ("r.example.com", "r.example.com"),
+            ("https://r.example.com", "r.example.com"),
+            ("https://r.example.com/v2/", "r.example.com"),
+            ("127.0.0.1:5000", "127.0.0.1:5000"),
+            ("https://index.docker.io/v1/", "docker.io"),
+        ] {
+            assert_eq!(found(&auth(key), registry).as_deref(), Some("me:se:cret"), "{key}");
+            assert_eq!(found(&auth(key), "other.example.com"), None);
+        }
+        let token = r#"{"auths": {"r.io": {"auth": "", "identitytoken": "t"}, "s.io": {"username": "a", "password": "b"}, "e.io": {}}}"#;
+        assert_eq!(found(token, "r.io").as_deref(), Some("token t"));
+        assert_eq!(found(token, "s.io").as_deref(), Some("a:b"));
+        assert_eq!(found(token, "e.io"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! What a program file tells of itself, see the System V ABI's chapter on object files.
+
+/// A program for Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elf {
+    /// The kind of machine that it runs on.
+    pub(crate) machine: u16,
+    /// Whether it needs a loader, and with it libraries.
+    pub(crate) needs_loader: bool,
+}
+
+/// What the header says is needed to find libraries and load them.
+const INTERPRETER: u32 = 3;
+
+impl Elf {
+    /// Reads a file; none if it is no program for Linux, or not a whole one.
+    pub(crate) fn read(file: &[u8]) -> Option<Self> {
+        let ident = file.get(..16)?;
+        // Little endian only: the platforms that there are images for are all of that kind.
+        if !ident.starts_with(b"\x7fELF") || ident[5] != 1 {
+            return None;
+        }
+        let wide = match ident[4] {
+            1 => false,
+            2 => true,
+            _ => return None,
+        };
+        let half = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
+        let word = |at: usize| Some(u32::from_le_bytes(file.get(at..at.checked_add(4)?)?.try_into().ok()?));
+        let (table, size, count) = match wide {
+            true => {
+                let low = usize::try_from(word(32)?).ok()?;
+                // A table beyond four gigabytes is none that we read.
+                (if word(36)? == 0 { low } else { return None }, half(54)?, half(56)?)
+            }
+            false => (usize::try_from(word(28)?).ok()?, half(42)?, half(44)?),
+        };
+        let mut needs_loader = false;
+        for at in 0..usize::from(count) {
+            let header = table.checked_add(at * usize::from(size))?;
+            needs_loader |= word(header)? == INTERPRETER;
+        }
+        Some(Self { machine: half(18)?, needs_loader })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Elf;
+
+    #[test]
+    fn this_program_is_one() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let read = Elf::read(&own);
+        #[cfg(target_os = "linux")]
+        assert!(read.is_some_and(|elf| [40, 62, 183, 243].contains(&elf.machine)), "{read:?}");
+        for length in 0..own.len().min(128) {
+            // Whatever is cut off, nothing panics.
+            let _ = Elf::read(&own[..length]);
+        }
+        let mut odd = own[..128].to_vec();
+        odd[32..64].fill(0xff);
+        assert_eq!(Elf::read(&odd), None);
+        assert_eq!(Elf::read(b"#!/bin/sh\nexit 0\n"), None);
+    }
+}

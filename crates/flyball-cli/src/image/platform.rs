@@ -1,0 +1,109 @@
+//! Which platforms there are, and what Rust calls them.
+
+use crate::error::{Error, Result, ResultExt};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// A platform that images are made for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Platform {
+    /// What people call it.
+    pub(crate) name: &'static str,
+    architecture: &'static str,
+    variant: Option<&'static str>,
+    /// The target whose programs need no library.
+    musl: &'static str,
+    /// The target whose programs need none if they are told so, where this machine is such a one.
+    gnu: &'static str,
+    /// What programs for it say, see [`elf`](super::elf).
+    pub(crate) machine: u16,
+}
+
+const fn platform(
+    name: &'static str,
+    architecture: &'static str,
+    variant: Option<&'static str>,
+    musl: &'static str,
+    gnu: &'static str,
+    machine: u16,
+) -> Platform {
+    Platform { name, architecture, variant, musl, gnu, machine }
+}
+
+pub(crate) const PLATFORMS: [Platform; 4] = [
+    platform("linux/amd64", "amd64", None, "x86_64-unknown-linux-musl", "x86_64-unknown-linux-gnu", 62),
+    platform("linux/arm64", "arm64", None, "aarch64-unknown-linux-musl", "aarch64-unknown-linux-gnu", 183),
+    platform("linux/arm/v7", "arm", Some("v7"), "armv7-unknown-linux-musleabihf", "armv7-unknown-linux-gnueabihf", 40),
+    platform("linux/riscv64", "riscv64", None, "riscv64gc-unknown-linux-musl", "riscv64gc-unknown-linux-gnu", 243),
+];
+
+/// How programs for a platform are built here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    /// Whether the C library of this machine is put into the program.
+    pub(crate) is_gnu: bool,
+}
+
+/// Reads a platform's name, as `--platform` has it.
+pub(crate) fn parse(name: &str) -> Result<&'static Platform, String> {
+    let known = || PLATFORMS.iter().map(|platform| platform.name).collect::<Vec<_>>().join(", ");
+    PLATFORMS.iter().find(|platform| platform.name == name).ok_or_else(|| format!("it is none of {}", known()))
+}
+
+impl Platform {
+    /// Finds the platform of this machine.
+    ///
+    /// # Errors
+    ///
+    /// When images are not made for such machines.
+    pub(crate) fn host() -> Result<&'static Self> {
+        let host = PLATFORMS.iter().find(|platform| platform.gnu.starts_with(std::env::consts::ARCH));
+        host.ok_or_else(|| {
+            Error::new(format!("there are no images for machines of type {}", std::env::consts::ARCH))
+                .hint("name a platform: --platform linux/amd64")
+        })
+    }
+
+    /// Writes it into an object, as configurations and descriptors have it.
+    pub(crate) fn write(&self, object: &mut Value) {
+        object["architecture"] = self.architecture.into();
+        object["os"] = "linux".into();
+        if let Some(variant) = self.variant {
+            object["variant"] = variant.into();
+        }
+    }
+
+    /// Finds how programs for it are built: for the target that needs no library if it is installed, else for this machine.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is installed that could do it.
+    pub(crate) fn target(&self) -> Result<Target> {
+        let (sysroot, host) = toolchain()?;
+        let is_installed = |target: &str| Path::new(&sysroot).join("lib/rustlib").join(target).join("lib").is_dir();
+        if is_installed(self.musl) {
+            return Ok(Target { name: self.musl, is_gnu: false });
+        }
+        if host == self.gnu && is_installed(self.gnu) {
+            return Ok(Target { name: self.gnu, is_gnu: true });
+        }
+        Err(Error::new(format!("there is no Rust target for {} here", self.name))
+            .hint(format!("rustup target add {}", self.musl))
+            .hint("or build the program elsewhere, and name it: --program FILE"))
+    }
+}
+
+/// Asks the compiler where it keeps its targets, and which one is this machine's.
+fn toolchain() -> Result<(String, String)> {
+    let ask = |args: &[&str]| -> Result<String> {
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let answer = Command::new(compiler).args(args).output().when("cannot run rustc").map_err(|error| {
+            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+        })?;
+        Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    };
+    let host = ask(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    Ok((ask(&["--print", "sysroot"])?, host.unwrap_or_default()))
+}

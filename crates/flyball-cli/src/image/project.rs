@@ -1,0 +1,243 @@
+//! What cargo and git know of the project that an image is made of.
+
+use crate::error::{Error, Result, ResultExt};
+use crate::program::cargo;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// A project, as `cargo metadata` tells of it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Project {
+    packages: Vec<Package>,
+    resolve: Option<Resolve>,
+    pub(crate) workspace_root: PathBuf,
+    #[serde(skip)]
+    checksums: BTreeMap<(String, String), String>,
+}
+
+/// A package, of the project or one that it depends on.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) license: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) repository: Option<String>,
+    source: Option<String>,
+    targets: Vec<Target>,
+    /// What the lock file says of its contents.
+    #[serde(skip)]
+    pub(crate) checksum: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Target {
+    kind: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    pkg: String,
+    dep_kinds: Vec<DependencyKind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DependencyKind {
+    kind: Option<String>,
+}
+
+impl Package {
+    /// Returns its name as a package URL, see <https://github.com/package-url/purl-spec>.
+    pub(crate) fn purl(&self) -> String {
+        format!("pkg:cargo/{}@{}", self.name, self.version.replace('+', "%2B"))
+    }
+
+    /// Tells whether it runs in the compiler and is no part of the program.
+    fn is_macro(&self) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
+    }
+}
+
+impl Project {
+    /// Asks cargo about the project in this folder, as it is built for a target.
+    pub(crate) async fn ask(target: Option<&str>) -> Result<Self> {
+        let mut cargo = cargo();
+        cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
+        cargo.args(target.map(|target| format!("--filter-platform={target}")));
+        let answer = cargo.spawn().when("cannot start cargo").map_err(|error| {
+            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+        })?;
+        let answer = answer.wait_with_output().await.when("cannot run cargo")?;
+        if !answer.status.success() {
+            return Err(Error::new("cargo cannot tell what the project is made of"));
+        }
+        let mut project: Self = serde_json::from_slice(&answer.stdout).when("cannot read what cargo metadata says")?;
+        let lock = fs::read_to_string(project.workspace_root.join("Cargo.lock")).unwrap_or_default();
+        project.checksums = checksums(&lock);
+        Ok(project)
+    }
+
+    /// Finds a package.
+    pub(crate) fn package(&self, id: &str) -> Result<Package> {
+        let found = self.packages.iter().find(|package| package.id == id).cloned();
+        let mut package = found.ok_or_else(|| Error::new(format!("cargo knows no package {id}")))?;
+        // What has the same name and version in a folder is something else.
+        if package.source.is_some() {
+            package.checksum = self.checksums.get(&(package.name.clone(), package.version.clone())).cloned();
+        }
+        Ok(package)
+    }
+
+    /// Returns the packages that a program of this package is made of, each with the ones that it depends on, in the order of
+    /// their names. What is needed to build or to test it only is left out.
+    pub(crate) fn parts(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
+        let nodes: BTreeMap<&str, &Node> =
+            self.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (node.id.as_str(), node)).collect();
+        let (mut seen, mut left, mut parts) = (BTreeSet::from([root]), vec![root], Vec::new());
+        while let Some(id) = left.pop() {
+            let mut needs = Vec::new();
+            for dependency in nodes.get(id).iter().flat_map(|node| &node.deps) {
+                if dependency.dep_kinds.iter().all(|kind| kind.kind.is_some()) {
+                    continue;
+                }
+                let package = self.package(&dependency.pkg)?;
+                if package.is_macro() {
+                    continue;
+                }
+                needs.push(package);
+                if seen.insert(&dependency.pkg) {
+                    left.push(&dependency.pkg);
+                }
+            }
+            needs.sort_by_key(Package::purl);
+            parts.push((self.package(id)?, needs));
+        }
+        parts.sort_by_key(|(package, _)| package.purl());
+        Ok(parts)
+    }
+}
+
+/// Reads the checksums of a lock file, whose form cargo keeps.
+fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+    let mut all = BTreeMap::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let field = |name: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "))?;
+            Some(line.trim().trim_matches('"').to_owned())
+        };
+        if let (Some(name), Some(version), Some(checksum)) = (field("name"), field("version"), field("checksum")) {
+            all.insert((name, version), checksum);
+        }
+    }
+    all
+}
+
+/// Asks git which commit this folder is at, and whether something was changed since; none if there is no git.
+pub(crate) async fn revision() -> Option<String> {
+    let ask = async |args: &[&str]| {
+        let answer = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;
+        answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    };
+    let commit = ask(&["rev-parse", "HEAD"]).await.filter(|commit| !commit.is_empty())?;
+    let changes = ask(&["status", "--porcelain", "--untracked-files=no"]).await?;
+    Some(if changes.is_empty() { commit } else { format!("{commit}-dirty") })
+}
+
+/// Asks the compiler for its version.
+pub(crate) async fn compiler() -> Option<String> {
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let answer = Command::new(compiler).arg("--version").output().await.ok()?;
+    Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+}
+
+/// Returns the annotations that say what a project is, see
+/// <https://github.com/opencontainers/image-spec/blob/main/annotations.md#pre-defined-annotation-keys>.
+pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -> BTreeMap<String, String> {
+    let told = [
+        ("title", Some(package.name.as_str())),
+        ("version", Some(&package.version)),
+        ("description", package.description.as_deref()),
+        ("source", package.repository.as_deref()),
+        ("licenses", package.license.as_deref()),
+        ("revision", revision),
+        ("created", Some(created)),
+    ];
+    let label =
+        |(name, value): (&str, Option<&str>)| Some((format!("org.opencontainers.image.{name}"), value?.to_owned()));
+    told.into_iter().filter_map(label).collect()
+}
+
+/// Makes what is known of a program that nobody builds here.
+pub(crate) fn stranger(program: &Path) -> Package {
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Package {
+        id: name.clone(),
+        name,
+        version: "latest".into(),
+        license: None,
+        description: None,
+        repository: None,
+        source: None,
+        targets: Vec::new(),
+        checksum: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project() -> Project {
+        let package = |id: &str, kind: &str| {
+            serde_json::json!({"id": id, "name": id, "version": "1.0.0+x", "license": "MIT", "description": null,
+                "repository": null, "source": (id != "op").then_some("registry"), "targets": [{"kind": [kind]}]})
+        };
+        let dependency = |id: &str, kind: Option<&str>| serde_json::json!({"pkg": id, "dep_kinds": [{"kind": kind}]});
+        let mut project: Project = serde_json::from_value(serde_json::json!({
+            "workspace_root": "/w",
+            "packages": [package("op", "bin"), package("lib", "lib"), package("derive", "proc-macro"),
+                package("cc", "lib"), package("deep", "lib")],
+            "resolve": {"nodes": [
+                {"id": "op", "deps": [dependency("lib", None), dependency("derive", None), dependency("cc", Some("build"))]},
+                {"id": "lib", "deps": [dependency("deep", None), dependency("op", Some("dev"))]},
+                {"id": "deep", "deps": []},
+            ]},
+        }))
+        .unwrap();
+        project.checksums = checksums(
+            "version = 4\n\n[[package]]\nname = \"lib\"\nversion = \"1.0.0+x\"\nsource = \"r\"\nchecksum = \"ab12\"\n\
+             dependencies = [\n \"deep\",\n]\n\n[[package]]\nname = \"op\"\nversion = \"1.0.0+x\"\n",
+        );
+        project
+    }
+
+    #[test]
+    fn what_only_builds_or_tests_a_program_is_no_part_of_it() {
+        let parts = project().parts("op").unwrap();
+        let told: Vec<(&str, Vec<&str>, Option<&str>)> = parts
+            .iter()
+            .map(|(package, needs)| {
+                (&*package.name, needs.iter().map(|need| &*need.name).collect(), package.checksum.as_deref())
+            })
+            .collect();
+        assert_eq!(told, [("deep", vec![], None), ("lib", vec!["deep"], Some("ab12")), ("op", vec!["lib"], None)]);
+        assert_eq!(parts[0].0.purl(), "pkg:cargo/deep@1.0.0%2Bx");
+        assert!(project().parts("other").is_err());
+    }
+}

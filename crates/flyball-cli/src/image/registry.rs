@@ -1,0 +1,319 @@
+//! A registry, and how content gets there.
+//!
+//! See <https://github.com/opencontainers/distribution-spec/blob/main/spec.md> for the protocol, and
+//! <https://distribution.github.io/distribution/spec/auth/token/> for how one says who one is.
+
+use super::credentials::Credentials;
+use super::reference::Reference;
+use super::{Descriptor, INDEX, hex};
+use crate::error::{Error, Result, ResultExt};
+use crate::web::Web;
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an answer may take: that to a layer comes when all of it is there.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// What a registry with an interface for referrers says when it has understood that a manifest is one.
+const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
+
+/// One repository of a registry.
+pub(crate) struct Registry {
+    web: Web,
+    base: Uri,
+    reference: Reference,
+    credentials: Option<Credentials>,
+    /// What is said of who one is, once it is known how.
+    authorization: Option<String>,
+}
+
+impl Registry {
+    /// Says where it is, and finds out who one is there.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers there, or one is not let in.
+    pub(crate) async fn connect(reference: &Reference, plain: bool) -> Result<Self> {
+        let scheme = if plain { "http" } else { "https" };
+        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("the registry has no address")?;
+        let credentials = Credentials::find(reference).await?;
+        let web = Web::new(PATIENCE)?;
+        let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
+        // Asked for something small, it says what it wants to know before something large is on its way.
+        let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await;
+        let answer = answer.map_err(|error| match plain {
+            true => error.hint(format!("is a registry running at {}?", reference.registry)),
+            false => error.hint("is it spelled right? A registry that speaks plain HTTP takes --insecure"),
+        })?;
+        match answer.status().is_success() {
+            true => Ok(registry),
+            false => Err(registry
+                .refused("let us in", &answer)
+                .hint(format!("is {} a registry of images?", reference.registry))),
+        }
+    }
+
+    /// Uploads content unless it is there, and tells whether it had to.
+    pub(crate) async fn put_blob(&mut self, digest: &str, bytes: Vec<u8>) -> Result<bool> {
+        let repository = self.reference.repository.clone();
+        let there = self.send(Method::HEAD, &format!("/v2/{repository}/blobs/{digest}"), &[], Bytes::new()).await?;
+        // Some registries lead to where they keep it.
+        if there.status().is_success() || there.status().is_redirection() {
+            return Ok(false);
+        }
+        let begun = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
+        let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let (StatusCode::ACCEPTED, Some(location)) = (begun.status(), location) else {
+            return Err(self.refused("take an upload", &begun));
+        };
+        let mark = if location.contains('?') { '&' } else { '?' };
+        let location = format!("{location}{mark}digest={digest}");
+        let headers = [(CONTENT_TYPE, "application/octet-stream")];
+        let done = self.send(Method::PUT, &location, &headers, bytes.into()).await?;
+        match done.status() {
+            StatusCode::CREATED => Ok(true),
+            _ => Err(self.refused(&format!("take {digest}"), &done)),
+        }
+    }
+
+    /// Uploads a manifest or an index under a tag or its digest.
+    pub(crate) async fn put_manifest(&mut self, media_type: &str, name: &str, bytes: Vec<u8>) -> Result<HeaderMap> {
+        let path = format!("/v2/{}/manifests/{name}", self.reference.repository);
+        let done = self.send(Method::PUT, &path, &[(CONTENT_TYPE, media_type)], bytes.into()).await?;
+        match done.status() {
+            StatusCode::CREATED | StatusCode::OK => Ok(done.headers().clone()),
+            _ => Err(self.refused(&format!("take the manifest {name}"), &done)),
+        }
+    }
+
+    /// Uploads a manifest that is about another one, and sees to it that it is found from there.
+    pub(crate) async fn put_referrer(&mut self, referrer: &Descriptor, bytes: Vec<u8>, subject: &str) -> Result<()> {
+        let headers = self.put_manifest(&referrer.media_type, &referrer.digest, bytes).await?;
+        if headers.contains_key(SUBJECT) {
+            return Ok(());
+        }
+        // The registry knows nothing of referrers: they are listed under a tag that everybody looks for.
+        let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
+        let path = format!("/v2/{}/manifests/{tag}", self.reference.repository);
+        let found = self.send(Method::GET, &path, &[(ACCEPT, INDEX)], Bytes::new()).await?;
+        let mut index = match found.status() {
+            StatusCode::OK => serde_json::from_slice(found.body()).when(format!("what {tag} names is no index"))?,
+            StatusCode::NOT_FOUND => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
+            _ => return Err(self.refused(&format!("tell what {tag} names"), &found)),
+        };
+        let Some(listed) = index["manifests"].as_array_mut() else {
+            return Err(Error::new(format!("what {tag} names is no index")));
+        };
+        if !listed.iter().any(|one| one["digest"] == *referrer.digest) {
+            listed.push(json!(referrer));
+            self.put_manifest(INDEX, &tag, index.to_string().into_bytes()).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request to a path, or to an address that the registry named. If the registry wants to know who one is, it is told
+    /// and asked again.
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+        body: Bytes,
+    ) -> Result<Response<Bytes>> {
+        let uri = self.resolve(path)?;
+        // Who one is concerns nobody else.
+        let is_home = uri.authority() == self.base.authority() && uri.scheme() == self.base.scheme();
+        let request = |authorization: Option<&String>| {
+            let mut request = Request::builder().method(method.clone()).uri(uri.clone());
+            for (name, value) in headers {
+                request = request.header(name, *value);
+            }
+            if let Some(authorization) = authorization.filter(|_| is_home) {
+                request = request.header(AUTHORIZATION, authorization);
+            }
+            request.body(body.clone()).when("cannot ask the registry")
+        };
+        let answer = self.web.send(request(self.authorization.as_ref())?).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED || !is_home {
+            return Ok(answer);
+        }
+        self.authorization = Some(self.authorize(&answer).await?);
+        let answer = self.web.send(request(self.authorization.as_ref())?).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            return Err(self.unauthorized());
+        }
+        Ok(answer)
+    }
+
+    fn resolve(&self, path: &str) -> Result<Uri> {
+        let whole = match path.starts_with('/') {
+            true => format!("{}{}", self.base.to_string().trim_end_matches('/'), path),
+            false => path.to_owned(),
+        };
+        let uri: Uri = whole.parse().when("the registry named an address that is none")?;
+        // An upload that began in secret does not end in the open.
+        match uri.scheme() == self.base.scheme() || uri.scheme_str() == Some("https") {
+            true => Ok(uri),
+            false => Err(Error::new(format!("{} leads to an address without TLS", self.reference.registry))),
+        }
+    }
+
+    /// Finds out what to say of who one is, from how the registry asked.
+    async fn authorize(&self, answer: &Response<Bytes>) -> Result<String> {
+        let asked = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        for challenge in asked.map(Challenge::parse) {
+            match challenge.scheme.as_str() {
+                "basic" => {
+                    let basic = self.credentials.as_ref().and_then(Credentials::basic);
+                    return basic.ok_or_else(|| self.unauthorized());
+                }
+                "bearer" => return Ok(format!("Bearer {}", self.token(&challenge).await?)),
+                _ => {}
+            }
+        }
+        Err(Error::new(format!("{} asks who we are in a way that is not known here", self.reference.registry)))
+    }
+
+    /// Gets a token of whom the registry trusts for that.
+    async fn token(&self, challenge: &Challenge) -> Result<String> {
+        let registry = &self.reference.registry;
+        let realm = challenge.of("realm");
+        let address: Uri =
+            realm.parse().when(format!("{registry} gets its tokens at {realm:?}, which is no address"))?;
+        if address.scheme_str() != Some("https") && address.scheme() != self.base.scheme() {
+            return Err(Error::new(format!("{registry} gets its tokens at {realm}, which is without TLS")));
+        }
+        let (service, scope) = (challenge.of("service"), format!("repository:{}:pull,push", self.reference.repository));
+        let request = match &self.credentials {
+            Some(Credentials::Identity(token)) => {
+                let form = [
+                    ("grant_type", "refresh_token"),
+                    ("client_id", "flyball"),
+                    ("service", service),
+                    ("scope", &scope),
+                    ("refresh_token", token),
+                ];
+                let form = form.map(|(name, value)| format!("{name}={}", encode(value))).join("&");
+                let request = Request::post(address).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+                request.body(form.into())
+            }
+            credentials => {
+                let mark = if realm.contains('?') { '&' } else { '?' };
+                let query = format!("{realm}{mark}service={}&scope={}", encode(service), encode(&scope));
+                let mut request = Request::get(query);
+                if let Some(basic) = credentials.as_ref().and_then(Credentials::basic) {
+                    request = request.header(AUTHORIZATION, basic);
+                }
+                request.body(Bytes::new())
+            }
+        };
+        let answer = self.web.send(request.when("cannot ask for a token")?).await?;
+        if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&answer.status()) {
+            return Err(self.unauthorized());
+        }
+        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let token =
+            ["token", "access_token"].iter().find_map(|name| body[name].as_str().filter(|token| !token.is_empty()));
+        token.map(str::to_owned).ok_or_else(|| {
+            let host = realm.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
+            Error::new(format!("{host} gave no token for {registry} but {}", answer.status()))
+        })
+    }
+
+    fn unauthorized(&self) -> Error {
+        let (registry, repository) = (&self.reference.registry, &self.reference.repository);
+        let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
+        match &self.credentials {
+            Some(credentials) => {
+                Error::new(format!("{registry} does not let {} push to {repository}", credentials.told()))
+                    .hint(format!("look at what {file} holds for {registry}, or log in again: docker login {registry}"))
+            }
+            None => Error::new(format!("{registry} lets only those push to {repository} whom it knows"))
+                .hint(format!("log in: docker login {registry}; without Docker, write user and password into {file}")),
+        }
+    }
+
+    /// Puts into words that the registry did not do something.
+    fn refused(&self, what: &str, answer: &Response<Bytes>) -> Error {
+        let registry = &self.reference.registry;
+        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let text = |error: &Value| {
+            let field = |name: &str| error[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+            let words: Vec<String> = [field("code"), field("message")].into_iter().flatten().collect();
+            words.join(": ")
+        };
+        let said: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
+        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
+        let error = Error::new(format!("{registry} does not {what} ({}){said}", answer.status()));
+        match answer.status() {
+            StatusCode::FORBIDDEN => {
+                error.hint(format!("ask for the right to push to {}, or give another name", self.reference.repository))
+            }
+            StatusCode::NOT_FOUND => {
+                error.hint(format!("does {} exist? Some registries want it made first", self.reference.repository))
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                error.hint("wait a little, then push again: what is there is not sent twice")
+            }
+            StatusCode::PAYLOAD_TOO_LARGE => error.hint("a proxy before the registry limits the size of requests"),
+            StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE if what.contains("manifest") => {
+                error.hint("the registry has to know the OCI's formats: a newer release of it may")
+            }
+            status if status.is_server_error() => error.hint("the fault is the registry's; try again later"),
+            _ => error,
+        }
+    }
+}
+
+/// How a registry asks who one is, see <https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1>.
+#[derive(Debug, Default, PartialEq)]
+struct Challenge {
+    scheme: String,
+    parameters: BTreeMap<String, String>,
+}
+
+impl Challenge {
+    fn parse(text: &str) -> Self {
+        let (scheme, mut rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let mut parameters = BTreeMap::new();
+        while let Some((name, value)) = rest.split_once('=') {
+            let (value, after) = match value.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+                None => value.split_at(value.find(',').unwrap_or(value.len())),
+            };
+            parameters.insert(name.trim_matches([' ', ',']).to_ascii_lowercase(), value.to_owned());
+            rest = after;
+        }
+        Self { scheme: scheme.to_ascii_lowercase(), parameters }
+    }
+
+    fn of(&self, name: &str) -> &str {
+        self.parameters.get(name).map_or("", String::as_str)
+    }
+}
+
+fn encode(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Challenge;
+
+    #[test]
+    fn challenges_are_read() {
+        let read = Challenge::parse(r#"Bearer realm="https://a.example.com/token?x=1",service="r, s" , scope=plain"#);
+        assert_eq!(
+            (read.scheme.as_str(), read.of("realm"), read.of("service"), read.of("scope"), read.of("other")),
+            ("bearer", "https://a.example.com/token?x=1", "r, s", "plain", "")
+        );
+        assert_eq!(Challenge::parse("Basic").scheme, "basic");
+        for odd in ["", "Bearer realm=\"", "Bearer =", "Bearer ,,=,", "x y z"] {
+            let _ = Challenge::parse(odd);
+        }
+    }
+}

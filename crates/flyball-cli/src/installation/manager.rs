@@ -1,0 +1,86 @@
+//! The operator itself: its namespace, its Deployment, and the Service of its metrics.
+
+use super::{Folder, Piece, Place, object};
+use flyball::Description;
+use serde_json::{Value, json};
+
+/// The user that images of operators know, which is nobody else.
+const USER: u32 = 65532;
+pub(super) const METRICS_PORT: u16 = 8443;
+const HEALTH_PORT: u16 = 8081;
+
+pub(super) fn pieces(description: &Description, place: &Place, others: &[Piece]) -> Vec<Piece> {
+    let namespace = object("v1", "Namespace", &place.namespace, None);
+    let mut service = object("v1", "Service", &place.named("metrics"), Some(&place.namespace));
+    service["spec"] = json!({
+        "ports": [{"name": "https", "port": METRICS_PORT, "protocol": "TCP", "targetPort": METRICS_PORT}],
+        "selector": place.selector(),
+    });
+    vec![
+        Piece::new(Folder::Manager, "namespace", namespace),
+        Piece::new(Folder::Manager, "metrics_service", service),
+        Piece::new(Folder::Manager, "manager", deployment(description, place, webhook_port(others))),
+    ]
+}
+
+/// Finds the port at which the operator serves webhooks, if it has any.
+pub(super) fn webhook_port(pieces: &[Piece]) -> Option<Value> {
+    let service = pieces.iter().find(|piece| piece.folder == Folder::Webhook && piece.object["kind"] == "Service")?;
+    Some(service.object["spec"]["ports"][0]["targetPort"].clone())
+}
+
+fn deployment(description: &Description, place: &Place, webhooks: Option<Value>) -> Value {
+    let mut args = vec![format!("--metrics-addr=:{METRICS_PORT}"), "--metrics-secure".to_owned()];
+    args.push(format!("--health-addr=:{HEALTH_PORT}"));
+    if description.lease.is_some() {
+        args.push("--leader-elect".to_owned());
+    }
+    args.extend(place.rename(description));
+    args.extend(place.args.iter().cloned());
+
+    let port = |name: &str, port: Value| json!({"name": name, "containerPort": port, "protocol": "TCP"});
+    let mut ports = vec![port("metrics", METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
+    ports.extend(webhooks.map(|number| port("webhook", number)));
+    let probe = |path: &str, delay: u32, period: u32| json!({"httpGet": {"path": path, "port": "health"}, "initialDelaySeconds": delay, "periodSeconds": period});
+    let container = json!({
+        "name": "manager",
+        "image": place.image,
+        "args": args,
+        "ports": ports,
+        "livenessProbe": probe("/healthz", 15, 20),
+        "readinessProbe": probe("/readyz", 1, 5),
+        "resources": {
+            "limits": {"cpu": "500m", "memory": "256Mi"},
+            "requests": {"cpu": "10m", "memory": "32Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": true,
+        },
+    });
+    let mut made = object("apps/v1", "Deployment", &place.account(), Some(&place.namespace));
+    made["spec"] = json!({
+        "replicas": 1,
+        "selector": {"matchLabels": place.selector()},
+        "template": {
+            "metadata": {
+                "annotations": {"kubectl.kubernetes.io/default-container": "manager"},
+                "labels": place.selector(),
+            },
+            "spec": {
+                "containers": [container],
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "serviceAccountName": place.account(),
+                // What an operator gives its reconciles to end, and some seconds more.
+                "terminationGracePeriodSeconds": 30,
+            },
+        },
+    });
+    made
+}

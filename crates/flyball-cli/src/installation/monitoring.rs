@@ -1,0 +1,227 @@
+//! What shows how the operator is: how a Prometheus finds its metrics, what is worth being woken for, and a dashboard.
+//!
+//! Both alerts and dashboard go by the golden signals that every operator tells of itself: how long an object waits, how
+//! many are looked at, how many fail, how busy the workers are. See
+//! <https://sre.google/sre-book/monitoring-distributed-systems/>.
+
+use super::{Folder, Piece, Place, object};
+use flyball::Description;
+use serde_json::{Value, json};
+
+const MONITORING: &str = "monitoring.coreos.com/v1";
+
+pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
+    let mut monitor = object(MONITORING, "ServiceMonitor", &place.named("metrics"), Some(&place.namespace));
+    monitor["spec"] = json!({
+        "endpoints": [{
+            "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+            "path": "/metrics",
+            "port": "https",
+            "scheme": "https",
+            // The certificate is one that the operator makes for itself.
+            "tlsConfig": {"insecureSkipVerify": true},
+        }],
+        "selector": {"matchLabels": place.selector()},
+    });
+    let mut rule = object(MONITORING, "PrometheusRule", &place.named("alerts"), Some(&place.namespace));
+    rule["spec"] = json!({"groups": [{"name": place.name(), "rules": alerts(description, place)}]});
+    let mut map = object("v1", "ConfigMap", &place.named("dashboard"), Some(&place.namespace));
+    // By this label Grafana's sidecar finds it.
+    map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
+    map["data"] = json!({(format!("{}.json", place.name())): format!("{:#}\n", dashboard(description, place))});
+    vec![
+        Piece::new(Folder::Monitoring, "monitor", monitor),
+        Piece::new(Folder::Monitoring, "alerts", rule),
+        Piece::new(Folder::Monitoring, "dashboard", map),
+    ]
+}
+
+/// Selects the series of this operator.
+fn of(place: &Place) -> String {
+    format!("namespace=\"{}\",job=\"{}\"", place.namespace, place.named("metrics"))
+}
+
+fn alerts(description: &Description, place: &Place) -> Vec<Value> {
+    let (of, name) = (of(place), place.name());
+    let alert = |alert: &str, severity: &str, wait: &str, expr: String, summary: String| {
+        json!({
+            "alert": alert, "expr": expr, "for": wait,
+            "labels": {"severity": severity}, "annotations": {"summary": summary},
+        })
+    };
+    let mut alerts = vec![
+        alert(
+            "OperatorAbsent",
+            "critical",
+            "10m",
+            format!("absent(flyball_saturation{{{of}}})"),
+            format!("Nothing is heard of {name}: nobody looks after its objects."),
+        ),
+        alert(
+            "OperatorErrors",
+            "warning",
+            "15m",
+            format!(
+                "sum by (controller) (rate(controller_runtime_reconcile_errors_total{{{of}}}[5m])) / \
+                 sum by (controller) (rate(controller_runtime_reconcile_total{{{of}}}[5m])) > 0.1"
+            ),
+            format!("More than one in ten reconciles of {name}/{{{{ $labels.controller }}}} fail."),
+        ),
+        alert(
+            "OperatorSlow",
+            "warning",
+            "15m",
+            format!(
+                "histogram_quantile(0.99, sum by (controller, le) (rate(flyball_latency_seconds_bucket{{{of}}}[5m]))) > 60"
+            ),
+            format!("Objects wait more than a minute for {name}/{{{{ $labels.controller }}}}."),
+        ),
+        alert(
+            "OperatorSaturated",
+            "warning",
+            "30m",
+            format!("min_over_time(flyball_saturation{{{of}}}[15m]) > 0.9"),
+            format!(
+                "All workers of {name}/{{{{ $labels.controller }}}} are busy: give it more, or make reconciles shorter."
+            ),
+        ),
+        alert(
+            "OperatorPanics",
+            "warning",
+            "0m",
+            format!("increase(controller_runtime_reconcile_panics_total{{{of}}}[15m]) > 0"),
+            format!("Reconciles of {name}/{{{{ $labels.controller }}}} panic; the log says where."),
+        ),
+        alert(
+            "OperatorGivesUp",
+            "warning",
+            "0m",
+            format!("increase(controller_runtime_terminal_reconcile_errors_total{{{of}}}[15m]) > 0"),
+            format!("{name}/{{{{ $labels.controller }}}} gave objects up: somebody has to change them."),
+        ),
+        alert(
+            "OperatorRefused",
+            "warning",
+            "15m",
+            format!("sum(rate(rest_client_requests_total{{{of},code=\"403\"}}[5m])) > 0"),
+            format!("The API server refuses what {name} asks for: its role lacks a verb, which the log names."),
+        ),
+    ];
+    if description.lease.is_some() {
+        alerts.push(alert(
+            "OperatorWithoutLeader",
+            "critical",
+            "5m",
+            format!("sum(leader_election_master_status{{{of}}}) == 0"),
+            format!("No replica of {name} leads."),
+        ));
+    }
+    if !description.webhooks.is_empty() {
+        alerts.push(alert(
+            "OperatorWebhooksFail",
+            "critical",
+            "5m",
+            format!("sum by (webhook) (rate(controller_runtime_webhook_requests_total{{{of},code=~\"5..\"}}[5m])) > 0"),
+            format!("Webhook {{{{ $labels.webhook }}}} of {name} fails, which stops writes of its kind."),
+        ));
+    }
+    alerts
+}
+
+/// Draws a dashboard for Grafana, see <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
+fn dashboard(description: &Description, place: &Place) -> Value {
+    let of = of(place);
+    let mut panels = vec![
+        (
+            "Latency: from when an object was to be looked at until that was done",
+            "s",
+            vec![
+                ("p50 {{controller}}", quantile(0.5, "flyball_latency_seconds_bucket", "controller", &of)),
+                ("p99 {{controller}}", quantile(0.99, "flyball_latency_seconds_bucket", "controller", &of)),
+            ],
+        ),
+        (
+            "Traffic: reconciles",
+            "ops",
+            vec![("{{controller}} {{result}}", rate("controller_runtime_reconcile_total", "controller, result", &of))],
+        ),
+        (
+            "Errors: reconciles that failed",
+            "ops",
+            vec![("{{controller}}", rate("controller_runtime_reconcile_errors_total", "controller", &of))],
+        ),
+        (
+            "Saturation: workers that are busy",
+            "percentunit",
+            vec![("{{controller}}", format!("max by (controller) (flyball_saturation{{{of}}})"))],
+        ),
+        (
+            "Objects that wait",
+            "short",
+            vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))],
+        ),
+        ("Objects in caches", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
+        (
+            "Requests to the API server",
+            "reqps",
+            vec![("{{method}} {{code}}", rate("rest_client_requests_total", "method, code", &of))],
+        ),
+        (
+            "What became of objects to be applied",
+            "ops",
+            vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))],
+        ),
+    ];
+    if description.lease.is_some() {
+        panels.push((
+            "Who leads",
+            "short",
+            vec![("{{pod}}", format!("max by (pod) (leader_election_master_status{{{of}}})"))],
+        ));
+    }
+    if !description.webhooks.is_empty() {
+        let latency = "controller_runtime_webhook_latency_seconds_bucket";
+        panels.push(("Webhooks: latency", "s", vec![("p99 {{webhook}}", quantile(0.99, latency, "webhook", &of))]));
+        panels.push((
+            "Webhooks: reviews",
+            "ops",
+            vec![("{{webhook}} {{code}}", rate("controller_runtime_webhook_requests_total", "webhook, code", &of))],
+        ));
+    }
+    let panels: Vec<Value> = panels
+        .into_iter()
+        .enumerate()
+        .map(|(at, (title, unit, lines))| {
+            let target = |(at, (legend, expr)): (usize, (&str, String))| {
+                json!({"expr": expr, "legendFormat": legend, "refId": char::from(b'A' + at as u8).to_string()})
+            };
+            json!({
+                "id": at + 1,
+                "title": title,
+                "type": "timeseries",
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+                "gridPos": {"h": 8, "w": 12, "x": 12 * (at % 2), "y": 8 * (at / 2)},
+                "targets": lines.into_iter().enumerate().map(target).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "title": place.name(),
+        "uid": place.name().chars().take(40).collect::<String>(),
+        "tags": ["operator"],
+        "schemaVersion": 39,
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "templating": {"list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]},
+        "panels": panels,
+    })
+}
+
+fn rate(series: &str, by: &str, of: &str) -> String {
+    format!("sum by ({by}) (rate({series}{{{of}}}[5m]))")
+}
+
+fn quantile(quantile: f64, series: &str, by: &str, of: &str) -> String {
+    format!("histogram_quantile({quantile}, sum by ({by}, le) (rate({series}{{{of}}}[5m])))")
+}

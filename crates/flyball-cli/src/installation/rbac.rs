@@ -1,0 +1,113 @@
+//! Who may do what: the operator by what its program derives, people by what they need of its kinds.
+
+use super::{Folder, Piece, Place, object};
+use flyball::Description;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const API: &str = "rbac.authorization.k8s.io";
+const VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// Makes of a role that the program told of the roles that are installed, and their bindings.
+pub(super) fn granted(mut role: Value, part: &str, place: &Place) -> Vec<Piece> {
+    let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
+    if part == "metrics-reader" {
+        return vec![Piece::new(Folder::Rbac, "metrics_reader_role", role)];
+    }
+    let rules = role["rules"].as_array().cloned().unwrap_or_default();
+    let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(asks_who_may_see);
+    let mut pieces = Vec::new();
+    if !asking.is_empty() {
+        let mut auth = object(VERSION, "ClusterRole", &place.named("metrics-auth-role"), None);
+        auth["rules"] = asking.into();
+        pieces.extend(bound(auth, "metrics_auth_role", place));
+    }
+    // Its name is the operator's own for what the operator needs as a whole.
+    let base = if place.name() == part { "manager" } else { part };
+    role["metadata"]["name"] = place.named(&format!("{base}-role")).into();
+    role["rules"] = summed(own).into();
+    let folder = namespace.as_deref().filter(|namespace| *namespace != place.namespace);
+    let file = match (base, folder) {
+        ("manager", None) if namespace.is_some() => "role_in_system".to_owned(),
+        ("manager", None) => "role".to_owned(),
+        ("manager", Some(namespace)) => format!("role_in_{namespace}"),
+        (base, _) => format!("{}_role", base.replace('-', "_")),
+    };
+    if role["rules"] != json!([]) {
+        pieces.extend(bound(role, &file, place));
+    }
+    pieces
+}
+
+/// Tells whether a rule is there for asking who may see metrics.
+fn asks_who_may_see(rule: &Value) -> bool {
+    rule["verbs"] == json!(["create"])
+        && (rule["resources"] == json!(["tokenreviews"]) || rule["resources"] == json!(["subjectaccessreviews"]))
+}
+
+/// Sums rules up to one for each resource, in the order of groups and resources.
+fn summed(rules: Vec<Value>) -> Vec<Value> {
+    let mut sums: BTreeMap<String, (Value, BTreeSet<String>)> = BTreeMap::new();
+    for mut rule in rules {
+        let verbs = rule.as_object_mut().and_then(|rule| rule.remove("verbs")).unwrap_or_default();
+        let verbs = verbs.as_array().into_iter().flatten().filter_map(|verb| verb.as_str().map(str::to_owned));
+        let key = format!("{} {} {rule}", rule["apiGroups"], rule["resources"]);
+        sums.entry(key).or_insert_with(|| (rule, BTreeSet::new())).1.extend(verbs);
+    }
+    let rule = |(mut rule, verbs): (Value, BTreeSet<String>)| {
+        rule["verbs"] = json!(verbs);
+        rule
+    };
+    sums.into_values().map(rule).collect()
+}
+
+/// Binds a role to the operator's account.
+fn bound(role: Value, file: &str, place: &Place) -> [Piece; 2] {
+    let (kind, name) = (role["kind"].as_str().unwrap_or_default().to_owned(), role["metadata"]["name"].clone());
+    let namespace = role["metadata"]["namespace"].as_str();
+    let binding_name = format!("{}binding", name.as_str().unwrap_or_default());
+    let mut binding = object(VERSION, &format!("{kind}Binding"), &binding_name, namespace);
+    binding["roleRef"] = json!({"apiGroup": API, "kind": kind, "name": name});
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": place.account(), "namespace": place.namespace}]);
+    [Piece::new(Folder::Rbac, file, role), Piece::new(Folder::Rbac, format!("{file}_binding"), binding)]
+}
+
+/// Makes the account, and for each kind the roles of those who look at it, use it, and hand it on.
+pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
+    let account = object("v1", "ServiceAccount", &place.account(), Some(&place.namespace));
+    let mut pieces = vec![Piece::new(Folder::Rbac, "service_account", account)];
+    let kinds: Vec<&str> = description.definitions.iter().map(|definition| definition.kind.as_str()).collect();
+    for definition in &description.definitions {
+        let (plural, group) = definition.name.split_once('.').unwrap_or((&definition.name, ""));
+        let alone = kinds.iter().filter(|kind| **kind == definition.kind).count() == 1;
+        let kind = if alone { definition.kind.to_lowercase() } else { definition.name.clone() };
+        let roles = [
+            ("admin", json!(["*"])),
+            ("editor", json!(["create", "delete", "get", "list", "patch", "update", "watch"])),
+            ("viewer", json!(["get", "list", "watch"])),
+        ];
+        for (who, verbs) in roles {
+            let mut role = object(VERSION, "ClusterRole", &place.named(&format!("{kind}-{who}-role")), None);
+            role["rules"] = json!([
+                {"apiGroups": [group], "resources": [plural], "verbs": verbs},
+                {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
+            ]);
+            pieces.push(Piece::new(Folder::Rbac, format!("{kind}_{who}_role"), role));
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_one_resource_become_one() {
+        let rule = |resource: &str, verbs: Value| json!({"apiGroups": ["a"], "resources": [resource], "verbs": verbs});
+        let named = json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]});
+        let rules =
+            vec![rule("y", json!(["get"])), named.clone(), rule("x", json!(["watch"])), rule("x", json!(["get"]))];
+        assert_eq!(summed(rules), [named, rule("x", json!(["get", "watch"])), rule("y", json!(["get"]))]);
+    }
+}

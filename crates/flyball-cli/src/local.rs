@@ -1,0 +1,406 @@
+//! An operator as a process on this machine: built, given what it needs of the cluster, started, and replaced by a newer one.
+//!
+//! What it needs comes from itself: its `manifests`, of which the definitions, the webhook configurations and the policies
+//! are applied; the roles too if it is to be an [`Account`] of its own.
+
+use crate::account::Account;
+use crate::apply::{self, Outcome};
+use crate::connection::Connection;
+use crate::error::{Error, Result, ResultExt};
+use crate::process::{Hear, Process};
+use crate::program::{self, Build};
+use crate::saved::{self, Saved};
+use crate::terminal::{Style, complain, paint, say};
+use clap::Args;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Config};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+use tokio::process::Command;
+use tokio::time::{sleep, timeout};
+
+/// The flags that say which operator.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LocalArgs {
+    /// A program that is built already, instead of the project in this folder
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "release"])]
+    pub(crate) program: Option<PathBuf>,
+    /// Which program of the project, if it has several
+    #[arg(long)]
+    pub(crate) bin: Option<String>,
+    /// Build with optimizations
+    #[arg(long)]
+    pub(crate) release: bool,
+    /// Give the operator the variables of a Secret or a ConfigMap, as `envFrom` gives them to a pod
+    #[arg(long, value_name = "secret/NAME|configmap/NAME")]
+    pub(crate) env_from: Vec<Source>,
+    /// What the operator's own command line says
+    #[arg(last = true)]
+    pub(crate) args: Vec<String>,
+}
+
+/// An object that holds variables.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    ConfigMap(String),
+    Secret(String),
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some(("secret", name)) if !name.is_empty() => Ok(Self::Secret(name.into())),
+            Some(("configmap", name)) if !name.is_empty() => Ok(Self::ConfigMap(name.into())),
+            _ => Err("give secret/NAME or configmap/NAME".into()),
+        }
+    }
+}
+
+/// An operator on this machine.
+pub(crate) struct Local {
+    pub(crate) args: LocalArgs,
+    pub(crate) connection: Connection,
+    /// How the operator is told which cluster to connect to.
+    pub(crate) flags: Vec<OsString>,
+    /// What its environment holds besides this process's own.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// What leads to the cluster, if it is to be there as somebody of its own, and the kubeconfig to write for that.
+    pub(crate) own_account: Option<(Config, PathBuf)>,
+    /// The file or folder of objects to apply.
+    pub(crate) samples: Option<PathBuf>,
+    /// Whether it is replaced whenever a file of it is saved.
+    pub(crate) watch: bool,
+    pub(crate) hear: Heard,
+    /// What was made in the cluster that had not been there, in order, if it is to be known.
+    pub(crate) made: Option<Made>,
+    account: Option<Account>,
+    /// The program that is installed, when it was written, and the samples that are applied.
+    current: Option<(PathBuf, Option<SystemTime>)>,
+    applied: Vec<Value>,
+}
+
+/// Who hears what cargo and the operator say; they speak for themselves unless given.
+#[derive(Clone, Default)]
+pub(crate) struct Heard {
+    pub(crate) build: Option<Hear>,
+    pub(crate) operator: Option<Hear>,
+}
+
+/// Objects that were not in the cluster before.
+#[derive(Default)]
+pub(crate) struct Made {
+    pub(crate) parts: Vec<Value>,
+    pub(crate) samples: Vec<Value>,
+}
+
+impl Local {
+    pub(crate) fn new(args: LocalArgs, connection: Connection) -> Self {
+        Self {
+            args,
+            connection,
+            flags: Vec::new(),
+            variables: BTreeMap::new(),
+            own_account: None,
+            account: None,
+            samples: None,
+            watch: false,
+            hear: Heard::default(),
+            made: None,
+            current: None,
+            applied: Vec::new(),
+        }
+    }
+
+    /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the newest one
+    /// that builds, and until it is told to stop only. It has ended when this returns.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and the next
+    /// save is waited for.
+    pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
+        let folder = std::env::current_dir().unwrap_or_default();
+        if self.args.program.is_none() && !folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
+            return Err(Error::new(format!("there is no project in {}", folder.display()))
+                .hint("go to the folder that has its Cargo.toml, or name a program: --program FILE"));
+        }
+        let mut running = None;
+        let ended = tokio::select! {
+            biased;
+            () = stop => Ok(()),
+            ended = self.keep(&mut running) => ended,
+        };
+        if let Some(process) = &mut running {
+            // What was made for the show goes while there is somebody to take finalizers off.
+            if let Some(made) = &self.made {
+                self.connection.remove_samples(&made.samples).await;
+            }
+            return process.stop().await?.map_or(Ok(()), succeeded);
+        }
+        ended
+    }
+
+    async fn keep(&mut self, running: &mut Option<Process>) -> Result<()> {
+        let mut saved = Saved::default();
+        loop {
+            saved.add(self.files());
+            match self.renew(running).await {
+                Err(error) if !self.watch => return Err(error),
+                Err(error) => {
+                    error.print();
+                    let goes_on = if running.is_some() { "the program before goes on" } else { "nothing runs" };
+                    say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file to be saved")));
+                }
+                Ok(()) => {}
+            }
+            // The build tells of more files.
+            saved.add(self.files());
+            tokio::select! {
+                biased;
+                status = ended(running) => {
+                    *running = None;
+                    let status = succeeded(status?);
+                    if !self.watch {
+                        return status;
+                    }
+                    let why = status.map_or_else(|error| error.to_string(), |()| "the operator ended".into());
+                    complain("error", &format!("{why}; waiting for a file to be saved"));
+                    self.current = None;
+                    saved.change().await;
+                }
+                () = saved.change(), if self.watch => {}
+                () = renewed(self.account.as_ref()) => unreachable!("tokens are renewed for ever"),
+            }
+        }
+    }
+
+    /// Builds the program, unless it is built already.
+    async fn build(&self) -> Result<PathBuf> {
+        match &self.args.program {
+            Some(program) => Ok(program.clone()),
+            None => {
+                let build = Build::new(self.args.bin.as_deref(), self.args.release);
+                Build { hear: self.hear.build.clone(), ..build }.run().await
+            }
+        }
+    }
+
+    /// Returns the files whose change means something.
+    fn files(&self) -> Vec<PathBuf> {
+        let program = self.current.as_ref().map(|(program, _)| program.as_path());
+        let mut files = match &self.args.program {
+            Some(program) => vec![program.clone()],
+            None => saved::sources(&std::env::current_dir().unwrap_or_default(), program),
+        };
+        if let Some(samples) = &self.samples {
+            saved::within(samples, &mut files);
+        }
+        files
+    }
+
+    /// Brings what runs, and what is applied, to what the files say.
+    async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
+        // A mistake in samples costs nothing if it is found before anything is done.
+        let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
+        let program = self.build().await?;
+        let written = std::fs::metadata(&program).and_then(|found| found.modified()).ok();
+        let current = Some((program.clone(), written));
+        let mut webhooks = Vec::new();
+        if running.is_none() || current != self.current {
+            let mut variables = variables(&self.connection, &self.args.env_from).await?;
+            variables.extend(self.variables.clone());
+            webhooks = self.install(&program, &variables).await?;
+            if let Some(old) = running {
+                say(&paint(Style::Faint, "stopping the program before"));
+                old.stop().await?;
+                *running = None;
+            }
+            *running = Some(self.start(&program, &variables)?);
+            self.current = current;
+        }
+        if samples != self.applied {
+            self.connection.wait_for_webhooks(&webhooks).await;
+            for sample in &samples {
+                let (told, outcome) = self.connection.apply_with(sample, false, false).await?;
+                say(&paint(Style::Faint, &format!("applied {told}")));
+                if let (Some(made), Outcome::Created) = (&mut self.made, outcome) {
+                    made.samples.push(sample.clone());
+                }
+            }
+            self.applied = samples;
+        }
+        if let Some(account) = &self.account {
+            account.renew().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the operator what it needs of the cluster, and returns its webhook configurations.
+    async fn install(&mut self, program: &Path, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        let mut webhooks = Vec::new();
+        let manifests = program::manifests(program, &self.args.args, variables).await?;
+        if let Some((config, kubeconfig)) = &self.own_account {
+            let name = program::describe(program, &self.args.args, variables).await?.name;
+            let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
+            let object = account.object();
+            self.account = Some(account);
+            self.put(&object).await?;
+        }
+        for object in manifests {
+            match object["kind"].as_str().unwrap_or_default() {
+                "CustomResourceDefinition" => self.put(&without_conversion(object)).await?,
+                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+                    // The operator points it at itself; that of an earlier run points at a process that is no more.
+                    self.connection.delete(&object).await?;
+                    self.put(&object).await?;
+                    webhooks.push(object);
+                }
+                "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+                | "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding" => self.put(&object).await?,
+                "ClusterRole" | "Role" => {
+                    if let Some(account) = &self.account {
+                        let binding = account.binding(&object);
+                        self.put(&object).await?;
+                        self.put(&binding).await?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(account) = &self.account {
+            account.renew().await?;
+        }
+        Ok(webhooks)
+    }
+
+    async fn put(&mut self, object: &Value) -> Result<()> {
+        let (told, outcome) = self.connection.apply_with(object, false, false).await?;
+        if let (Some(made), Outcome::Created) = (&mut self.made, outcome)
+            && !made.parts.iter().any(|made| same_place(made, object))
+        {
+            made.parts.push(object.clone());
+        }
+        // Of what is as it was, people were told before.
+        if outcome != Outcome::Unchanged || self.current.is_none() {
+            say(&paint(Style::Faint, &format!("applied {told}")));
+        }
+        Ok(())
+    }
+
+    fn start(&self, program: &Path, variables: &BTreeMap<String, String>) -> Result<Process> {
+        let mut command = Command::new(program);
+        command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
+        Process::start(command, self.hear.operator.clone())
+    }
+}
+
+async fn ended(running: &mut Option<Process>) -> Result<ExitStatus> {
+    match running {
+        Some(process) => process.ended().await,
+        None => pending().await,
+    }
+}
+
+async fn renewed(account: Option<&Account>) {
+    match account {
+        Some(account) => account.keep_renewing().await,
+        None => pending().await,
+    }
+}
+
+fn succeeded(status: ExitStatus) -> Result<()> {
+    if status.success() { Ok(()) } else { Err(Error::new(format!("the operator ended with {status}"))) }
+}
+
+/// Finds the samples of the project in this folder, or those that are named.
+pub(crate) fn samples(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = ["samples", "config/samples"].map(Path::new);
+    named.or_else(|| usual.into_iter().find(|folder| folder.is_dir())).map(Path::to_owned)
+}
+
+async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeMap<String, String>> {
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    let mut all = BTreeMap::new();
+    for source in sources {
+        match source {
+            Source::ConfigMap(name) => {
+                let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+                let map = maps.get(name).await.when(format!("cannot read ConfigMap {namespace}/{name}"))?;
+                all.extend(map.data.unwrap_or_default());
+            }
+            Source::Secret(name) => {
+                let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+                let secret = secrets.get(name).await.when(format!("cannot read Secret {namespace}/{name}"))?;
+                for (key, value) in secret.data.unwrap_or_default() {
+                    let text = String::from_utf8(value.0);
+                    let text =
+                        text.map_err(|_| Error::new(format!("{key} of Secret {namespace}/{name} is no text")))?;
+                    all.insert(key, text);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Takes the conversion out of a definition: the operator writes where it is to be asked.
+fn without_conversion(mut definition: Value) -> Value {
+    definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    definition
+}
+
+fn same_place(one: &Value, other: &Value) -> bool {
+    let key = |object: &Value| {
+        [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]].map(Value::clone)
+    };
+    key(one) == key(other)
+}
+
+impl Connection {
+    /// Waits until the operator has told the API server where its webhooks are, but not long: it says itself what keeps it.
+    async fn wait_for_webhooks(&self, webhooks: &[Value]) {
+        let told = async |object: &Value| match self.read(object).await {
+            Ok(found) => found["webhooks"]
+                .as_array()
+                .is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string())),
+            Err(_) => false,
+        };
+        let wait = async {
+            for object in webhooks {
+                while !told(object).await {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        let _ = timeout(Duration::from_secs(10), wait).await;
+    }
+
+    /// Deletes samples, the last one first, and waits until they are gone, but not for ever.
+    async fn remove_samples(&self, samples: &[Value]) {
+        let wait = async {
+            for sample in samples.iter().rev() {
+                if let Err(error) = self.delete(sample).await {
+                    error.print();
+                }
+            }
+            for sample in samples {
+                while self.read(sample).await.is_ok() {
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        };
+        if timeout(Duration::from_secs(20), wait).await.is_err() {
+            complain("note", "some samples are not gone yet: their finalizers wait for the operator");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `flyball dev`, and `flyball run --watch`.
+
+use crate::Home;
+use crate::run::{SAMPLE, operator};
+use std::fs;
+use std::io::{BufRead, BufReader, pipe};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Hears what a program says, line by line.
+struct Heard {
+    child: Child,
+    lines: Receiver<String>,
+    all: Vec<String>,
+}
+
+impl Heard {
+    /// Starts it. It has one pipe for all that it says, so that what is said stays in order.
+    fn new(mut command: Command) -> Self {
+        let (reader, writer) = pipe().unwrap();
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let child = command.spawn().unwrap();
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(reader).lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
+        Self { child, lines, all: Vec::new() }
+    }
+
+    /// Waits for a line with these words.
+    #[track_caller]
+    fn until(&mut self, words: &str) {
+        loop {
+            match self.lines.recv_timeout(Duration::from_secs(60)) {
+                Ok(line) => {
+                    self.all.push(line);
+                    if self.all.last().is_some_and(|line| line.contains(words)) {
+                        return;
+                    }
+                }
+                Err(_) => panic!("no {words:?} in {:#?}", self.all),
+            }
+        }
+    }
+
+    /// Stops it as Ctrl-C does, and waits.
+    #[track_caller]
+    fn stop(mut self) -> Vec<String> {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let status = self.child.wait().unwrap();
+        self.all.extend(self.lines.iter());
+        assert!(status.success(), "{status} {:#?}", self.all);
+        self.all
+    }
+}
+
+/// A program that is the operator, greeting in its own way.
+fn write(home: &Home, greeting: &str) {
+    let new = home.0.join("op.new");
+    fs::write(&new, format!("#!/bin/sh\nexport GREETING='{greeting}'\nexec {} \"$@\"\n", operator())).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, home.0.join("op")).unwrap();
+}
+
+#[test]
+fn an_operator_is_developed() {
+    let home = Home::new("dev");
+    fs::create_dir_all(home.0.join("config/samples")).unwrap();
+    let sample = home.0.join("config/samples/shop.yaml");
+    fs::write(&sample, SAMPLE).unwrap();
+    write(&home, "first");
+    let mut dev = Heard::new(home.command(&["dev", "--program=./op"]));
+    dev.until("export KUBECONFIG=");
+    let kubeconfig = dev.all.last().unwrap().split('=').nth(1).unwrap().to_owned();
+    dev.until("applied ClusterRoleBinding myapp-operator");
+    dev.until("applied MyApp default/shop");
+    dev.until("reconciled outcome=Success writes=");
+    assert!(dev.all.iter().any(|line| line == "operator | first"), "{:#?}", dev.all);
+    // It is its own account and nobody else.
+    let who = home.run(&["get", "clusterrolebindings", "myapp-operator", "-o=json", "--kubeconfig", &kubeconfig]).ok();
+    assert!(who.out.contains("\"name\": \"myapp-operator\"") && who.out.contains("ServiceAccount"), "{who:?}");
+
+    // The program is another one.
+    write(&home, "second");
+    dev.until("stopping the program before");
+    dev.until("shutting down");
+    dev.until("operator | second");
+    // The samples are others.
+    fs::write(&sample, SAMPLE.replace("'1.0'", "'1.1'")).unwrap();
+    dev.until("applied MyApp default/shop");
+    // What cannot run leaves the one before alone.
+    fs::write(home.0.join("op.new"), "#!/bin/sh\nexit 3\n").unwrap();
+    fs::set_permissions(home.0.join("op.new"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(home.0.join("op.new"), home.0.join("op")).unwrap();
+    dev.until("manifests ended with exit status: 3");
+    dev.until("the program before goes on; waiting for a file to be saved");
+    fs::write(&sample, "a: [").unwrap();
+    dev.until("shop.yaml is no YAML");
+    fs::write(&sample, SAMPLE).unwrap();
+    write(&home, "third");
+    dev.until("operator | third");
+
+    let said = dev.stop();
+    assert!(said.iter().any(|line| line.contains("shutting down")), "{said:#?}");
+    let left: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("flyball-dev")), "{left:?}");
+}
+
+#[test]
+fn while_a_project_does_not_build_the_program_before_goes_on() {
+    let home = Home::new("devbuild");
+    write(&home, "hello");
+    fs::create_dir(home.0.join("src")).unwrap();
+    fs::write(home.0.join("Cargo.toml"), "").unwrap();
+    let source = home.0.join("src/main.rs");
+    fs::write(&source, "good").unwrap();
+    // What cargo says, without its time.
+    let cargo = home.0.join("cargo");
+    let op = home.0.join("op");
+    let script = format!(
+        "#!/bin/sh\nread line < src/main.rs\n[ \"$line\" = good ] || {{ echo 'error: expected `;`' >&2; exit 101; }}\n\
+         echo '   Compiling op v0.1.0' >&2\necho '{{\"executable\": \"{}\", \"package_id\": \"op\"}}'\n",
+        op.display()
+    );
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    let dev = || {
+        fs::write(&source, "bad\n").unwrap();
+        let mut command = home.command(&["dev"]);
+        command.env("CARGO", &cargo);
+        Heard::new(command)
+    };
+    let mut running = dev();
+    running.until("cargo | error: expected `;`");
+    running.until("error: the project does not build");
+    running.until("nothing runs; waiting for a file to be saved");
+    fs::write(&source, "good\n").unwrap();
+    running.until("cargo |    Compiling op v0.1.0");
+    running.until("starting operator=\"myapp-operator\"");
+    fs::write(&source, "worse\n").unwrap();
+    running.until("the program before goes on; waiting for a file to be saved");
+    fs::write(&source, "good\n\n").unwrap();
+    running.until("cargo |    Compiling op v0.1.0");
+    let said = running.stop();
+    assert_eq!(said.iter().filter(|line| line.contains("starting operator")).count(), 1, "{said:#?}");
+}
+
+#[test]
+fn a_cluster_that_goes_on_is_left_as_it_was() {
+    let home = Home::new("develsewhere");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    fs::create_dir(home.0.join("samples")).unwrap();
+    fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
+    write(&home, "hello");
+    let names = || {
+        let kinds = "crds,clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,secrets,\
+            validatingadmissionpolicies,validatingadmissionpolicybindings";
+        home.run(&["get", kinds, "-o=name"]).ok().out
+    };
+    let before = names();
+    let dev = || {
+        let mut dev = Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
+        dev.until("reconciled outcome=Success writes=");
+        dev
+    };
+    dev().stop();
+    assert_eq!(names(), before);
+    // An object that somebody else made keeps the definition.
+    let running = dev();
+    let other = SAMPLE.split("---").next().unwrap().replace("shop", "mine");
+    fs::write(home.0.join("other.yaml"), other).unwrap();
+    home.run(&["apply", "-f", "other.yaml"]).ok();
+    let said = running.stop();
+    let note = "note: CustomResourceDefinition myapps.apps.flyball.dev stays, as there are objects of it";
+    assert!(said.iter().any(|line| line == note), "{said:#?}");
+    home.run(&["get", "myapps", "mine"]).ok();
+}
+
+#[test]
+fn an_operator_runs_anew_when_it_is_saved() {
+    let home = Home::new("runwatch");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    write(&home, "first");
+    let flags = ["run", "--watch", "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
+    let mut run = Heard::new(home.command(&flags));
+    run.until("starting operator=\"myapp-operator\"");
+    write(&home, "second");
+    run.until("stopping the program before");
+    run.until("shutting down");
+    run.until("starting operator=\"myapp-operator\"");
+    assert!(run.all.iter().any(|line| line == "second"), "{:#?}", run.all);
+    run.stop();
+}
+
+#[test]
+fn what_cannot_be_developed_is_named() {
+    let home = Home::new("nodev");
+    home.run(&["dev"]).fails_with(&["there is no project in", "--program FILE"]);
+    home.run(&["dev", "--no-cluster"]).fails_with(&["there is no cluster to connect to", "flyball cluster up"]);
+    home.run(&["dev", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
+    assert_eq!(home.run(&["dev", "--no-cluster", "--nodes=2"]).code, Some(2));
+}

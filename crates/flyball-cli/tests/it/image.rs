@@ -1,0 +1,280 @@
+//! `flyball image`.
+
+use crate::registry::{AUTH, Manner, Registry, sha256};
+use crate::{Home, Said};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A program that does nothing, for a kind of machine; with an interpreter, it needs libraries.
+fn program(machine: u8, interpreter: bool) -> Vec<u8> {
+    let mut file = vec![0; 64 + 56];
+    file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    (file[18], file[32], file[54], file[56]) = (machine, 64, 56, 1);
+    file[64] = if interpreter { 3 } else { 1 };
+    file
+}
+
+const CERTIFICATES: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+/// A home with programs for two platforms, and certificates.
+fn prepared(test: &str) -> Home {
+    let home = Home::new(test);
+    fs::create_dir(home.0.join("arm64")).unwrap();
+    for (path, machine, interpreter) in [("op", 62, false), ("arm64/op", 183, false), ("linked", 62, true)] {
+        fs::write(home.0.join(path), program(machine, interpreter)).unwrap();
+    }
+    fs::write(home.0.join("ca.pem"), CERTIFICATES).unwrap();
+    home
+}
+
+fn build(home: &Home, more: &[&str]) -> Said {
+    home.run(&[&["image", "build", "--program=op", "--ca-certificates=ca.pem"], more].concat())
+}
+
+fn json_at(folder: &Path, digest: &Value) -> Value {
+    let hex = digest.as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let bytes = fs::read(folder.join("blobs/sha256").join(hex)).unwrap();
+    assert_eq!(sha256(&bytes), format!("sha256:{hex}"));
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn an_image_is_the_same_each_time_and_holds_nothing_else() {
+    let home = prepared("image");
+    let said = build(&home, &["--tag=registry.example.com/team/op:1.0"]).ok();
+    assert!(said.out.starts_with("image registry.example.com/team/op:1.0\n  digest      sha256:"), "{said:?}");
+    assert!(said.out.contains("  linux/amd64 "), "{said:?}");
+    let once: Value = serde_json::from_str(&build(&home, &["--out=one", "-o=json"]).ok().out).unwrap();
+    let both: Value =
+        serde_json::from_str(&build(&home, &["--program=arm64/op", "--out=two", "--tag=op:2", "-o=json"]).ok().out)
+            .unwrap();
+    let again: Value = serde_json::from_str(&build(&home, &["--out=again", "-o=json"]).ok().out).unwrap();
+    assert_eq!((&once["digest"], &once["name"]), (&again["digest"], &json!("op:latest")));
+    assert_eq!(once["platforms"][0]["digest"], both["platforms"][0]["digest"]);
+    let index = |folder: &str| fs::read(home.0.join(folder).join("index.json")).unwrap();
+    assert_eq!(index("one"), index("again"));
+
+    let folder = home.0.join("two");
+    let top: Value = serde_json::from_slice(&index("two")).unwrap();
+    assert_eq!(top["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "2");
+    assert_eq!(top["manifests"][0]["annotations"]["io.containerd.image.name"], "docker.io/library/op:2");
+    let index = json_at(&folder, &top["manifests"][0]["digest"]);
+    let platforms: Vec<&Value> =
+        index["manifests"].as_array().unwrap().iter().map(|one| &one["platform"]["architecture"]).collect();
+    assert_eq!(platforms, ["amd64", "arm64"]);
+    let manifest = json_at(&folder, &index["manifests"][0]["digest"]);
+    let config = json_at(&folder, &manifest["config"]["digest"]);
+    assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["config"]["Entrypoint"], json!(["/op"]));
+    assert_eq!((&config["created"], &config["os"]), (&json!("1970-01-01T00:00:00Z"), &json!("linux")));
+
+    let layer = manifest["layers"][0]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+    let layer = fs::read(folder.join("blobs/sha256").join(layer)).unwrap();
+    let mut archive = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&layer[..]), &mut archive).unwrap();
+    assert_eq!(config["rootfs"]["diff_ids"], json!([sha256(&archive)]));
+    let mut archive = tar::Archive::new(&archive[..]);
+    let mut files = Vec::new();
+    for entry in archive.entries().unwrap() {
+        let entry = entry.unwrap();
+        let header = entry.header();
+        assert_eq!((header.uid().unwrap(), header.gid().unwrap(), header.mtime().unwrap()), (0, 0, 0));
+        files.push(format!("{:o} {}", header.mode().unwrap(), entry.path().unwrap().display()));
+    }
+    assert_eq!(
+        files,
+        [
+            "755 etc/",
+            "644 etc/group",
+            "644 etc/passwd",
+            "755 etc/ssl/",
+            "755 etc/ssl/certs/",
+            "644 etc/ssl/certs/ca-certificates.crt",
+            "755 op"
+        ]
+    );
+
+    // Two documents are attached to each platform's image.
+    let attached = top["manifests"].as_array().unwrap();
+    assert_eq!(attached.len(), 5);
+    let materials = json_at(&folder, &attached[1]["digest"]);
+    assert_eq!(materials["artifactType"], "application/vnd.cyclonedx+json");
+    assert_eq!(materials["subject"]["digest"], index["manifests"][0]["digest"]);
+    assert_eq!(json_at(&folder, &materials["layers"][0]["digest"])["bomFormat"], "CycloneDX");
+    let statement = json_at(&folder, &attached[2]["digest"]);
+    let statement = json_at(&folder, &statement["layers"][0]["digest"]);
+    assert_eq!(statement["predicateType"], "https://slsa.dev/provenance/v1");
+    let subject = index["manifests"][0]["digest"].as_str().unwrap();
+    assert_eq!(format!("sha256:{}", statement["subject"][0]["digest"]["sha256"].as_str().unwrap()), subject);
+
+    let mut later = home.command(&["image", "build", "--program=op", "--ca-certificates=ca.pem", "-o=json"]);
+    let later = Said::of(&later.env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap()).ok();
+    assert_ne!(serde_json::from_str::<Value>(&later.out).unwrap()["digest"], once["digest"]);
+}
+
+#[test]
+fn what_makes_no_image_is_named() {
+    let home = prepared("noimage");
+    fs::write(home.0.join("script"), "#!/bin/sh\n").unwrap();
+    fs::create_dir(home.0.join("full")).unwrap();
+    fs::write(home.0.join("full/letter"), "dear").unwrap();
+    let with = |args: &[&str]| home.run(&[&["image", "build", "--ca-certificates=ca.pem"], args].concat());
+    with(&["--program=linked"]).fails_with(&["linked needs libraries", "musl"]);
+    with(&["--program=script"]).fails_with(&["script is no program for Linux"]);
+    with(&["--program=nothing"]).fails_with(&["cannot read nothing"]);
+    with(&["--program=op", "--program=op"]).fails_with(&["op is a second program for linux/amd64"]);
+    with(&["--program=op", "--out=full"]).fails_with(&["full holds something else than images", "--out DIR"]);
+    assert!(home.0.join("full/letter").exists());
+    home.run(&["image", "build", "--program=op", "--ca-certificates=op"]).fails_with(&["op holds no certificates"]);
+    for wrong in [["--platform=linux/vax"], ["--tag=Op"], ["--tag=op:a b"]] {
+        assert_eq!(with(&wrong).code, Some(2), "{wrong:?}");
+    }
+    let mut odd = home.command(&["image", "build", "--program=op", "--ca-certificates=ca.pem"]);
+    Said::of(&odd.env("SOURCE_DATE_EPOCH", "today").output().unwrap()).fails_with(&["SOURCE_DATE_EPOCH=today"]);
+    home.run(&["image", "push", "localhost:1/op"])
+        .fails_with(&["there is no image in target/image", "flyball image build"]);
+}
+
+fn push(home: &Home, registry: &Registry) -> Said {
+    home.run(&["image", "push", &format!("{}/team/op:1", registry.address)])
+}
+
+#[test]
+fn an_image_is_pushed_with_what_is_attached() {
+    let home = prepared("push");
+    let made: Value = serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
+    for manner in [Manner::Open, Manner::Old] {
+        let registry = Registry::start(manner);
+        let said = push(&home, &registry).ok();
+        assert!(said.out.contains(&format!("pushed {}/team/op:1\n  digest   ", registry.address)), "{said:?}");
+        {
+            let kept = registry.kept.lock().unwrap();
+            assert_eq!(sha256(&kept.manifests["1"].1), made["digest"].as_str().unwrap());
+            for platform in made["platforms"].as_array().unwrap() {
+                assert!(kept.manifests.contains_key(platform["digest"].as_str().unwrap()));
+                let tag = platform["digest"].as_str().unwrap().replace(':', "-");
+                let listed: Vec<Value> = kept.manifests.get(&tag).map_or(Vec::new(), |(_, index)| {
+                    serde_json::from_slice::<Value>(index).unwrap()["manifests"].as_array().unwrap().clone()
+                });
+                let digests: Vec<&Value> = listed.iter().map(|one| &one["digest"]).collect();
+                match manner {
+                    Manner::Old => {
+                        assert_eq!(&digests, &platform["attached"].as_array().unwrap().iter().collect::<Vec<_>>())
+                    }
+                    _ => assert!(digests.is_empty()),
+                }
+            }
+        }
+        let before = registry.kept.lock().unwrap().asked.len();
+        let again = push(&home, &registry).ok();
+        assert!(again.out.contains("  sent     0.0 KiB, "), "{again:?}");
+        let kept = registry.kept.lock().unwrap();
+        assert!(!kept.asked[before..].iter().any(|asked| asked.contains("uploads")), "{:?}", kept.asked);
+    }
+}
+
+#[test]
+fn a_registry_is_told_who_one_is() {
+    let home = prepared("auth");
+    build(&home, &[]).ok();
+    fs::create_dir(home.0.join(".docker")).unwrap();
+    let config = |text: &Value| fs::write(home.0.join(".docker/config.json"), text.to_string()).unwrap();
+    for manner in [Manner::Basic, Manner::Bearer] {
+        let registry = Registry::start(manner);
+        let address = &registry.address;
+        let _ = fs::remove_file(home.0.join(".docker/config.json"));
+        push(&home, &registry).fails_with(&["lets only those push to team/op whom it knows", "docker login", address]);
+        // d3Jvbmc6c2VjcmV0 is wrong:secret.
+        config(&json!({"auths": {address: {"auth": "d3Jvbmc6c2VjcmV0"}}}));
+        let said = push(&home, &registry);
+        said.fails_with(&["does not let user wrong push to team/op", ".docker/config.json"]);
+        assert!(!said.err.contains("secret") && !said.err.contains("d3Jv"), "{said:?}");
+        config(&json!({"auths": {address: {"auth": AUTH}}}));
+        push(&home, &registry).ok();
+    }
+
+    // A program that keeps secrets.
+    let registry = Registry::start(Manner::Bearer);
+    let helper = home.0.join("docker-credential-box");
+    let script = format!(
+        "#!/bin/sh\nread server\n[ \"$1 $server\" = 'get {}' ] || {{ echo credentials not found in native keychain; exit 1; }}\n\
+         echo '{{\"ServerURL\": \"x\", \"Username\": \"me\", \"Secret\": \"secret\"}}'\n",
+        registry.address
+    );
+    fs::write(&helper, script).unwrap();
+    fs::set_permissions(&helper, fs::Permissions::from_mode(0o755)).unwrap();
+    let push = |name: &str| {
+        config(&json!({"credHelpers": {&registry.address: name}}));
+        let mut command = home.command(&["-vvv", "image", "push", &format!("{}/team/op:1", registry.address)]);
+        Said::of(&command.env("PATH", &home.0).output().unwrap())
+    };
+    let said = push("box").ok();
+    assert!(!said.err.contains("secret") && !said.err.contains("ticket") && !said.err.contains(AUTH), "{said:?}");
+    push("lost").fails_with(&["cannot ask docker-credential-lost about", "config.json"]);
+    push("../box").fails_with(&["no name of a credential helper"]);
+    fs::write(home.0.join(".docker/config.json"), "{\"auths\": \"secret\"").unwrap();
+    let said = home.run(&["image", "push", &format!("{}/team/op:1", registry.address)]);
+    said.fails_with(&["config.json is no configuration of Docker"]);
+    assert!(!said.err.contains("secret"), "{said:?}");
+}
+
+#[test]
+fn a_registry_that_does_not_do_its_part_is_named() {
+    let home = prepared("refused");
+    build(&home, &[]).ok();
+    let refusing = Registry::start(Manner::Refuses);
+    push(&home, &refusing).fails_with(&[
+        &refusing.address,
+        "does not take the manifest sha256:",
+        "(400 Bad Request): MANIFEST_INVALID: no index is taken here",
+        "hint:",
+    ]);
+    home.run(&["image", "push", "127.0.0.1:1/op"])
+        .fails_with(&["127.0.0.1:1 cannot be reached", "is a registry running at 127.0.0.1:1?"]);
+    home.run(&["image", "push", "--insecure=false", "127.0.0.1:1/op"]).fails_with(&["cannot be reached", "--insecure"]);
+    // What was damaged meanwhile is not pushed.
+    let open = Registry::start(Manner::Open);
+    let blobs = home.0.join("target/image/blobs/sha256");
+    for blob in fs::read_dir(blobs).unwrap() {
+        fs::write(blob.unwrap().path(), "x").unwrap();
+    }
+    push(&home, &open).fails_with(&["is damaged", "flyball image build"]);
+}
+
+#[test]
+fn an_image_is_noted_on_simulated_nodes() {
+    let home = prepared("load");
+    build(&home, &["--tag=op:1"]).ok();
+    home.run(&["image", "load", "--cluster=other"]).fails_with(&[
+        "there is no cluster other",
+        "flyball cluster up --name other",
+        "kind or k3d",
+    ]);
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.run(&["image", "load"]).fails_with(&["cluster flyball has no nodes", "flyball cluster node add"]);
+    home.run(&["cluster", "node", "add", "--count=2"]).ok();
+    let said = home.run(&["image", "load"]).ok();
+    assert_eq!(said.out, "loaded docker.io/library/op:1 to 2 nodes of cluster flyball\n");
+    home.run(&["image", "load"]).ok();
+    let node: Value = serde_json::from_str(&home.run(&["get", "node", "node-0", "-o=json"]).out)
+        .or_else(|_| serde_json::from_str(&home.run(&["get", "node", "node-1", "-o=json"]).ok().out))
+        .unwrap();
+    let images = node["status"]["images"].as_array().unwrap();
+    assert_eq!((images.len(), &images[0]["names"][1]), (1, &json!("docker.io/library/op:1")));
+
+    // Another kind of cluster gets it by its own tool.
+    let kind = home.0.join("kind");
+    let script = "#!/bin/sh\n[ \"$1 $2\" = 'get clusters' ] && { echo work; exit; }\necho \"$1 $2 $4 $5\"; /bin/cp \"$3\" got.tar\n";
+    fs::write(&kind, script).unwrap();
+    fs::set_permissions(&kind, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = home.command(&["image", "load", "--cluster=work"]);
+    let said = Said::of(&command.env("PATH", &home.0).output().unwrap()).ok();
+    assert_eq!(said.out, "load image-archive --name work\nloaded docker.io/library/op:1 to cluster work, by kind\n");
+    let archive = fs::read(home.0.join("got.tar")).unwrap();
+    let mut archive = tar::Archive::new(&archive[..]);
+    let files: Vec<String> =
+        archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
+    assert_eq!((files[0].as_str(), files[1].as_str(), files.len()), ("oci-layout", "index.json", 6));
+}

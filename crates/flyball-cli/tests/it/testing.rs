@@ -1,0 +1,78 @@
+//! `flyball test` and `flyball man`, with a program in cargo's place.
+
+use crate::{Home, Said};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Runs `flyball test` with something else for cargo.
+fn test(home: &Home, cargo: &str, args: &[&str]) -> Said {
+    let program = home.0.join("cargo");
+    fs::write(&program, format!("#!/bin/sh\n{cargo}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = home.command(&[&["test"], args].concat());
+    Said::of(&command.env("CARGO", &program).output().unwrap())
+}
+
+const GOOD: &str = "echo \"args: $*\"; echo '     Running tests/it.rs (target/debug/deps/it-0123)' >&2
+echo 'running 2 tests'; echo 'test scale ... ok'; echo 'test heal ... ignored'; echo
+echo 'test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s'";
+
+#[test]
+fn tests_are_told_as_junit_and_json() {
+    let home = Home::new("test");
+    let said = test(&home, GOOD, &["--junit", "out/junit.xml", "--", "scale"]).ok();
+    assert!(said.out.starts_with("args: test --no-fail-fast scale\n     Running tests/it.rs"), "{said:?}");
+    let junit = fs::read_to_string(home.0.join("out/junit.xml")).unwrap();
+    assert_eq!(
+        junit,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <testsuites name=\"flyball test\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\" time=\"0.500\">\n\
+         \x20 <testsuite name=\"it (tests/it.rs)\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\" time=\"0.500\">\n\
+         \x20   <testcase name=\"scale\" classname=\"it (tests/it.rs)\"/>\n\
+         \x20   <testcase name=\"heal\" classname=\"it (tests/it.rs)\"><skipped/></testcase>\n\
+         \x20 </testsuite>\n</testsuites>\n"
+    );
+    let json: Value = serde_json::from_str(&test(&home, GOOD, &["-o", "json"]).ok().out).unwrap();
+    assert_eq!((&json["passed"], &json["ignored"]), (&1.into(), &1.into()));
+    assert_eq!(json["suites"][0]["tests"][0]["name"], "scale");
+
+    let bad = GOOD.replace("scale ... ok", "scale ... FAILED") + "; exit 101";
+    test(&home, &bad, &[]).fails_with(&["1 of 1 tests failed"]);
+    test(&home, "echo 'error: no such file' >&2; exit 101", &[]).fails_with(&["the tests cannot be run"]);
+    test(&home, GOOD, &["--real"]).fails_with(&["there is no kubeconfig", "flyball cluster up"]);
+    fs::write(home.0.join("there"), "").unwrap();
+    let real = test(&home, &format!("{GOOD}; echo \"real: $FLYBALL_TEST_KUBECONFIG\""), &["--real=there"]).ok();
+    assert!(real.out.contains("/there\n"), "{real:?}");
+}
+
+#[test]
+fn permissions_are_summed_up_over_all_tests() {
+    let home = Home::new("rbac");
+    let line = |used: &str, places: &str| {
+        format!(
+            r#"echo '{{"operator": "site", "granted": ["get pods", "list pods", "watch pods"], "used": [{used}], "denied": [], "places": [{places}]}}' >> "$FLYBALL_TEST_PERMISSIONS""#
+        )
+    };
+    let run = |lines: [String; 2]| test(&home, &format!("{GOOD}\n{}\n{}", lines[0], lines[1]), &["--rbac"]);
+    let said = run([line("\"get pods\"", ""), line("\"list pods\"", "")]).ok();
+    assert!(said.out.ends_with("permissions of site\n  unused  watch pods\n"), "{said:?}");
+    let said = run([line("\"get pods\", \"watch pods\"", ""), line("\"list pods\"", "")]).ok();
+    assert!(said.out.ends_with("  all that are granted are used, and none is missing\n"), "{said:?}");
+    let said = run([line("", "\"delete pods (controller site)\""), line("", "")]);
+    said.fails_with(&["1 permissions are missing", "Controller::owns"]);
+    assert!(said.out.contains("  missing delete pods (controller site)\n"), "{said:?}");
+    assert!(test(&home, GOOD, &["--rbac"]).ok().err.contains("nothing is known of permissions"));
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let home = Home::new("man");
+    assert!(home.run(&["man"]).ok().out.contains(".TH flyball 1"), "it is a manual page");
+    home.run(&["man", "--out", "pages"]).ok();
+    for page in ["flyball.1", "flyball-image-push.1", "flyball-cluster-node-add.1"] {
+        assert!(home.0.join("pages").join(page).exists(), "{page}");
+    }
+    fs::write(home.0.join("file"), "").unwrap();
+    home.run(&["man", "--out", "file"]).fails_with(&["cannot write manual pages to file"]);
+}
