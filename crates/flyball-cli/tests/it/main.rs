@@ -14,6 +14,7 @@ mod objects;
 mod operators;
 mod registry;
 mod run;
+mod scaffold;
 mod testing;
 
 use std::fs;
