@@ -1,6 +1,7 @@
 //! The commands: one file each.
 
 pub(crate) mod apply;
+pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod crd;

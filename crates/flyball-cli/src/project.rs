@@ -32,11 +32,25 @@ pub(crate) struct Project {
     /// In the order in which they were created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) resources: Vec<Resource>,
+    #[serde(default, skip_serializing_if = "Budget::is_none")]
+    pub(crate) budget: Budget,
     #[serde(flatten)]
     unknown: Map<String, Value>,
     /// The folder that the file is in.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
+}
+
+/// What the operator may cost, see `flyball bench`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Budget {
+    /// API calls for each object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls_per_object: Option<f64>,
+    /// API calls in an hour without work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) calls_per_idle_hour: Option<f64>,
 }
 
 /// One version of a kind that the project deals with.
@@ -78,6 +92,13 @@ pub(crate) struct Webhooks {
     pub(crate) conversion: bool,
 }
 
+impl Budget {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Webhooks {
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_none(&self) -> bool {
@@ -117,6 +138,7 @@ impl Project {
             project_name: name.into(),
             repo: repo.map(str::to_owned),
             resources: Vec::new(),
+            budget: Budget::default(),
             unknown: Map::new(),
             folder: folder.into(),
         }

@@ -62,6 +62,9 @@ mod tests {
             controller_runtime_reconcile_total{controller=\"a\",result=\"success\"} 7\n\
             controller_runtime_reconcile_total{controller=\"a\",result=\"error\"} 1\n";
         assert_eq!(line(&metrics.into(), None), "4 objects · 3 queued · 0 at work · 8 reconciles · 1 failed");
-        assert_eq!(line(&"".into(), Some("no page")), "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page");
+        assert_eq!(
+            line(&"".into(), Some("no page")),
+            "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page"
+        );
     }
 }
