@@ -1,17 +1,20 @@
 //! Measurements, each beside a peer in the same run.
 //!
 //! ```console
-//! $ cargo run --release -- cold-start [RUNS [N…]]           a controller, beside kube's
+//! $ cargo run --release -- cold-start [RUNS [N…]]           a controller that does nothing, beside kube's
+//! $ cargo run --release -- writes [RUNS [N…]]               one that writes a child and a status for each object
 //! $ cargo run --release -- server FLYBALL [KUBECONFIG]      the server of this binary, beside that of a kubeconfig
 //! $ cargo run --release -- in-process                       the same server as a value, without a socket
 //! ```
 
-mod cold_start;
+mod contest;
 mod in_process;
 mod server;
 
+use contest::Work;
 use kube::{Client, Config};
 use std::error::Error;
+use tokio::runtime::Runtime;
 
 pub(crate) type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
@@ -20,22 +23,29 @@ fn main() -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let measured = match words[..] {
-        ["contestant", name, kubeconfig, namespace, n] => {
-            runtime.block_on(cold_start::contestant(name, kubeconfig, namespace, n.parse()?))
+        ["contestant", work, name, kubeconfig, namespace, n] => {
+            runtime.block_on(contest::contestant(work, name, kubeconfig, namespace, n.parse()?))
         }
-        ["cold-start"] => runtime.block_on(cold_start::compare(5, &[1_000, 10_000])),
-        ["cold-start", runs] => runtime.block_on(cold_start::compare(runs.parse()?, &[1_000, 10_000])),
-        ["cold-start", runs, ref sizes @ ..] => {
-            let sizes = sizes.iter().map(|n| n.parse()).collect::<Result<Vec<usize>, _>>()?;
-            runtime.block_on(cold_start::compare(runs.parse()?, &sizes))
-        }
+        ["cold-start", ref how @ ..] => compare(&runtime, Work::Nothing, how, &[1_000, 10_000]),
+        ["writes", ref how @ ..] => compare(&runtime, Work::Writes, how, &[1_000]),
         ["server", flyball] => runtime.block_on(server::measure(flyball, None)),
         ["server", flyball, peer] => runtime.block_on(server::measure(flyball, Some(peer))),
         ["in-process"] => runtime.block_on(in_process::measure()),
-        _ => Err("usage: cold-start [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process".into()),
+        _ => {
+            Err("usage: cold-start [RUNS [N…]] | writes [RUNS [N…]] | server FLYBALL [KUBECONFIG] | in-process".into())
+        }
     };
     runtime.shutdown_background();
     measured
+}
+
+/// Runs a contest as often, and with as many objects, as the command line says.
+fn compare(runtime: &Runtime, work: Work, how: &[&str], usual: &[usize]) -> Result<()> {
+    let (runs, sizes) = how.split_first().map_or((Ok(5), usual.to_vec()), |(runs, sizes)| {
+        let sizes: Vec<usize> = sizes.iter().filter_map(|n| n.parse().ok()).collect();
+        (runs.parse(), if sizes.is_empty() { usual.to_vec() } else { sizes })
+    });
+    runtime.block_on(contest::compare(work, runs?, &sizes))
 }
 
 pub(crate) async fn connect(kubeconfig: &str) -> Result<Client> {

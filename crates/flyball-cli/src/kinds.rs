@@ -34,6 +34,12 @@ impl Kind {
         format!("{root}{place}/{plural}{}", name.map(|name| format!("/{name}")).unwrap_or_default())
     }
 
+    /// Returns its group and version, as objects of it say.
+    pub(crate) fn api_version(&self) -> String {
+        let Self { group, version, .. } = self;
+        if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+    }
+
     /// Returns what an object of it is called in commands, such as `deployment.apps/web`.
     pub(crate) fn told(&self, name: &str) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };

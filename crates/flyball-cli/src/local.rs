@@ -79,6 +79,8 @@ pub(crate) struct Local {
     /// Whether it is replaced whenever a file of it is saved.
     pub(crate) watch: bool,
     pub(crate) hear: Heard,
+    /// Whether people are not told what is applied.
+    pub(crate) quiet: bool,
     /// What was made in the cluster that had not been there, in order, if it is to be known.
     pub(crate) made: Option<Made>,
     account: Option<Account>,
@@ -113,6 +115,7 @@ impl Local {
             samples: None,
             watch: false,
             hear: Heard::default(),
+            quiet: false,
             made: None,
             current: None,
             applied: Vec::new(),
@@ -291,7 +294,7 @@ impl Local {
             made.parts.push(object.clone());
         }
         // Of what is as it was, people were told before.
-        if outcome != Outcome::Unchanged || self.current.is_none() {
+        if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
             say(&paint(Style::Faint, &format!("applied {told}")));
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 mod account;
 mod apply;
+mod ask;
 mod commands;
 mod connection;
 mod diff;
@@ -16,17 +17,20 @@ mod installation;
 mod kinds;
 mod kubeconfig;
 mod local;
+mod metrics;
 mod output;
 mod overlay;
 mod private;
 mod process;
 mod program;
+mod project;
 #[cfg(test)]
 mod reference;
 mod removal;
 mod rollout;
 mod safety;
 mod saved;
+mod scaffold;
 mod table;
 mod terminal;
 mod testing;
@@ -35,8 +39,8 @@ mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, cluster, completion, crd, demo, deploy, describe, dev, get, image as image_command,
-    install, levels, lint, logs, man, manifests, render, run, test, trace, undeploy,
+    apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, get,
+    image as image_command, init, install, levels, lint, logs, man, manifests, old, render, run, test, trace, undeploy,
 };
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -57,6 +61,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
+    Create(create::CreateArgs),
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
     Crd(crd::CrdArgs),
@@ -69,6 +75,7 @@ enum Command {
     Dev(dev::DevArgs),
     Image(image_command::ImageArgs),
     Test(test::TestArgs),
+    Bench(bench::BenchArgs),
     Manifests(manifests::ManifestsArgs),
     Render(render::RenderArgs),
     Lint(lint::LintArgs),
@@ -77,14 +84,27 @@ enum Command {
     Logs(logs::LogsArgs),
     Undeploy(undeploy::UndeployArgs),
     Uninstall(undeploy::UninstallArgs),
+    Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
+    #[command(hide = true)]
+    Add(old::OldArgs),
+    #[command(hide = true)]
+    Generate(old::OldArgs),
+    #[command(hide = true)]
+    New(old::OldArgs),
+    #[command(hide = true)]
+    Build(old::OldArgs),
+    #[command(hide = true)]
+    Up(old::OldArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log(cli.verbose);
     let done = match cli.command {
+        Command::Init(args) => init::cmd_init(&args),
+        Command::Create(args) => create::cmd_create(args),
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
         Command::Crd(args) => crd::cmd_crd(args),
@@ -94,9 +114,11 @@ fn main() -> ExitCode {
         Command::Get(args) => get::cmd_get(&args),
         Command::Apply(args) => apply_command::cmd_apply(&args),
         Command::Run(args) => run::cmd_run(args),
+        Command::Doctor(args) => doctor::cmd_doctor(&args),
         Command::Dev(args) => dev::cmd_dev(args),
         Command::Image(args) => image_command::cmd_image(args),
         Command::Test(args) => test::cmd_test(&args),
+        Command::Bench(args) => bench::cmd_bench(&args),
         Command::Man(args) => man::cmd_man(&args, Cli::command()),
         Command::Manifests(args) => manifests::cmd_manifests(&args),
         Command::Render(args) => render::cmd_render(&args),
@@ -110,6 +132,11 @@ fn main() -> ExitCode {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
         }
+        Command::Add(args) => old::cmd_old("add", &args),
+        Command::Generate(args) => old::cmd_old("generate", &args),
+        Command::New(args) => old::cmd_old("new", &args),
+        Command::Build(args) => old::cmd_old("build", &args),
+        Command::Up(args) => old::cmd_old("up", &args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 use crate::error::{Result, ResultExt};
 use rustix::process::{Pid, Signal, kill_process};
+use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -71,7 +72,14 @@ impl Process {
     /// Tells it to stop by SIGTERM, and waits; one that does not is killed, and so it is when this process is told to stop
     /// once more. Returns how it ended, unless by the signal: one that has hardly begun does not listen yet.
     pub(crate) async fn stop(&mut self) -> Result<Option<ExitStatus>> {
-        let again = told_to_stop()?;
+        // One Ctrl-C may come as several signals: by the terminal, and by whatever this process was started by.
+        let again = async {
+            sleep(Duration::from_secs(1)).await;
+            match told_to_stop() {
+                Ok(told) => told.await,
+                Err(_) => pending().await,
+            }
+        };
         self.signal(Signal::TERM);
         tokio::select! {
             biased;

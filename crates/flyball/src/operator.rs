@@ -306,8 +306,44 @@ impl Operator {
 
     /// Adds the definition of a custom resource to the [manifests](Self::manifests), which a derived type returns from
     /// [`crd`](kube::CustomResourceExt::crd). The operator does not install it.
+    ///
+    /// Further versions of a kind join the definition that was given first, whose version is the one that objects are stored in;
+    /// what converts them is [`Webhook::converts`].
+    ///
+    /// ```
+    /// # use flyball::Operator;
+    /// # use kube::{CustomResource, CustomResourceExt};
+    /// # use serde::{Deserialize, Serialize};
+    /// # mod v1alpha1 {
+    /// #     use super::*;
+    /// #     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+    /// #     #[kube(group = "example.com", version = "v1alpha1", kind = "Site")]
+    /// #     pub struct SiteSpec {}
+    /// # }
+    /// # mod v1 {
+    /// #     use super::*;
+    /// #     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, schemars::JsonSchema)]
+    /// #     #[kube(group = "example.com", version = "v1", kind = "Site")]
+    /// #     pub struct SiteSpec {}
+    /// # }
+    /// # fn main() {
+    /// let operator = Operator::new("site-operator").crd(v1alpha1::Site::crd()).crd(v1::Site::crd());
+    /// let versions = &operator.describe().definitions[0].versions;
+    /// assert!(versions[0].storage && !versions[1].storage && versions[1].name == "v1");
+    /// # }
+    /// ```
     pub fn crd(mut self, crd: CustomResourceDefinition) -> Self {
-        self.crds.push(crd);
+        match self.crds.iter_mut().find(|known| known.metadata.name == crd.metadata.name) {
+            Some(known) => {
+                for mut version in crd.spec.versions {
+                    version.storage = false;
+                    if known.spec.versions.iter().all(|before| before.name != version.name) {
+                        known.spec.versions.push(version);
+                    }
+                }
+            }
+            None => self.crds.push(crd),
+        }
         self
     }
 

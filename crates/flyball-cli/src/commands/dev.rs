@@ -10,13 +10,13 @@ use crate::connection::{Connection, ConnectionArgs};
 use crate::embedded::Embedded;
 use crate::error::{Result, ResultExt};
 use crate::local::{self, Heard, Local, LocalArgs, Made};
+use crate::metrics::free_address;
 use crate::private::PrivateFolder;
 use crate::process::told_to_stop;
 use crate::terminal::{Style, complain, keep_below, paint, say};
 use clap::Args;
 use log::Log;
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -136,10 +136,4 @@ async fn remove(connection: &Connection, parts: Vec<Value>) {
             error.print();
         }
     }
-}
-
-/// Finds an address where nobody listens, for the operator's metrics.
-fn free_address() -> Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.to_string()).when("cannot find a free port")
 }

@@ -1,6 +1,7 @@
 //! The program as people run it: in a home directory of its own, with nothing else installed.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bench;
 mod cluster;
 mod data_dir;
 mod demo;
@@ -14,6 +15,7 @@ mod objects;
 mod operators;
 mod registry;
 mod run;
+mod scaffold;
 mod testing;
 
 use std::fs;

@@ -1,11 +1,10 @@
 //! How the operator is, on one line, from its own metrics.
 
 use super::log::Log;
-use crate::error::{Result, ResultExt};
+use crate::error::Result;
+use crate::metrics::Metrics;
 use crate::terminal::{is_lively, keep_below};
 use crate::web::Web;
-use bytes::Bytes;
-use http::Request;
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -24,9 +23,8 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     }
     let web = Web::new(LOOK)?;
     loop {
-        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("no such address")?;
-        let line = match web.send(request).await {
-            Ok(answer) => line(&String::from_utf8_lossy(answer.body()), log.last_error().as_deref()),
+        let line = match Metrics::ask(&web, address).await {
+            Ok(metrics) => line(&metrics, log.last_error().as_deref()),
             Err(_) => "the operator is not up".to_owned(),
         };
         keep_below(&line);
@@ -35,15 +33,8 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
 }
 
 /// Puts it in words.
-fn line(metrics: &str, last_error: Option<&str>) -> String {
-    let sum = |name: &str, label: &str| -> f64 {
-        let of_name = |line: &&str| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
-        };
-        let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
-        // Not `sum`, whose nothing is -0.
-        metrics.lines().filter(of_name).filter_map(value).fold(0.0, |sum, value| sum + value)
-    };
+fn line(metrics: &Metrics, last_error: Option<&str>) -> String {
+    let sum = |name: &str, label: &str| metrics.sum(name, label);
     let reconciles = sum("controller_runtime_reconcile_total", "");
     let failed = sum("controller_runtime_reconcile_total", "result=\"error\"");
     let mut parts = vec![
@@ -70,7 +61,10 @@ mod tests {
             flyball_cache_objects{kind=\"sites.v1.example.com\"} 4\nflyball_cache_objects_other 9\n\
             controller_runtime_reconcile_total{controller=\"a\",result=\"success\"} 7\n\
             controller_runtime_reconcile_total{controller=\"a\",result=\"error\"} 1\n";
-        assert_eq!(line(metrics, None), "4 objects · 3 queued · 0 at work · 8 reconciles · 1 failed");
-        assert_eq!(line("", Some("no page")), "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page");
+        assert_eq!(line(&metrics.into(), None), "4 objects · 3 queued · 0 at work · 8 reconciles · 1 failed");
+        assert_eq!(
+            line(&"".into(), Some("no page")),
+            "0 objects · 0 queued · 0 at work · 0 reconciles · last error: no page"
+        );
     }
 }

@@ -1,0 +1,55 @@
+//! Questions to people, on a terminal.
+
+use crate::error::{Result, ResultExt};
+use std::io::{IsTerminal, Write, stderr, stdin};
+
+/// Tells whether there is somebody to ask.
+pub(crate) fn can_ask() -> bool {
+    stdin().is_terminal() && stderr().is_terminal()
+}
+
+/// Asks for a text until it is right. Enter alone takes what is proposed, if anything is.
+pub(crate) fn text(
+    question: &str,
+    proposed: Option<&str>,
+    check: impl Fn(&str) -> Result<String, String>,
+) -> Result<String> {
+    loop {
+        let told = proposed.map(|text| format!(" [{text}]")).unwrap_or_default();
+        let said = line(&format!("{question}{told}: "))?;
+        let said = match (said.as_str(), proposed) {
+            ("", Some(proposed)) => proposed.to_owned(),
+            _ => said,
+        };
+        match check(&said) {
+            Ok(text) => return Ok(text),
+            Err(error) => say(&format!("{error}\n")),
+        }
+    }
+}
+
+/// Asks whether something is to be done.
+pub(crate) fn whether(question: &str) -> Result<bool> {
+    loop {
+        match line(&format!("{question} [Y/n]: "))?.to_lowercase().as_str() {
+            "" | "y" | "yes" => return Ok(true),
+            "n" | "no" => return Ok(false),
+            _ => say("answer y or n\n"),
+        }
+    }
+}
+
+fn line(question: &str) -> Result<String> {
+    say(question);
+    let mut said = String::new();
+    let read = stdin().read_line(&mut said).when("cannot read the answer")?;
+    if read == 0 {
+        return Err(crate::error::Error::new("there is no answer: the terminal was closed"));
+    }
+    Ok(said.trim().to_owned())
+}
+
+fn say(text: &str) {
+    // Nobody is asked twice because a terminal is gone; reading fails then.
+    let _ = stderr().write_all(text.as_bytes()).and_then(|()| stderr().flush());
+}

@@ -1,0 +1,316 @@
+//! `flyball bench`: what an operator costs the cluster that it is in.
+//!
+//! The operator counts its own requests, watches among them, and shows them at `/metrics`: so what is measured here is what it
+//! does on any cluster. Only how long it takes depends on which one that is.
+
+use crate::apply;
+use crate::commands::deploy::parse_wait;
+use crate::connection::Connection;
+use crate::embedded::Embedded;
+use crate::error::{Error, Result, ResultExt};
+use crate::local::{self, Heard, Local, LocalArgs};
+use crate::metrics::{Metrics, free_address};
+use crate::output::Output;
+use crate::private::PrivateFolder;
+use crate::process::told_to_stop;
+use crate::project::{Budget, Project};
+use crate::terminal::{Style, paint, say};
+use crate::web::Web;
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const CALLS: &str = "rest_client_requests_total";
+const RECONCILES: &str = "controller_runtime_reconcile_total";
+/// How often the operator is asked how far it is.
+const LOOK: Duration = Duration::from_millis(50);
+/// An operator that has had nothing to do for so long has come to rest.
+const REST: Duration = Duration::from_secs(1);
+
+/// Measure what an operator costs: its API calls for each object, and in an hour without work
+///
+/// Runs the operator on a control plane of its own as it runs in a pod: as a service account, with leader election. Makes copies of
+/// its samples, waits until it has come to rest, and then looks on while nothing happens.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball bench                        100 copies of the samples of the project in this folder
+  flyball bench --count 1000 --idle 2m --samples config/samples/small.yaml
+  flyball bench --max-calls-per-object 5 --max-calls-per-idle-hour 2000
+
+The budget may stand in the project's PROJECT, where flags are missing; who passes it exits with 1:
+
+  budget:
+    callsPerObject: 5
+    callsPerIdleHour: 2000
+
+Where a sample's name stands in another one, the copies do not follow: name samples that stand alone. What an operator does less
+often than --idle takes is not seen.")]
+pub(crate) struct BenchArgs {
+    /// Copies of each sample
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    count: u32,
+    /// How long to look on while nothing happens
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_wait)]
+    idle: Duration,
+    /// How long the operator may take to come to rest
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    timeout: Duration,
+    /// Copy the objects of this file or folder; `samples` or `config/samples` unless given
+    #[arg(long, value_name = "PATH")]
+    samples: Option<PathBuf>,
+    /// API calls that each object may cost
+    #[arg(long, value_name = "CALLS")]
+    max_calls_per_object: Option<f64>,
+    /// API calls that an hour without work may cost
+    #[arg(long, value_name = "CALLS")]
+    max_calls_per_idle_hour: Option<f64>,
+    /// Simulated nodes of the control plane, on which pods become ready
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+    #[command(flatten)]
+    local: LocalArgs,
+}
+
+/// What an operator costs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cost {
+    objects: usize,
+    /// Seconds from the first object until all were done with.
+    seconds: f64,
+    reconciles_per_object: f64,
+    calls_per_object: Calls,
+    calls_per_idle_hour: Calls,
+    budget: Budget,
+    /// What of the budget is passed.
+    passed: Vec<String>,
+}
+
+/// API calls, by the method of HTTP.
+#[derive(Debug, Serialize)]
+struct Calls {
+    all: f64,
+    #[serde(flatten)]
+    by_method: BTreeMap<String, f64>,
+}
+
+pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    let cost = runtime.block_on(bench(args))?;
+    match args.output {
+        Some(output) => output.say(&cost)?,
+        None => cost.lines().iter().for_each(|line| say(line)),
+    }
+    match &cost.passed[..] {
+        [] => Ok(()),
+        passed => Err(Error::new(format!("the budget is passed: {}", passed.join("; ")))
+            .hint("see what it calls, and why, with `flyball trace`; or raise the budget, in PROJECT or by flags")),
+    }
+}
+
+async fn bench(args: &BenchArgs) -> Result<Cost> {
+    let mut stop = Box::pin(told_to_stop()?);
+    let samples = local::samples(args.samples.as_deref());
+    let samples = samples.ok_or_else(|| {
+        Error::new("there is neither a folder samples nor config/samples here").hint("name one: --samples PATH")
+    })?;
+    let objects = copies(&apply::read(&samples)?, args.count)?;
+    let budget = args.budget(Project::find(Path::new("."))?.map(|project| project.budget));
+    let own = Embedded::start("flyball-bench", args.nodes).await?;
+    let folder = PrivateFolder::new("flyball-bench-operator")?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    let (connection, metrics) = (Connection::open(own.config.clone()).await?, free_address()?);
+    let mut operator = Local::new(args.local.clone(), Connection::open(own.config.clone()).await?);
+    operator.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
+    operator.own_account = Some((own.config.clone(), kubeconfig));
+    operator.variables = [
+        ("FLYBALL_METRICS_ADDR", metrics.as_str()),
+        ("FLYBALL_METRICS_SECURE", "false"),
+        ("FLYBALL_HEALTH_ADDR", "0"),
+        ("FLYBALL_LEADER_ELECT", "true"),
+        ("FLYBALL_OPERATOR_NAMESPACE", connection.namespace.as_str()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    operator.quiet = true;
+    // Its log goes where this command's own does.
+    operator.hear = Heard { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
+    let look = Look { web: Web::new(Duration::from_secs(5))?, address: metrics, patience: args.timeout };
+    tokio::select! {
+        biased;
+        ended = operator.run(&mut stop) => {
+            ended?;
+            Err(Error::new("the operator ended before it was measured"))
+        }
+        cost = measure(args, &look, &connection, &objects, budget) => cost,
+    }
+}
+
+async fn measure(
+    args: &BenchArgs,
+    look: &Look,
+    connection: &Connection,
+    objects: &[Value],
+    budget: Budget,
+) -> Result<Cost> {
+    let (before, _) = look.until_rest(None).await?;
+    let begun = Instant::now();
+    for object in objects {
+        connection.apply(object).await?;
+    }
+    let (after, rested) = look.until_rest(Some(&before)).await?;
+    let until = Instant::now();
+    sleep(args.idle).await;
+    let end = Metrics::ask(&look.web, &look.address).await?;
+    let idle = until.elapsed();
+
+    let calls = |from: &Metrics, to: &Metrics| {
+        let from = from.by(CALLS, "method");
+        let mut calls = to.by(CALLS, "method");
+        calls.iter_mut().for_each(|(method, calls)| *calls -= from.get(method).copied().unwrap_or_default());
+        calls
+    };
+    let (idle_calls, each) = (calls(&after, &end), objects.len() as f64);
+    let per_object = calls(&before, &after).into_iter().map(|(method, calls)| {
+        // What it would have called anyway: the renewal of its lease, for instance.
+        let anyway = idle_calls.get(&method).copied().unwrap_or_default() * ((until - begun).div_duration_f64(idle));
+        (method, (calls - anyway).max(0.0) / each)
+    });
+    let per_hour = idle_calls.iter().map(|(method, calls)| (method.clone(), calls * 3600.0 / idle.as_secs_f64()));
+    let mut cost = Cost {
+        objects: objects.len(),
+        seconds: (rested - begun).as_secs_f64(),
+        reconciles_per_object: (after.sum(RECONCILES, "") - before.sum(RECONCILES, "")) / each,
+        calls_per_object: Calls::new(per_object),
+        calls_per_idle_hour: Calls::new(per_hour),
+        budget,
+        passed: Vec::new(),
+    };
+    for (what, spent, allowed) in [
+        ("calls for each object", cost.calls_per_object.all, budget.calls_per_object),
+        ("calls in an hour without work", cost.calls_per_idle_hour.all, budget.calls_per_idle_hour),
+    ] {
+        if let Some(allowed) = allowed.filter(|allowed| spent > *allowed) {
+            cost.passed.push(format!("{spent:.1} {what}, of {allowed}"));
+        }
+    }
+    Ok(cost)
+}
+
+impl BenchArgs {
+    fn budget(&self, of_project: Option<Budget>) -> Budget {
+        let project = of_project.unwrap_or_default();
+        Budget {
+            calls_per_object: self.max_calls_per_object.or(project.calls_per_object),
+            calls_per_idle_hour: self.max_calls_per_idle_hour.or(project.calls_per_idle_hour),
+        }
+    }
+}
+
+impl Calls {
+    fn new(by_method: impl Iterator<Item = (String, f64)>) -> Self {
+        let by_method: BTreeMap<String, f64> = by_method.filter(|(_, calls)| *calls > 0.0).collect();
+        Self { all: by_method.values().fold(0.0, |sum, calls| sum + calls), by_method }
+    }
+
+    fn line(&self, what: &str, allowed: Option<f64>) -> String {
+        let methods: Vec<String> =
+            self.by_method.iter().map(|(method, calls)| format!("{method} {calls:.1}")).collect();
+        let within = allowed.map(|allowed| {
+            let style = if self.all > allowed { Style::Bad } else { Style::Good };
+            paint(style, &format!(" of {allowed}"))
+        });
+        format!(
+            "  {what:<22}{:>10.1}{}  {}",
+            self.all,
+            within.unwrap_or_default(),
+            paint(Style::Faint, &methods.join(", "))
+        )
+    }
+}
+
+impl Cost {
+    fn lines(&self) -> Vec<String> {
+        vec![
+            format!("{} objects", self.objects),
+            format!("  {:<22}{:>10.2}", "seconds", self.seconds),
+            format!("  {:<22}{:>10.1}", "reconciles per object", self.reconciles_per_object),
+            self.calls_per_object.line("calls per object", self.budget.calls_per_object),
+            self.calls_per_idle_hour.line("calls per idle hour", self.budget.calls_per_idle_hour),
+        ]
+    }
+}
+
+/// Makes copies of objects under names of their own.
+fn copies(samples: &[Value], count: u32) -> Result<Vec<Value>> {
+    if samples.is_empty() {
+        return Err(Error::new("there are no samples").hint("name others: --samples PATH"));
+    }
+    let mut copies = Vec::new();
+    for number in 1..=count {
+        for sample in samples {
+            let mut copy = sample.clone();
+            let name = sample["metadata"]["name"].as_str().unwrap_or_default();
+            copy["metadata"]["name"] = format!("{name}-{number}").into();
+            copies.push(copy);
+        }
+    }
+    Ok(copies)
+}
+
+/// Looks at how far the operator is.
+struct Look {
+    web: Web,
+    address: String,
+    patience: Duration,
+}
+
+impl Look {
+    /// Waits until the operator leads and has had nothing to do for a while, and more was done than `before`; returns what it
+    /// tells then, and since when it rests.
+    async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
+        let begun = Instant::now();
+        let (mut last, mut since) = (0.0, begun);
+        let least = before.map_or(-1.0, |before| before.sum(RECONCILES, ""));
+        loop {
+            if let Ok(metrics) = Metrics::ask(&self.web, &self.address).await {
+                let done = metrics.sum(RECONCILES, "");
+                let busy = metrics.sum("workqueue_depth", "") + metrics.sum("controller_runtime_active_workers", "");
+                if busy > 0.0 || done > last || metrics.sum("leader_election_master_status", "") == 0.0 {
+                    (last, since) = (done, Instant::now());
+                } else if since.elapsed() >= REST && done > least {
+                    return Ok((metrics, since));
+                }
+            }
+            if begun.elapsed() > self.patience {
+                return Err(Error::new(format!("the operator has not come to rest in {} s", self.patience.as_secs()))
+                    .hint("see what it does with -v; --timeout gives it longer"));
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn copies_have_names_of_their_own() {
+        let samples = [json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b", "namespace": "n"}})];
+        let copies = copies(&samples, 2).expect("there are samples");
+        let names: Vec<&str> = copies.iter().filter_map(|copy| copy["metadata"]["name"].as_str()).collect();
+        assert_eq!(names, ["a-1", "b-1", "a-2", "b-2"]);
+        assert_eq!(copies[3]["metadata"]["namespace"], "n");
+        assert!(super::copies(&[], 2).is_err());
+    }
+}

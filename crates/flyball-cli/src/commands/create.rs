@@ -1,0 +1,32 @@
+//! `flyball create`: adds to a project.
+
+mod api;
+mod webhook;
+
+use crate::error::Result;
+use clap::{Args, Subcommand};
+
+/// Add a kind, a version of a kind, a controller or webhooks to the project in this folder
+#[derive(Args, Debug)]
+pub(crate) struct CreateArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Api(api::ApiArgs),
+    Webhook(webhook::WebhookArgs),
+}
+
+pub(crate) fn cmd_create(args: CreateArgs) -> Result<()> {
+    match args.command {
+        Command::Api(args) => api::cmd_api(&args),
+        Command::Webhook(args) => webhook::cmd_webhook(&args),
+    }
+}
+
+/// Ends the program as it does when a flag is not understood.
+fn misused(what: &str) -> ! {
+    clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, format!("{what}\n")).exit()
+}

@@ -1,0 +1,253 @@
+//! `flyball create api`: a kind with its controller, or one of the two.
+
+use super::misused;
+use crate::apply;
+use crate::ask;
+use crate::commands::init::tell;
+use crate::connection::{ConnectionArgs, block_on};
+use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
+use crate::project::{FILE, Project, Resource, names};
+use crate::scaffold::api::{self, Names, known_resource};
+use crate::scaffold::changes::Changes;
+use crate::scaffold::types::Definition;
+use crate::scaffold::{known, versions};
+use crate::terminal::say;
+use clap::{ArgAction, Args};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Add a kind with its controller, a version of a kind, or a controller of somebody else's kind
+///
+/// Asks for what is not given when it runs on a terminal.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball create api --group cache --version v1alpha1 --kind Redis
+  flyball create api --group cache --version v1 --kind Redis            one more version of it
+  flyball create api --group apps --version v1 --kind Deployment        a controller of a kind of Kubernetes
+  flyball create api --crd crontab.yaml                                 a controller of a kind that this file defines
+  flyball create api --crd issuers.cert-manager.io                      … that the cluster has
+
+Files that are there stay as they are, but for lines added above the comments that begin with +flyball.")]
+pub(crate) struct ApiArgs {
+    /// Group of the kind; the domain of the project comes behind it
+    #[arg(long, value_parser = names::group)]
+    group: Option<String>,
+    /// Version of the kind, such as v1alpha1
+    #[arg(long, value_parser = names::version)]
+    version: Option<String>,
+    /// The kind, in capitals and small letters: Redis, VmGroup
+    #[arg(long, value_parser = names::kind)]
+    kind: Option<String>,
+    /// Write types of the kind
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    resource: Option<bool>,
+    /// Write a controller of the kind
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    controller: Option<bool>,
+    /// Whether its objects are in namespaces
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
+    namespaced: bool,
+    /// Name of many of its objects; that of the kind with an s unless given
+    #[arg(long, value_parser = names::plural)]
+    plural: Option<String>,
+    /// Write types of the kind that this file defines, or this definition in the cluster, which stays somebody else's
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "plural", "resource", "namespaced"])]
+    crd: Option<String>,
+    /// Path of the kubeconfig, for --crd NAME; else KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE", requires = "crd")]
+    kubeconfig: Option<PathBuf>,
+    /// Write files anew that are there already; what was changed in them is lost
+    #[arg(long)]
+    force: bool,
+    /// How to say what was written
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// What is to be added.
+struct Wanted {
+    resource: Resource,
+    types: bool,
+    controller: bool,
+    /// What somebody else says of the kind.
+    definition: Option<(Definition, Value)>,
+}
+
+pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
+    let mut project = Project::here()?;
+    let mut changes = Changes::new(&project.folder);
+    let wanted = match &args.crd {
+        Some(crd) => defined(args, crd)?,
+        None => wanted(args, &project)?,
+    };
+    add(&mut changes, &mut project, &wanted, args.force)?;
+    changes.put(FILE, project.text()?)?;
+    tell(&changes.commit()?, args.output)?;
+    if args.output.is_none() {
+        say("\nSee it work: cargo test");
+    }
+    Ok(())
+}
+
+fn given(
+    flag: &str,
+    said: Option<&String>,
+    proposed: Option<&str>,
+    check: fn(&str) -> Result<String, String>,
+) -> Result<String> {
+    match said {
+        Some(said) => Ok(said.clone()),
+        None if ask::can_ask() => ask::text(flag, proposed, check),
+        None => misused(&format!("--{flag} is not given, and there is no terminal to ask at")),
+    }
+}
+
+fn chosen(said: Option<bool>, question: &str) -> Result<bool> {
+    match said {
+        Some(said) => Ok(said),
+        None if ask::can_ask() => ask::whether(question),
+        None => Ok(true),
+    }
+}
+
+fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
+    let group = given("group", args.group.as_ref(), None, names::group)?;
+    let version = given("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
+    let kind = given("kind", args.kind.as_ref(), None, names::kind)?;
+    let known = known::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
+    if let Some(known) = known {
+        return Ok(Wanted {
+            resource: known_resource(&known),
+            types: false,
+            controller: args.controller != Some(false),
+            definition: None,
+        });
+    }
+    let group = project.group(&group);
+    let types = chosen(args.resource, "write types of the kind?")?;
+    let controller = chosen(args.controller, "write a controller?")?;
+    let plural = args.plural.clone().unwrap_or_else(|| {
+        let other = project.resources.iter().find(|other| other.group == group && other.kind == kind);
+        other.map_or_else(|| names::pluralized(&kind), |other| other.plural.clone())
+    });
+    let namespaced = args.namespaced;
+    Ok(Wanted {
+        resource: Resource { group, version, kind, plural, namespaced, ..Resource::default() },
+        types,
+        controller,
+        definition: None,
+    })
+}
+
+/// Reads what somebody else says of a kind: in a file, or in a cluster.
+fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
+    let path = Path::new(crd);
+    let found = if path.exists() {
+        let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
+        apply::read(path)?
+            .into_iter()
+            .find(is_definition)
+            .ok_or_else(|| Error::new(format!("there is no CustomResourceDefinition in {crd}")))?
+    } else if crd.contains('/') || crd.ends_with(".yaml") || crd.ends_with(".json") || !crd.contains('.') {
+        return Err(Error::new(format!("there is no file {crd}"))
+            .hint("name a file, or a definition in the cluster by its whole name: crontabs.stable.example.com"));
+    } else {
+        let connection = ConnectionArgs { kubeconfig: args.kubeconfig.clone(), context: None, namespace: None };
+        let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": crd}});
+        block_on(async { connection.connect().await?.read(&object).await })?
+    };
+    let definition = Definition::read(&found, args.version.as_deref())?;
+    let mut kept = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
+    // What a conversion asks is not there in tests, and need not be.
+    kept["spec"] = found["spec"].clone();
+    kept["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
+    Ok(Wanted { resource, types: true, controller, definition: Some((definition, kept)) })
+}
+
+fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: bool) -> Result<()> {
+    let Wanted { resource, types, controller, .. } = wanted;
+    let told = resource.told();
+    if !types && !controller {
+        return Err(Error::new(format!("there is nothing to write for {told}: neither types nor a controller"))
+            .hint("leave out --resource=false or --controller=false"));
+    }
+    let at = project.resources.iter().position(|known| known.is(&resource.group, &resource.version, &resource.kind));
+    let before = at.map(|at| project.resources[at].clone());
+    if let Some(before) = before.as_ref().filter(|_| !force) {
+        let new_types = *types && !before.resource && !before.foreign;
+        let new_controller = *controller && !before.controller;
+        if !new_types && !new_controller {
+            return Err(Error::new(format!("{told} is in the project already"))
+                .hint("to write its files anew, and lose what was changed in them: --force"));
+        }
+    }
+    let names = Names::new(project, resource);
+    let mut now = before.clone().unwrap_or_else(|| resource.clone());
+    let first = project.resources.iter().find(|other| {
+        other.resource
+            && (&other.group, &other.kind) == (&resource.group, &resource.kind)
+            && other.version != resource.version
+    });
+    let known = known::find(&resource.group, &resource.version, &resource.kind).filter(|_| resource.foreign);
+    match (known, first) {
+        _ if wanted.definition.is_some() => foreign(changes, &names, wanted, &mut now, force)?,
+        (Some(known), _) => {
+            api::controller_of_known(changes, &names, &known.path(), None, force)?;
+            now.controller = true;
+        }
+        (None, Some(first)) if before.as_ref().is_none_or(|before| first_of(project, resource) != Some(before)) => {
+            let first = Names::new(project, first);
+            versions::add(changes, &names, &first, force)?;
+            now.resource = true;
+            let first = project.resources.iter_mut().find(|other| **other == first.resource);
+            first.into_iter().for_each(|first| first.webhooks.conversion = true);
+        }
+        (None, _) => own(changes, &names, wanted, &mut now, force)?,
+    }
+    let at = project.resources.iter().position(|known| known.is(&now.group, &now.version, &now.kind));
+    match at {
+        Some(at) => project.resources[at] = now,
+        None => project.resources.push(now),
+    }
+    Ok(())
+}
+
+/// Returns the first version of a kind that a project has, which is the one that objects are stored in.
+fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resource> {
+    project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
+}
+
+fn foreign(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
+    let Some((definition, kept)) = &wanted.definition else { return Ok(()) };
+    let kept = serde_saphyr::to_string(kept).when("cannot write the definition")?;
+    api::foreign(changes, names, definition.code(names), &kept, force)?;
+    if wanted.controller {
+        let path = format!("crate::api::{}::{}", names.module(), names.kind_type);
+        api::controller_of_known(changes, names, &path, Some(&api::definition_path(names)), force)?;
+        now.controller = true;
+    }
+    Ok(())
+}
+
+fn own(changes: &mut Changes, names: &Names, wanted: &Wanted, now: &mut Resource, force: bool) -> Result<()> {
+    let had_types = now.resource;
+    if wanted.types && (!had_types || force) {
+        api::types(changes, names, force)?;
+        now.resource = true;
+    }
+    if !now.resource {
+        return Err(Error::new(format!("a controller of {} needs its types, which nobody has", now.told()))
+            .hint("leave out --resource=false, so that they are written"));
+    }
+    if wanted.controller && (!now.controller || force) {
+        api::controller(changes, names, force)?;
+        now.controller = true;
+        // The sample may have fields by now that the test does not know.
+        if had_types && !force {
+            return Ok(());
+        }
+    }
+    if had_types && !force { Ok(()) } else { api::test(changes, names, now.controller, force) }
+}

@@ -1,0 +1,304 @@
+//! `flyball doctor`: is all there that a project needs?
+//!
+//! Each thing is looked at by itself, so that one that is missing hides no other.
+
+use crate::apply;
+use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::error::{Error, Result};
+use crate::kinds::Kinds;
+use crate::output::Output;
+use crate::project::{FILE, Project};
+use crate::scaffold::api::{LIB, Names, definition_path};
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use kube::core::GroupVersionKind;
+use kube::discovery::pinned_kind;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The oldest Rust that compiles a project.
+const RUST: (u32, u32) = (1, 95);
+
+/// Look whether all is there that the project in this folder needs, and say what to do if not
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball doctor
+  flyball doctor --kubeconfig staging.yaml -o json
+
+Ends with 1 if something is wrong. What is only worth knowing is marked with a dash.")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    Good,
+    /// It is not there, and who does not want what it is for can do without.
+    Absent,
+    Wrong,
+}
+
+/// What one look came to.
+#[derive(Debug, Serialize)]
+struct Finding {
+    about: String,
+    state: State,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn good(&mut self, about: &str, found: impl Into<String>) {
+        self.add(about, State::Good, found.into(), None);
+    }
+
+    fn absent(&mut self, about: &str, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(about, State::Absent, found.into(), Some(remedy.into()));
+    }
+
+    fn wrong(&mut self, about: &str, found: impl Into<String>, remedy: impl Into<String>) {
+        self.add(about, State::Wrong, found.into(), Some(remedy.into()));
+    }
+
+    fn add(&mut self, about: &str, state: State, found: String, remedy: Option<String>) {
+        self.0.push(Finding { about: about.into(), state, found, remedy });
+    }
+}
+
+pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
+    let mut findings = Findings::default();
+    toolchain(&mut findings);
+    let project = project(&mut findings);
+    block_on(async {
+        cluster(&mut findings, &args.connection, project.as_ref()).await;
+        Ok(())
+    })?;
+    let Findings(findings) = findings;
+    match args.output {
+        Some(output) => output.say(&findings)?,
+        None => findings.iter().for_each(tell),
+    }
+    match findings.iter().filter(|finding| finding.state == State::Wrong).count() {
+        0 => Ok(()),
+        1 => Err(Error::new("one thing is wrong")),
+        several => Err(Error::new(format!("{several} things are wrong"))),
+    }
+}
+
+fn tell(finding: &Finding) {
+    let mark = match finding.state {
+        State::Good => paint(Style::Good, "+"),
+        State::Absent => paint(Style::Faint, "-"),
+        State::Wrong => paint(Style::Bad, "x"),
+    };
+    say(&format!("{mark} {}: {}", finding.about, finding.found));
+    if let Some(remedy) = &finding.remedy {
+        say(&format!("    {remedy}"));
+    }
+}
+
+/// Runs a program for what it prints.
+fn asked(program: &str, args: &[&str]) -> Option<String> {
+    let said = Command::new(program).args(args).output().ok().filter(|said| said.status.success())?;
+    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+fn toolchain(findings: &mut Findings) {
+    let install = "install Rust from https://rustup.rs";
+    match asked("rustc", &["--version"]) {
+        None => findings.wrong("rust", "there is no rustc", install),
+        Some(told) => {
+            let mut numbers = told.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
+            let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+            match version >= RUST {
+                true => findings.good("rust", told),
+                false => findings.wrong(
+                    "rust",
+                    format!("{told}, and {}.{} is the oldest that will do", RUST.0, RUST.1),
+                    "rustup update stable",
+                ),
+            }
+        }
+    }
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    match asked(&cargo, &["--version"]) {
+        None => findings.wrong("cargo", "there is no cargo", install),
+        Some(told) => findings.good("cargo", told),
+    }
+    match asked("cc", &["--version"]) {
+        None => findings.wrong(
+            "C compiler",
+            "there is no cc, by which programs are linked",
+            "apt-get install gcc, or your system's like",
+        ),
+        Some(told) => findings.good("C compiler", told.lines().next().unwrap_or_default()),
+    }
+    for (tool, component) in [("rustfmt", "rustfmt"), ("cargo-clippy", "clippy")] {
+        if asked(tool, &["--version"]).is_none() {
+            findings.absent(component, "not installed", format!("to have it: rustup component add {component}"));
+        }
+    }
+    for target in ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"] {
+        let library = asked("rustc", &["--print", "target-libdir", "--target", target]);
+        let about = format!("target {target}");
+        match library.is_some_and(|folder| Path::new(&folder).is_dir()) {
+            true => findings.good(&about, "installed"),
+            false => findings.absent(&about, "not installed", format!("images need it: rustup target add {target}")),
+        }
+    }
+}
+
+fn project(findings: &mut Findings) -> Option<Project> {
+    let project = match Project::find(Path::new(".")) {
+        Err(error) => {
+            findings.wrong(FILE, error.to_string(), "put it right by hand, or take it back from version control");
+            return None;
+        }
+        Ok(None) => {
+            findings.absent("project", "this folder is in none", "begin one: flyball init --domain example.com FOLDER");
+            return None;
+        }
+        Ok(Some(project)) => project,
+    };
+    findings.good("project", format!("{} in {}", project.project_name, project.folder.display()));
+    let mut parts = BTreeMap::new();
+    for path in ["Cargo.toml", LIB, "src/main.rs"] {
+        parts.insert(path.to_owned(), "take it back from version control".to_owned());
+    }
+    for resource in &project.resources {
+        let names = Names::new(&project, resource);
+        let group = resource.group.strip_suffix(&format!(".{}", project.domain)).unwrap_or(&resource.group);
+        let create = format!("--group {group} --version {} --kind {}", resource.version, resource.kind);
+        let again =
+            format!("take it back from version control, or write all of it anew: flyball create api {create} --force");
+        if resource.resource {
+            parts.insert(format!("src/api/{}.rs", names.module()), again.clone());
+            parts.insert(format!("config/samples/{}", names.sample), again.clone());
+        }
+        if resource.controller {
+            parts.insert(format!("src/controllers/{}.rs", names.part()), again.clone());
+        }
+        let webhooks = resource.webhooks;
+        if webhooks.defaulting || webhooks.validation || webhooks.conversion {
+            let again =
+                format!("take it back from version control, or write it anew: flyball create webhook {create} --force");
+            parts.insert(format!("src/webhooks/{}.rs", names.part()), again);
+        }
+        if resource.foreign && project.folder.join(format!("src/api/{}.rs", names.module())).exists() {
+            parts.insert(definition_path(&names), "tests apply it: take it back from version control".into());
+        }
+    }
+    let missing: Vec<(String, String)> =
+        parts.into_iter().filter(|(path, _)| !project.folder.join(path).is_file()).collect();
+    match missing.is_empty() {
+        true => findings.good("parts", "all files are there"),
+        false => {
+            missing.into_iter().for_each(|(path, remedy)| findings.wrong("part", format!("there is no {path}"), remedy))
+        }
+    }
+    anchors(findings, &project);
+    Some(project)
+}
+
+/// Looks for the places that commands add lines at.
+fn anchors(findings: &mut Findings, project: &Project) {
+    let text = fs::read_to_string(project.folder.join(LIB)).unwrap_or_default();
+    for anchor in ["api", "controllers", "webhooks", "operator"] {
+        let line = format!("// +flyball:{anchor}");
+        if !text.is_empty() && !text.lines().any(|known| known.trim() == line) {
+            let remedy = "without it `flyball create` says what to add by hand";
+            findings.absent("anchor", format!("{LIB} has no line `{line}`"), remedy);
+        }
+    }
+}
+
+async fn cluster(findings: &mut Findings, connection: &ConnectionArgs, project: Option<&Project>) {
+    let connection = match connection.connect().await {
+        Ok(connection) => connection,
+        Err(error) => {
+            let remedy = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
+            return findings.wrong("cluster", error.to_string(), remedy);
+        }
+    };
+    let version = connection.client.apiserver_version().await.map(|info| info.git_version).unwrap_or_default();
+    findings.good("cluster", format!("it answers, and is of version {version}"));
+    if let Some(project) = project {
+        served(findings, &connection, project, &version).await;
+    }
+}
+
+/// Looks whether the cluster serves the versions that the project's manifests are written in.
+async fn served(findings: &mut Findings, connection: &Connection, project: &Project, version: &str) {
+    let mut files = Vec::new();
+    manifests(&project.folder.join("config"), &mut files);
+    let mut used: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    let mut defined: BTreeSet<(String, String)> =
+        project.resources.iter().map(|one| (one.group.clone(), one.kind.clone())).collect();
+    for file in &files {
+        let shown = file.strip_prefix(&project.folder).unwrap_or(file).display().to_string();
+        let objects = match apply::read(file) {
+            Ok(objects) => objects,
+            Err(error) => {
+                findings.wrong("manifest", error.to_string(), "write it as YAML of Kubernetes objects");
+                continue;
+            }
+        };
+        for object in objects {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            if object["kind"] == "CustomResourceDefinition" {
+                defined.insert((text(&object["spec"]["group"]), text(&object["spec"]["names"]["kind"])));
+            }
+            used.entry((text(&object["apiVersion"]), text(&object["kind"]))).or_default().insert(shown.clone());
+        }
+    }
+    let kinds = Kinds::discover(&connection.client).await.ok();
+    let mut wrong = 0;
+    for ((api_version, kind), files) in used {
+        let (group, one) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+        // Kustomize reads its files itself; what the project defines is served once that is applied.
+        let is_ours = group == "kustomize.config.k8s.io" || defined.contains(&(group.to_owned(), kind.clone()));
+        let found = pinned_kind(&connection.client, &GroupVersionKind::gvk(group, one, &kind)).await;
+        if is_ours || found.is_ok() {
+            continue;
+        }
+        wrong += 1;
+        let files = files.into_iter().collect::<Vec<_>>().join(", ");
+        let instead = kinds.as_ref().and_then(|kinds| kinds.of(&api_version, &kind)).map(|kind| kind.api_version());
+        let remedy = match instead {
+            Some(instead) => format!("write it in {instead}, which this cluster serves, in {files}"),
+            None => format!("applying {files} will fail: install what defines the kind first"),
+        };
+        findings.wrong("manifest", format!("{api_version} {kind} is not served by Kubernetes {version}"), remedy);
+    }
+    if wrong == 0 {
+        findings.good("manifests", "every kind in config is served");
+    }
+}
+
+/// Finds all YAML and JSON files below a folder, in the order of their names.
+fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            manifests(&path, found);
+        } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {
+            found.push(path);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `flyball init`: a new project.
+
+use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
+use crate::project::{FILE, Project, names};
+use crate::scaffold::changes::{Changes, Written};
+use crate::scaffold::library::{Library, LibraryArgs};
+use crate::scaffold::package;
+use crate::scaffold::workspace::{self, Workspace};
+use crate::terminal::{Style, complain, paint, say};
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Begin a project: an operator without kinds, which builds, in an empty folder
+///
+/// Within a cargo workspace it becomes a member, and takes from the workspace what that shares with its members.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball init --domain acme.io
+  flyball init --domain acme.io --repo github.com/acme/redis-operator redis-operator
+  flyball init --domain acme.io --flyball-git https://github.com/flyball-dev/flyball
+
+The project compiles against the library in the tree that this program was built from, with the versions of other crates that it
+was built with, so that it needs no network once those are there.")]
+pub(crate) struct InitArgs {
+    /// The folder, which is made if it is not there
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// What the groups of its kinds end with, such as acme.io
+    #[arg(long, value_parser = names::domain)]
+    domain: String,
+    /// Where its source is published, such as github.com/acme/redis-operator
+    #[arg(long, value_parser = repo)]
+    repo: Option<String>,
+    /// Name of the package and of the operator; that of the folder unless given
+    #[arg(long, value_parser = names::project)]
+    name: Option<String>,
+    #[command(flatten)]
+    library: LibraryArgs,
+    /// How to say what was written
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+fn repo(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:@+".contains(c);
+    let good = !text.is_empty() && text.chars().all(plain) && text.trim_matches('/').contains('/');
+    if good { Ok(text.into()) } else { Err("a repository is like github.com/acme/redis-operator".into()) }
+}
+
+pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
+    let folder = workspace::whole(&args.folder)?;
+    let folder = folder.canonicalize().unwrap_or(folder);
+    is_empty(&folder)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => name_of(&folder)?,
+    };
+    let library = Library::named(&args.library)?;
+    let workspace = Workspace::around(&folder)?;
+    let member = workspace.as_ref().map(|workspace| workspace.with_member(&folder)).transpose()?.flatten();
+    let project = Project::new(&folder, &name, &args.domain, args.repo.as_deref());
+
+    let mut changes = Changes::new(&folder);
+    package::write(&mut changes, &project, &library, workspace.as_ref())?;
+    if let (Some(workspace), Some(text)) = (&workspace, member) {
+        changes.put(&workspace.manifest().display().to_string(), text)?;
+    }
+    let written = changes.commit()?;
+    tell(&written, args.output)?;
+    if args.output.is_none() {
+        say(&format!("\n{name} is begun. Give it a kind{}:", inside(&args.folder)));
+        say("  flyball create api --group cache --version v1alpha1 --kind Redis");
+    }
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::var_os("CARGO").is_none() && !std::env::split_paths(&on_path).any(|at| at.join("cargo").is_file()) {
+        complain("note", "there is no cargo to build it with: https://rustup.rs installs it");
+    }
+    Ok(())
+}
+
+fn inside(folder: &Path) -> String {
+    if folder == Path::new(".") { String::new() } else { format!(", in {}", folder.display()) }
+}
+
+/// Sees that nothing in a folder could be written over. What is hidden, such as `.git`, may be there.
+fn is_empty(folder: &Path) -> Result<()> {
+    let what = || format!("cannot read {}", folder.display());
+    if fs::symlink_metadata(folder).is_err() {
+        return Ok(());
+    }
+    if !folder.is_dir() {
+        return Err(Error::new(format!("{} is a file, and a project is a folder", folder.display())));
+    }
+    if folder.join(FILE).exists() {
+        return Err(Error::new(format!("{} is there already: this is a project", folder.join(FILE).display()))
+            .hint("give it a kind: flyball create api --group cache --version v1alpha1 --kind Redis"));
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).when(what())? {
+        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    match names.iter().find(|name| !name.starts_with('.')) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(format!("{} is not empty: there is {name}", folder.display()))
+            .hint("begin in a new folder, which may be named: flyball init --domain example.com FOLDER")),
+    }
+}
+
+fn name_of(folder: &Path) -> Result<String> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    names::project(&name).map_err(|error| {
+        Error::new(format!("the project cannot be called as its folder: {error}"))
+            .hint("give it a name: --name redis-operator")
+    })
+}
+
+/// Says what was written.
+pub(crate) fn tell(written: &[Written], output: Option<Output>) -> Result<()> {
+    if let Some(output) = output {
+        return output.say(&written);
+    }
+    for one in written {
+        say(&format!("{} {}", paint(Style::Good, one.outcome), one.file));
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Verbs that other tools have, or had: what to type instead.
+
+use crate::error::Error;
+use clap::Args;
+
+#[derive(Args, Debug)]
+pub(crate) struct OldArgs {
+    /// What came behind it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Each verb with what follows it, and what does the same here.
+const INSTEAD: &[(&str, &str, &str)] = &[
+    ("add", "api", "flyball create api --group cache --version v1alpha1 --kind Redis"),
+    ("add", "controller", "flyball create api --group cache --version v1alpha1 --kind Redis --resource=false"),
+    ("add", "crd", "flyball create api --group cache --version v1alpha1 --kind Redis --controller=false"),
+    ("add", "webhook", "flyball create webhook --group cache --version v1alpha1 --kind Redis --validation"),
+    ("add", "", "flyball create api, flyball create webhook"),
+    ("generate", "k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
+    ("generate", "crds", "flyball manifests"),
+    ("generate", "openapi", "flyball manifests: schemas are in the definitions"),
+    ("generate", "", "flyball manifests"),
+    ("new", "", "flyball init --domain acme.io redis-operator"),
+    ("build", "", "cargo build, or flyball image build"),
+    ("up", "", "flyball run"),
+];
+
+/// Says what to type, and ends the program as one that was not understood.
+pub(crate) fn cmd_old(verb: &str, args: &OldArgs) -> ! {
+    let next = args.words.first().map_or("", String::as_str);
+    let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
+    let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
+    let error = Error::new(format!("`flyball {verb}{what}` is what other tools call it"));
+    found.into_iter().fold(error, |error, (_, _, instead)| error.hint(format!("here it is: {instead}"))).print();
+    std::process::exit(2)
+}

@@ -1,0 +1,79 @@
+//! What an operator tells of itself at `/metrics`.
+
+use crate::error::{Error, Result, ResultExt};
+use crate::web::Web;
+use bytes::Bytes;
+use http::Request;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+/// The text of one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    /// Asks the operator that serves them at this address.
+    pub(crate) async fn ask(web: &Web, address: &str) -> Result<Self> {
+        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("no such address")?;
+        let answer = web.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(Error::new(format!("{address} answers {} instead of metrics", answer.status())));
+        }
+        Ok(Self(String::from_utf8_lossy(answer.body()).into_owned()))
+    }
+
+    /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty one.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
+        // Not `sum`, whose nothing is -0.
+        self.series(name).filter(|(labels, _)| labels.contains(label)).fold(0.0, |sum, (_, value)| sum + value)
+    }
+
+    /// Returns the sums of a name by the values of one of its labels.
+    pub(crate) fn by(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
+        let begin = format!("{label}=\"");
+        let mut sums = BTreeMap::new();
+        for (labels, value) in self.series(name) {
+            let of = labels.split_once(&begin).and_then(|(_, rest)| rest.split_once('"')).map_or("", |(of, _)| of);
+            *sums.entry(of.to_owned()).or_default() += value;
+        }
+        sums
+    }
+
+    /// Returns labels and value of each series of a name.
+    fn series(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+        self.0.lines().filter_map(move |line| {
+            let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
+            let (labels, value) = rest.rsplit_once(' ')?;
+            Some((labels, value.parse().ok()?))
+        })
+    }
+}
+
+/// Finds an address where nobody listens, for an operator to serve its metrics.
+pub(crate) fn free_address() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.to_string()).when("cannot find a free port")
+}
+
+#[cfg(test)]
+impl From<&str> for Metrics {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Metrics;
+
+    #[test]
+    fn series_are_summed_up_by_name_and_label() {
+        let metrics = Metrics::from(
+            "# HELP calls Calls\ncalls{code=\"200\",method=\"GET\"} 1\ncalls{code=\"404\",method=\"GET\"} 2\n\
+             calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n",
+        );
+        assert_eq!((metrics.sum("calls", ""), metrics.sum("calls", "code=\"200\"")), (7.0, 5.0));
+        assert_eq!(metrics.by("calls", "method"), [("GET".to_owned(), 3.0), ("PUT".to_owned(), 4.0)].into());
+        assert_eq!((metrics.sum("plain", ""), metrics.sum("broken", ""), metrics.sum("none", "")), (3.0, 0.0, 0.0));
+    }
+}

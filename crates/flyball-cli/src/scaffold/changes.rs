@@ -1,0 +1,236 @@
+//! Files about to be written: all of them, or none.
+//!
+//! Each is written beside its place first, and moved there once all of them could be written. What is in a file already stays:
+//! lines are added above a comment such as `// +flyball:api`, the anchor, or among the `use` lines.
+
+use crate::error::{Error, Result, ResultExt};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What is to become of the files of one folder.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    root: PathBuf,
+    files: BTreeMap<PathBuf, Change>,
+    missing: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Change {
+    before: Option<String>,
+    after: String,
+}
+
+/// What became of a file, for people and programs.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Written {
+    pub(crate) file: String,
+    pub(crate) outcome: &'static str,
+}
+
+impl Changes {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.into(), files: BTreeMap::new(), missing: Vec::new() }
+    }
+
+    /// Returns what a file will hold, if it will be there.
+    pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
+        if let Some(change) = self.files.get(Path::new(path)) {
+            return Ok(Some(change.after.clone()));
+        }
+        let whole = self.root.join(path);
+        match fs::read_to_string(&whole) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).when(format!("cannot read {}", whole.display())),
+        }
+    }
+
+    /// Writes a new file; one that is there already is written over only when that is wanted.
+    pub(crate) fn create(&mut self, path: &str, text: String, force: bool) -> Result<()> {
+        if !force && self.read(path)?.is_some() {
+            return Err(Error::new(format!("{} is there already", self.root.join(path).display()))
+                .hint("nothing was written; move the file away first"));
+        }
+        self.put(path, text)
+    }
+
+    /// Writes a file that nobody else writes.
+    pub(crate) fn put(&mut self, path: &str, after: String) -> Result<()> {
+        match self.files.get_mut(Path::new(path)) {
+            Some(change) => change.after = after,
+            None => {
+                let before = self.read(path)?;
+                self.files.insert(path.into(), Change { before, after });
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds lines above an anchor, indented as it is; those that are there already are not added again.
+    pub(crate) fn insert(&mut self, path: &str, anchor: &str, lines: &[String]) -> Result<()> {
+        let anchor = format!("// +flyball:{anchor}");
+        self.add(path, &format!("the line `{anchor}`"), lines, |text, lines| {
+            let mut all: Vec<String> = text.lines().map(str::to_owned).collect();
+            let mut at = all.iter().position(|line| line.trim() == anchor)?;
+            let indent = all[at].split_once('/').map_or("", |(indent, _)| indent).to_owned();
+            let is_within = |line: &&String| line.is_empty() || line.starts_with(&indent);
+            let block: Vec<String> = all[..at].iter().rev().take_while(is_within).cloned().collect();
+            for line in lines.iter().filter(|line| !block.iter().any(|known| known.trim() == line.trim())) {
+                // Modules are in the order of their names, as rustfmt puts them.
+                let later = all[..at].iter().rev().take_while(|known| {
+                    line.starts_with("pub mod ")
+                        && known.trim().starts_with("pub mod ")
+                        && order(known.trim()) > order(line)
+                });
+                let place = at - later.count();
+                all.insert(place, format!("{indent}{line}"));
+                at += 1;
+            }
+            Some(all.join("\n") + "\n")
+        })
+    }
+
+    /// Adds a `use` line in its place among those of a file.
+    pub(crate) fn import(&mut self, path: &str, line: &str) -> Result<()> {
+        self.add(path, "a line that begins with `use`", &[line.to_owned()], |text, lines| {
+            let mut all: Vec<&str> = text.lines().collect();
+            if all.contains(&lines[0].as_str()) {
+                return Some(text.to_owned());
+            }
+            let first = all.iter().position(|line| line.starts_with("use "))?;
+            let uses = all[first..].iter().take_while(|line| line.starts_with("use ")).count();
+            let before = all[first..first + uses].iter().take_while(|known| order(known) < order(&lines[0])).count();
+            all.insert(first + before, &lines[0]);
+            Some(all.join("\n") + "\n")
+        })
+    }
+
+    fn add(
+        &mut self,
+        path: &str,
+        place: &str,
+        lines: &[String],
+        insert: impl Fn(&str, &[String]) -> Option<String>,
+    ) -> Result<()> {
+        let Some(text) = self.read(path)? else {
+            self.missing.push(format!("there is no {path}, to which this is to be added:\n{}", lines.join("\n")));
+            return Ok(());
+        };
+        if let Some(after) = insert(&text, lines) {
+            return self.put(path, after);
+        }
+        // Who has no use for the place may have added the lines by hand.
+        let is_there = |line: &&String| text.lines().any(|known| known.trim() == line.trim());
+        let new: Vec<&str> = lines.iter().filter(|line| !is_there(line)).map(|line| line.trim_end()).collect();
+        if !new.is_empty() {
+            let remedy = "put that back, or add by hand what would go above it";
+            self.missing.push(format!("{path} has lost {place}: {remedy}:\n{}", new.join("\n")));
+        }
+        Ok(())
+    }
+
+    /// Writes all, or nothing, and returns what became of each file.
+    pub(crate) fn commit(mut self) -> Result<Vec<Written>> {
+        if !self.missing.is_empty() {
+            let error = Error::new("the project has been changed where lines are to be added; nothing was written");
+            return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run this again"));
+        }
+        for (path, change) in &mut self.files {
+            // What somebody has laid out in another way stays so.
+            let is_laid_out = |code: &String| format(code, &self.root).is_none_or(|formatted| formatted == *code);
+            let is_code = path.extension().is_some_and(|extension| extension == "rs");
+            if is_code
+                && change.before.as_ref().is_none_or(is_laid_out)
+                && let Some(formatted) = format(&change.after, &self.root)
+            {
+                change.after = formatted;
+            }
+        }
+        let changed: Vec<(&PathBuf, &Change)> =
+            self.files.iter().filter(|(_, change)| change.before.as_ref() != Some(&change.after)).collect();
+        let mut folders = Vec::new();
+        let mut done = 0;
+        let mut write = || -> Result<()> {
+            for (path, change) in &changed {
+                let whole = self.root.join(path);
+                let what = || format!("cannot write {}", whole.display());
+                make_folders(whole.parent().unwrap_or(&self.root), &mut folders).when(what())?;
+                fs::write(aside(&whole), &change.after).when(what())?;
+                if change.before.is_some() {
+                    let permissions = fs::metadata(&whole).when(what())?.permissions();
+                    fs::set_permissions(aside(&whole), permissions).when(what())?;
+                }
+            }
+            for (path, _) in &changed {
+                let whole = self.root.join(path);
+                fs::rename(aside(&whole), &whole).when(format!("cannot write {}", whole.display()))?;
+                done += 1;
+            }
+            Ok(())
+        };
+        let written = write();
+        if let Err(error) = written {
+            // As it was before, as far as that can be; what cannot be taken back is told by the first error.
+            for (at, (path, change)) in changed.iter().enumerate() {
+                let whole = self.root.join(path);
+                let _ = fs::remove_file(aside(&whole));
+                if at < done {
+                    let _ = match &change.before {
+                        Some(before) => fs::write(&whole, before),
+                        None => fs::remove_file(&whole),
+                    };
+                }
+            }
+            for folder in folders.iter().rev() {
+                let _ = fs::remove_dir(folder);
+            }
+            return Err(error.hint("nothing was written"));
+        }
+        let told = |(path, change): &(&PathBuf, &Change)| Written {
+            file: path.display().to_string(),
+            outcome: if change.before.is_some() { "changed" } else { "created" },
+        };
+        Ok(changed.iter().map(told).collect())
+    }
+}
+
+/// Returns by what rustfmt puts `use` lines in order: modules before types, lists last.
+pub(crate) fn order(line: &str) -> String {
+    let swapped = |c: char| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() };
+    line.trim_end_matches(';').chars().map(swapped).collect()
+}
+
+/// Formats code as the project wants it, if there is a rustfmt: how wide lines get depends on names.
+fn format(code: &str, root: &Path) -> Option<String> {
+    // A project that is about to be made has the settings of what is around it.
+    let folder = root.ancestors().find(|folder| folder.is_dir())?;
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition=2024", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut rustfmt = rustfmt.current_dir(folder).spawn().ok()?;
+    rustfmt.stdin.take()?.write_all(code.as_bytes()).ok()?;
+    let formatted = rustfmt.wait_with_output().ok()?;
+    if formatted.status.success() { String::from_utf8(formatted.stdout).ok() } else { None }
+}
+
+/// Returns where a file is written before it is moved to its place.
+fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.flyball-new"))
+}
+
+/// Makes a folder and those above it, and records which ones were not there.
+fn make_folders(folder: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent() {
+        make_folders(above, made)?;
+    }
+    fs::create_dir(folder)?;
+    made.push(folder.into());
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! `{{kind}}` in `{{api_version}}`, whose definition is somebody else's: what is known of it follows from its schema.
+#![allow(clippy::doc_lazy_continuation, clippy::doc_overindented_list_items, rustdoc::all)]
+
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+
+/// Desired state of {{a_kind}}.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "{{group}}",
+    version = "{{version}}",
+    kind = "{{kind}}",
+{{attributes}}    schema = "disabled",
+    doc = "{{A_kind}}"
+)]
+{{types}}

@@ -1,0 +1,331 @@
+//! `flyball init`, `create` and `doctor`. That what they write compiles and passes its tests is seen by `.ci/quickstart`.
+
+use crate::{Home, Said};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+impl Home {
+    /// Begins a project and returns its folder.
+    fn project(&self) -> PathBuf {
+        self.run(&["init", "--domain", "acme.io", "redis-operator"]).ok();
+        self.0.join("redis-operator")
+    }
+
+    /// Runs a command in a folder.
+    fn within(&self, folder: &Path, line: &str) -> Said {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Said::of(&self.command(&words).current_dir(folder).output().unwrap())
+    }
+}
+
+/// Returns all files below a folder with what is in them.
+fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), fs::read_to_string(&path).unwrap());
+        }
+    }
+    found
+}
+
+fn edit(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{from} in {text}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+const REDIS: &str = "--group cache --version v1alpha1 --kind Redis";
+
+#[test]
+fn a_project_begins_in_an_empty_folder() {
+    let home = Home::new("init");
+    let folder = home.0.join("redis-operator");
+    fs::create_dir_all(folder.join(".git")).unwrap();
+    fs::write(folder.join(".gitignore"), "/mine\n").unwrap();
+    let said = home.within(&folder, "init --domain acme.io --repo github.com/acme/redis-operator").ok();
+    let expected = "created .dockerignore
+created Cargo.lock
+created Cargo.toml
+created Dockerfile
+created PROJECT
+created README.md
+created src/lib.rs
+created src/main.rs
+
+redis-operator is begun. Give it a kind:
+  flyball create api --group cache --version v1alpha1 --kind Redis
+";
+    assert_eq!(said.out, expected);
+    assert!(said.err.contains("there is no cargo to build it with: https://rustup.rs"), "{said:?}");
+    let written = files(&folder);
+    assert_eq!(written[&folder.join(".gitignore")], "/mine\n");
+    let expected = "# What `flyball init` and `flyball create` wrote. They read and extend it.
+layout: flyball/1
+domain: acme.io
+projectName: redis-operator
+repo: github.com/acme/redis-operator
+";
+    assert_eq!(written[&folder.join("PROJECT")], expected);
+    let manifest = &written[&folder.join("Cargo.toml")];
+    assert!(manifest.contains("repository = \"https://github.com/acme/redis-operator\"\n"), "{manifest}");
+    assert!(manifest.contains("\nflyball = { path = \"/"), "{manifest}");
+
+    home.within(&folder, "init --domain acme.io")
+        .fails_with(&["redis-operator/PROJECT is there already", "create api"]);
+    fs::remove_file(folder.join("PROJECT")).unwrap();
+    home.within(&folder, "init --domain acme.io").fails_with(&["is not empty: there is Cargo.lock", "new folder"]);
+}
+
+#[test]
+fn what_no_project_can_be_called_is_named() {
+    let home = Home::new("init-bad");
+    for (line, words) in [
+        ("init", "--domain"),
+        ("init --domain acme_io", "'--domain <DOMAIN>': \"acme_io\" is invalid: a lowercase RFC 1123 subdomain"),
+        ("init --domain -", "is invalid"),
+        ("init --domain acme.io --name tokio", "Rust, or a crate that the project needs, is called so"),
+        ("init --domain acme.io --name Redis", "\"Redis\" is invalid"),
+        ("init --domain acme.io --repo redis", "a repository is like github.com/acme/redis-operator"),
+        ("init --domain acme.io --flyball-path a --flyball-git b", "cannot be used with"),
+    ] {
+        let said = home.within(&home.0, line);
+        assert_eq!(said.code, Some(2), "{line}: {said:?}");
+        assert!(said.err.contains(words), "{line}: {said:?}");
+    }
+    home.run(&["init", "--domain", "acme.io", "My Operator"]).fails_with(&[
+        "the project cannot be called as its folder: \"My Operator\" is invalid",
+        "--name redis-operator",
+    ]);
+    home.run(&["init", "--domain", "acme.io", "--flyball-path", "/tmp", "new"])
+        .fails_with(&["/tmp is no tree of Flyball's source", "--flyball-git URL"]);
+    // Nobody may write there, whoever it is.
+    home.run(&["init", "--domain", "acme.io", "/proc/operator"])
+        .fails_with(&["cannot write /proc/operator/", "nothing was written"]);
+    fs::write(home.0.join("file"), "").unwrap();
+    home.run(&["init", "--domain", "acme.io", "file"]).fails_with(&["file is a file, and a project is a folder"]);
+    assert!(!home.0.join("new").exists() && !home.0.join("My Operator").exists());
+}
+
+#[test]
+fn a_project_in_a_workspace_takes_what_that_shares() {
+    let home = Home::new("init-member");
+    let shared = "[workspace]\nmembers = [\"a\"]\n\n[workspace.package]\nedition = \"2024\"\n\n[workspace.dependencies]\nkube = \"5\"\n\n[workspace.lints.rust]\n";
+    fs::write(home.0.join("Cargo.toml"), shared).unwrap();
+    home.run(&["init", "--domain", "acme.io", "--flyball-git", "https://example.com/flyball#v1", "operators/redis"])
+        .ok();
+    let text = fs::read_to_string(home.0.join("Cargo.toml")).unwrap();
+    assert!(text.starts_with("[workspace]\nmembers = [\"a\", \"operators/redis\"]\n"), "{text}");
+    let folder = home.0.join("operators/redis");
+    assert!(!folder.join("Cargo.lock").exists());
+    let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    for line in [
+        "edition.workspace = true",
+        "kube = { workspace = true, features = [\"derive\"] }",
+        "flyball = { git = \"https://example.com/flyball\", rev = \"v1\" }",
+        "[lints]\nworkspace = true",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn kinds_are_added_and_edits_stay() {
+    let home = Home::new("create");
+    let folder = home.project();
+    let said = home.within(&folder, &format!("create api {REDIS}")).ok();
+    let expected = "changed PROJECT
+created config/samples/cache_v1alpha1_redis.yaml
+created src/api/redis_v1alpha1.rs
+created src/controllers/redis.rs
+changed src/lib.rs
+created tests/redis.rs
+
+See it work: cargo test
+";
+    assert_eq!(said.out, expected);
+    home.within(&folder, &format!("create api {REDIS}"))
+        .fails_with(&["cache.acme.io/v1alpha1 Redis is in the project already", "--force"]);
+
+    let lib = folder.join("src/lib.rs");
+    edit(&lib, "/// Makes the operator of all its parts.", "/// Mine.");
+    edit(
+        &folder.join("src/api/redis_v1alpha1.rs"),
+        "pub message: String,",
+        "pub message: String,\n    /// Mine.\n    pub size: u8,",
+    );
+    let before = files(&folder);
+    home.within(&folder.join("src"), "create api --group cache --version v1 --kind Tenant --namespaced=false").ok();
+    home.within(&folder, "create api --group cache --version v1 --kind Redis").ok();
+    let said = home.within(&folder, &format!("create webhook {REDIS} --defaulting --validation -o json")).ok();
+    let said: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(said[2]["file"], "tests/redis_webhook.rs");
+    home.within(&folder, "create api --group apps --version v1 --kind Deployment").ok();
+
+    let after = files(&folder);
+    for (path, text) in before.iter().filter(|(path, _)| !path.ends_with("PROJECT")) {
+        let mut lines = after[path].lines();
+        assert!(text.lines().all(|line| lines.any(|kept| kept == line)), "{}", path.display());
+    }
+    let text = &after[&lib];
+    let expected = "/// Mine.
+pub fn operator() -> Operator {
+    Operator::new(env!(\"CARGO_PKG_NAME\"))
+        .crd(api::redis_v1alpha1::Redis::crd())
+        .controller(controllers::redis::controller())
+        .crd(api::tenant_v1::Tenant::crd())
+        .controller(controllers::tenant::controller())
+        .crd(api::redis_v1::Redis::crd())
+        .webhook(webhooks::redis::webhook())
+        .controller(controllers::deployment::controller())
+    // +flyball:operator
+}
+";
+    assert!(text.ends_with(expected), "{text}");
+    let second = &after[&folder.join("src/api/redis_v1.rs")];
+    assert!(second.contains("version = \"v1\"") && second.contains("pub size: u8,"), "{second}");
+    assert!(second.contains("impl TryFrom<super::redis_v1alpha1::Redis> for Redis"), "{second}");
+    let project = &after[&folder.join("PROJECT")];
+    assert!(
+        project.contains("  webhooks:\n    defaulting: true\n    validation: true\n    conversion: true\n"),
+        "{project}"
+    );
+    assert!(project.ends_with("  controller: true\n  foreign: true\n"), "{project}");
+}
+
+#[test]
+fn a_place_that_is_gone_is_named_and_nothing_is_written() {
+    let home = Home::new("anchors");
+    let folder = home.project();
+    edit(&folder.join("src/lib.rs"), "    // +flyball:api\n", "");
+    edit(&folder.join("src/lib.rs"), "    // +flyball:operator\n", "");
+    let before = files(&folder);
+    home.within(&folder, &format!("create api {REDIS}")).fails_with(&[
+        "src/lib.rs has lost the line `// +flyball:api`",
+        "pub mod redis_v1alpha1;",
+        "src/lib.rs has lost the line `// +flyball:operator`",
+        ".controller(controllers::redis::controller())",
+    ]);
+    assert_eq!(files(&folder), before);
+    // Who adds the lines by hand can go on.
+    edit(
+        &folder.join("src/lib.rs"),
+        "    //! The custom resources: a module for each version of a kind.\n",
+        "    //! Mine.\n\n    pub mod redis_v1alpha1;\n",
+    );
+    edit(
+        &folder.join("src/lib.rs"),
+        "    Operator::new(env!(\"CARGO_PKG_NAME\"))\n",
+        "    Operator::new(env!(\"CARGO_PKG_NAME\"))\n        .crd(api::redis_v1alpha1::Redis::crd())\n        .controller(controllers::redis::controller())\n",
+    );
+    home.within(&folder, &format!("create api {REDIS}")).ok();
+}
+
+#[test]
+fn files_that_are_there_or_in_the_way_stay() {
+    let home = Home::new("in-the-way");
+    let folder = home.project();
+    fs::create_dir(folder.join("tests")).unwrap();
+    fs::write(folder.join("tests/redis.rs"), "// mine\n").unwrap();
+    let before = files(&folder);
+    home.within(&folder, &format!("create api {REDIS}"))
+        .fails_with(&["tests/redis.rs is there already", "nothing was written"]);
+    assert_eq!(files(&folder), before);
+    home.within(&folder, &format!("create api {REDIS} --force")).ok();
+    // A file where a folder has to be is found out when half is written.
+    fs::write(folder.join("src/webhooks"), "").unwrap();
+    let before = files(&folder);
+    home.within(&folder, &format!("create webhook {REDIS} --validation")).fails_with(&["src/webhooks"]);
+    home.within(&folder, &format!("create api --group cache --version v1 --kind Redis")).fails_with(&["src/webhooks"]);
+    assert_eq!(files(&folder), before);
+}
+
+#[test]
+fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
+    let home = Home::new("create-bad");
+    home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["there is no file PROJECT", "flyball init"]);
+    let folder = home.project();
+    for (line, words) in [
+        ("create api --group cache --version v1", "--kind is not given, and there is no terminal to ask at"),
+        ("create api --group Cache --version v1 --kind Redis", "\"Cache\" is invalid"),
+        ("create api --group cache --version 1 --kind Redis", "a version is like v1, v1beta1 or v1alpha1"),
+        ("create api --group cache --version v1 --kind redis", "a kind begins with a capital"),
+        ("create api --group cache --version v1 --kind Red-is", "a kind has letters and digits only"),
+        ("create api --group cache --version v1 --kind Redis --plural Redis", "\"Redis\" is invalid"),
+        ("create webhook --group cache --version v1 --kind Redis", "--defaulting, --validation, --conversion"),
+        ("add api --kind Redis", "here it is: flyball create api"),
+        ("add controller", "--resource=false"),
+        ("generate k8s", "here it is: cargo build"),
+    ] {
+        let said = home.within(&folder, line);
+        assert_eq!(said.code, Some(2), "{line}: {said:?}");
+        assert!(said.err.contains(words), "{line}: {said:?}");
+    }
+    home.within(&folder, &format!("create api {REDIS} --resource=false"))
+        .fails_with(&["needs its types, which nobody has"]);
+    home.within(&folder, &format!("create api {REDIS} --resource=false --controller=false"))
+        .fails_with(&["nothing to write"]);
+    home.within(&folder, &format!("create webhook {REDIS} --validation"))
+        .fails_with(&["the project has no cache.acme.io/v1alpha1 Redis; it has nothing yet", "create it first"]);
+    home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
+    home.within(&folder, &format!("create webhook {REDIS} --conversion"))
+        .fails_with(&["has no other version", "--version v1"]);
+    home.within(&folder, &format!("create api {REDIS} --resource=false")).ok();
+    fs::write(folder.join("PROJECT"), "layout: [").unwrap();
+    home.within(&folder, &format!("create api {REDIS}"))
+        .fails_with(&["redis-operator/PROJECT is broken", "version control"]);
+}
+
+#[test]
+fn types_of_others_follow_from_their_definition() {
+    let home = Home::new("foreign");
+    let folder = home.project();
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/crontab/definition.yaml");
+    let said = home.within(&folder, &format!("create api --crd {}", sample.display())).ok();
+    let expected = "changed PROJECT
+created config/foreign/crontabs.stable.example.com.yaml
+created src/api/crontab_v1.rs
+created src/controllers/crontab.rs
+changed src/lib.rs
+created tests/crontab.rs
+";
+    assert!(said.out.starts_with(expected), "{said:?}");
+    let types = fs::read_to_string(folder.join("src/api/crontab_v1.rs")).unwrap();
+    assert!(types.contains("    pub cron_spec: Option<String>,\n"), "{types}");
+    home.within(&folder, "create api --crd nothing.yaml").fails_with(&["there is no file nothing.yaml"]);
+    let text = fs::read_to_string(&sample).unwrap().replace("openAPIV3Schema", "openAPISchema");
+    fs::write(folder.join("printed.yaml"), text).unwrap();
+    home.within(&folder, "create api --crd printed.yaml").fails_with(&["has no openAPIV3Schema, but openAPISchema"]);
+
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    // As it is printed in many introductions, the API server refuses it too.
+    home.within(&folder, "apply -f printed.yaml").fails_with(&["openAPISchema"]);
+    home.run(&["apply", "-f", &sample.display().to_string()]).ok();
+    home.within(&folder, "create api --crd crontabs.stable.example.com --version v1")
+        .fails_with(&["in the project already"]);
+
+    // What is amiss with the project is found, whatever the machine has.
+    fs::remove_file(folder.join("src/controllers/crontab.rs")).unwrap();
+    let old = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n";
+    fs::write(folder.join("config/old.yaml"), old).unwrap();
+    let said = home.within(&folder, "doctor");
+    for words in [
+        "x part: there is no src/controllers/crontab.rs",
+        "x manifest: apiextensions.k8s.io/v1beta1 CustomResourceDefinition is not served by Kubernetes v1.",
+        "write it in apiextensions.k8s.io/v1, which this cluster serves, in config/old.yaml",
+        "+ cluster: it answers, and is of version v1.",
+    ] {
+        assert!(said.out.contains(words), "{words}: {said:?}");
+    }
+    assert!(said.code == Some(1) && said.err.contains("things are wrong"), "{said:?}");
+    let said = home.within(&home.0, "doctor --kubeconfig none -o json");
+    let findings: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    let state =
+        |about: &str| findings.iter().find(|one| one["about"] == about).map(|one| one["state"].clone()).unwrap();
+    assert_eq!((state("project"), state("cluster"), said.code), ("absent".into(), "wrong".into(), Some(1)));
+}

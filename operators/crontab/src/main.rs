@@ -1,0 +1,5 @@
+//! The program `crontab`: see `crontab --help`.
+
+fn main() -> std::process::ExitCode {
+    crontab::operator().main()
+}

@@ -1,0 +1,31 @@
+//! The controller of `CronTab` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+
+use crontab::api::crontab_v1::{CronTab, CronTabSpec};
+use crontab::operator;
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::batch::v1::CronJob;
+use kube::api::PostParams;
+
+const DEFINITION: &str = include_str!("../config/foreign/crontabs.stable.example.com.yaml");
+const SAMPLE: &str = include_str!("../../../samples/crontab/cron.yaml");
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
+    let test = Test::of(operator).start().await;
+    test.apply(DEFINITION).await;
+    test.apply(SAMPLE).await;
+    let made = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
+    test.eventually("its cron job", made).await;
+    let job = test.api::<CronJob>().get("my-new-cron-object").await?;
+    assert_eq!(job.spec.schedule, "* * * * */5");
+    // One that says too little harms nobody.
+    test.api::<CronTab>().create(&PostParams::default(), &CronTab::new("empty", CronTabSpec::default())).await?;
+    test.assert_converges().await;
+    assert!(test.api::<CronJob>().get_opt("empty").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_comes_to_rest_without_the_definition() {
+    Test::of(operator).start().await.assert_idempotent().await;
+}

@@ -1,0 +1,54 @@
+//! `Redis` in `cache.acme.io/v1alpha1`.
+
+use flyball::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Desired state of a `Redis`. The API server refuses what does not follow its rules.
+#[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
+#[kube(
+    group = "cache.acme.io",
+    version = "v1alpha1",
+    kind = "Redis",
+    namespaced,
+    doc = "A cache of several pods",
+    status = "RedisStatus",
+    scale(spec_replicas_path = ".spec.size", status_replicas_path = ".status.ready"),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+pub struct RedisSpec {
+    /// How many pods there are.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 10))]
+    pub size: i32,
+    /// What they run.
+    #[serde(default = "image")]
+    #[schemars(length(min = 1))]
+    pub image: String,
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn image() -> String {
+    "redis:8-alpine".into()
+}
+
+/// Observed state of a `Redis`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct RedisStatus {
+    /// Names of its pods.
+    #[serde(default)]
+    pub pods: Vec<String>,
+    /// How many of them are ready.
+    #[serde(default)]
+    pub ready: i32,
+    /// `Ready`: all pods are.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}

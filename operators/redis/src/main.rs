@@ -1,0 +1,5 @@
+//! The program `redis`: see `redis --help`.
+
+fn main() -> std::process::ExitCode {
+    redis::operator().main()
+}
