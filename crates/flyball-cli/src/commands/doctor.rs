@@ -278,11 +278,17 @@ async fn served(findings: &mut Findings, connection: &Connection, project: &Proj
         wrong += 1;
         let files = files.into_iter().collect::<Vec<_>>().join(", ");
         let instead = kinds.as_ref().and_then(|kinds| kinds.of(&api_version, &kind)).map(|kind| kind.api_version());
-        let remedy = match instead {
-            Some(instead) => format!("write it in {instead}, which this cluster serves, in {files}"),
-            None => format!("applying {files} will fail: install what defines the kind first"),
-        };
-        findings.wrong("manifest", format!("{api_version} {kind} is not served by Kubernetes {version}"), remedy);
+        let found = format!("{api_version} {kind} is not served by Kubernetes {version}");
+        let is_kubernetes = !group.contains('.') || group.ends_with(".k8s.io");
+        match instead {
+            Some(instead) => {
+                let remedy = format!("write it in {instead}, which this cluster serves, in {files}");
+                findings.wrong("manifest", found, remedy);
+            }
+            None if is_kubernetes => findings.wrong("manifest", found, format!("applying {files} will fail")),
+            // Such as those of Prometheus' operator, which not every cluster has.
+            None => findings.absent("manifest", found, format!("before {files}, install what defines the kind")),
+        }
     }
     if wrong == 0 {
         findings.good("manifests", "every kind in config is served");

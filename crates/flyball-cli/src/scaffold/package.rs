@@ -32,16 +32,27 @@ pub(crate) fn write(
     workspace: Option<&Workspace>,
 ) -> Result<()> {
     let name = project.project_name.as_str();
-    let gaps = [("name", name), ("crate", &name.replace('-', "_"))];
+    let note = match library {
+        Library::Path(_) => {
+            "# Docker does not see the library where Cargo.toml takes it from: take it from git for this.\n"
+        }
+        Library::Git { .. } => "",
+    };
+    let gaps = [("name", name), ("crate", &name.replace('-', "_")), ("note", note)];
     changes.create("Cargo.toml", manifest(project, library, workspace), false)?;
     for (path, template) in [
         ("src/lib.rs", include_str!("../../templates/lib.rs")),
         ("src/main.rs", include_str!("../../templates/main.rs")),
         ("README.md", include_str!("../../templates/README.md")),
-        ("Dockerfile", include_str!("../../templates/Dockerfile")),
     ] {
         changes.create(path, fill(template, &gaps), false)?;
     }
+    changes.create(FILE, project.text()?, false)?;
+    // What is built is the workspace, which has these for all its members.
+    if workspace.is_some() {
+        return Ok(());
+    }
+    changes.create("Dockerfile", fill(include_str!("../../templates/Dockerfile"), &gaps), false)?;
     // These lie hidden, and may be there when the folder is called empty.
     let hidden = [
         (".dockerignore", include_str!("../../templates/dockerignore")),
@@ -52,11 +63,7 @@ pub(crate) fn write(
             changes.create(path, text.into(), false)?;
         }
     }
-    // A workspace has its own.
-    if let (None, Some(lock)) = (workspace, library.lock()) {
-        changes.create("Cargo.lock", lock, false)?;
-    }
-    changes.create(FILE, project.text()?, false)
+    library.lock().map_or(Ok(()), |lock| changes.create("Cargo.lock", lock, false))
 }
 
 fn manifest(project: &Project, library: &Library, workspace: Option<&Workspace>) -> String {

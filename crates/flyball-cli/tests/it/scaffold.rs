@@ -273,6 +273,8 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
         .fails_with(&["the project has no cache.acme.io/v1alpha1 Redis; it has nothing yet", "create it first"]);
     home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
+    home.within(&folder, "create api --group cache --version v1 --kind Redis --namespaced=false")
+        .fails_with(&["cache.acme.io/v1alpha1 Redis has another plural or scope"]);
     home.within(&folder, &format!("create webhook {REDIS} --conversion"))
         .fails_with(&["has no other version", "--version v1"]);
     home.within(&folder, &format!("create api {REDIS} --resource=false")).ok();

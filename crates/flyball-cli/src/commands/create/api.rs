@@ -45,9 +45,9 @@ pub(crate) struct ApiArgs {
     /// Write a controller of the kind
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     controller: Option<bool>,
-    /// Whether its objects are in namespaces
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set)]
-    namespaced: bool,
+    /// Whether its objects are in namespaces: they are unless told otherwise
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    namespaced: Option<bool>,
     /// Name of many of its objects; that of the kind with an s unless given
     #[arg(long, value_parser = names::plural)]
     plural: Option<String>,
@@ -127,11 +127,19 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
     let group = project.group(&group);
     let types = chosen(args.resource, "write types of the kind?")?;
     let controller = chosen(args.controller, "write a controller?")?;
-    let plural = args.plural.clone().unwrap_or_else(|| {
-        let other = project.resources.iter().find(|other| other.group == group && other.kind == kind);
-        other.map_or_else(|| names::pluralized(&kind), |other| other.plural.clone())
-    });
-    let namespaced = args.namespaced;
+    // All versions of a kind are called the same, and are in namespaces or are not.
+    let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
+    let other = project.resources.iter().find(is_other);
+    let of_other = other.map(|other| (other.plural.clone(), other.namespaced));
+    let (plural, namespaced) = of_other.clone().unwrap_or_else(|| (names::pluralized(&kind), true));
+    let (plural, namespaced) = (args.plural.clone().unwrap_or(plural), args.namespaced.unwrap_or(namespaced));
+    if let (Some(other), true) = (other, of_other.is_some_and(|known| known != (plural.clone(), namespaced))) {
+        return Err(Error::new(format!(
+            "{} has another plural or scope, and all versions of a kind share them",
+            other.told()
+        ))
+        .hint("leave out --plural and --namespaced"));
+    }
     Ok(Wanted {
         resource: Resource { group, version, kind, plural, namespaced, ..Resource::default() },
         types,
