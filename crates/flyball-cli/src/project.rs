@@ -93,7 +93,6 @@ pub(crate) struct Webhooks {
 }
 
 impl Budget {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_none(&self) -> bool {
         *self == Self::default()
     }

@@ -75,11 +75,13 @@ impl Changes {
         let anchor = format!("// +flyball:{anchor}");
         self.add(path, &format!("the line `{anchor}`"), lines, |text, lines| {
             let mut all: Vec<String> = text.lines().map(str::to_owned).collect();
-            let mut at = all.iter().position(|line| line.trim() == anchor)?;
-            let indent = all[at].split_once('/').map_or("", |(indent, _)| indent).to_owned();
+            let first = all.iter().position(|line| line.trim() == anchor)?;
+            let indent = all[first].split_once('/').map_or("", |(indent, _)| indent).to_owned();
             let is_within = |line: &&String| line.is_empty() || line.starts_with(&indent);
-            let block: Vec<String> = all[..at].iter().rev().take_while(is_within).cloned().collect();
-            for line in lines.iter().filter(|line| !block.iter().any(|known| known.trim() == line.trim())) {
+            let block: Vec<String> = all[..first].iter().rev().take_while(is_within).cloned().collect();
+            let new = lines.iter().filter(|line| !block.iter().any(|known| known.trim() == line.trim()));
+            // The anchor moves down by each line that is added.
+            for (at, line) in (first..).zip(new) {
                 // Modules are in the order of their names, as rustfmt puts them.
                 let later = all[..at].iter().rev().take_while(|known| {
                     line.starts_with("pub mod ")
@@ -88,7 +90,6 @@ impl Changes {
                 });
                 let place = at - later.count();
                 all.insert(place, format!("{indent}{line}"));
-                at += 1;
             }
             Some(all.join("\n") + "\n")
         })

@@ -241,7 +241,7 @@ fn files_that_are_there_or_in_the_way_stay() {
     fs::write(folder.join("src/webhooks"), "").unwrap();
     let before = files(&folder);
     home.within(&folder, &format!("create webhook {REDIS} --validation")).fails_with(&["src/webhooks"]);
-    home.within(&folder, &format!("create api --group cache --version v1 --kind Redis")).fails_with(&["src/webhooks"]);
+    home.within(&folder, "create api --group cache --version v1 --kind Redis").fails_with(&["src/webhooks"]);
     assert_eq!(files(&folder), before);
 }
 

@@ -149,7 +149,7 @@ async fn a_mapping_may_depend_on_what_became_of_the_object() {
     let stage = Stage::with(&api, &widgets, |controller| controller.watches_changes::<Secret>(map)).await;
     widgets.calls();
     let edit = |field: &str, value: &str| api.edit("secrets", "ns", "x", |secret| secret[field] = value.into());
-    let mut woken = async || {
+    let woken = async || {
         settle().await;
         stage.widgets.calls()
     };
