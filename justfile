@@ -38,6 +38,7 @@ bench peer='':
     cargo build --release
     cargo run --release --manifest-path benches/Cargo.toml -- server target/release/flyball {{peer}}
     cargo run --release --manifest-path benches/Cargo.toml -- cold-start
+    cargo run --release --manifest-path benches/Cargo.toml -- writes
 
 # Licences, advisories, duplicates
 deny:
