@@ -118,6 +118,14 @@ impl Connection {
         }
     }
 
+    /// Reads what an object is in the cluster, if it is there. Who may not look does not learn that it is not.
+    pub(crate) async fn find(&self, object: &Value) -> Result<Option<Value>> {
+        match self.read(object).await {
+            Err(error) if error.is_absence() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Reads what an object is in the cluster.
     pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
         let (objects, told, name) = self.place(object).await?;

@@ -53,7 +53,7 @@ impl Resources {
     pub(crate) async fn count(connection: &Connection, definitions: &[Value]) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for definition in definitions {
-            let Ok(there) = connection.read(definition).await else { continue };
+            let Some(there) = connection.find(definition).await? else { continue };
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let spec = &there["spec"];
             let versions = spec["versions"].as_array();

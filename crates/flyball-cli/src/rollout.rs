@@ -75,7 +75,7 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
         return Ok(());
     }
     // What is not there has none.
-    let Ok(found) = connection.read(object).await else { return Ok(()) };
+    let Some(found) = connection.find(object).await? else { return Ok(()) };
     if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
         let (definitions, told, name) = connection.place(object).await?;
         let none = Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));

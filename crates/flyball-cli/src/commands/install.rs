@@ -46,7 +46,7 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
                 .hint("an operator brings one by Operator::crd"));
         }
         for definition in &mut definitions {
-            if !is_deployed(&connection, definition).await {
+            if !is_deployed(&connection, definition).await? {
                 without_conversion(definition);
             }
         }
@@ -59,10 +59,10 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
 }
 
 /// Tells whether versions are converted by an operator that was deployed.
-async fn is_deployed(connection: &Connection, definition: &Value) -> bool {
+async fn is_deployed(connection: &Connection, definition: &Value) -> Result<bool> {
     // What is not there is converted by nobody.
-    let found = connection.read(definition).await.unwrap_or_default();
-    found["spec"]["conversion"]["webhook"]["clientConfig"]["service"].is_object()
+    let found = connection.find(definition).await?.unwrap_or_default();
+    Ok(found["spec"]["conversion"]["webhook"]["clientConfig"]["service"].is_object())
 }
 
 /// Takes the conversion out of a definition: an operator that runs elsewhere writes where it is to be asked.

@@ -31,6 +31,13 @@ pub(crate) struct UndeployArgs {
     /// Leave the definitions, and with them all custom resources
     #[arg(long)]
     keep_definitions: bool,
+    #[command(flatten)]
+    how: RemovalArgs,
+}
+
+/// The flags that say how things are removed.
+#[derive(Args, Debug)]
+struct RemovalArgs {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -57,18 +64,8 @@ pub(crate) struct UninstallArgs {
     place: PlaceArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Do not ask
-    #[arg(short, long)]
-    yes: bool,
-    /// Say what would go, and remove nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// How long the custom resources of a kind may take to go
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
-    timeout: Duration,
-    /// How to say what came of it
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    #[command(flatten)]
+    how: RemovalArgs,
 }
 
 /// What goes, or went.
@@ -78,17 +75,6 @@ struct Removal {
     dry_run: bool,
     resources: Vec<Resources>,
     objects: Vec<String>,
-}
-
-/// What both commands do, and how.
-struct Order {
-    /// The operator's objects in the order in which they go.
-    objects: Vec<Value>,
-    definitions: Vec<Value>,
-    yes: bool,
-    dry_run: bool,
-    timeout: Duration,
-    output: Option<Output>,
 }
 
 pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
@@ -103,8 +89,7 @@ pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
         // A namespace goes last, and with all that is in it.
         objects.sort_by_key(|object| object["kind"] == "Namespace");
         let definitions = if args.keep_definitions { Vec::new() } else { installation.definitions() };
-        let (yes, dry_run, timeout, output) = (args.yes, args.dry_run, args.timeout, args.output);
-        remove(&connection, Order { objects, definitions, yes, dry_run, timeout, output }).await
+        remove(&connection, &objects, &definitions, &args.how).await
     })
 }
 
@@ -112,9 +97,7 @@ pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
         let installation = Installation::ask(&args.place, None, None).await?;
-        let (yes, dry_run, timeout, output) = (args.yes, args.dry_run, args.timeout, args.output);
-        let definitions = installation.definitions();
-        remove(&connection, Order { objects: Vec::new(), definitions, yes, dry_run, timeout, output }).await
+        remove(&connection, &[], &installation.definitions(), &args.how).await
     })
 }
 
@@ -140,13 +123,14 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-async fn remove(connection: &Connection, order: Order) -> Result<()> {
-    let Order { objects, definitions, yes, dry_run, timeout, output } = order;
+/// Removes custom resources, then the operator's objects in this order, then the definitions.
+async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value], how: &RemovalArgs) -> Result<()> {
+    let RemovalArgs { yes, dry_run, timeout, output } = *how;
     let quiet = output.is_some();
-    let resources = Resources::count(connection, &definitions).await?;
+    let resources = Resources::count(connection, definitions).await?;
     let mut there = Vec::new();
-    for object in objects.iter().chain(&definitions) {
-        if let Ok(found) = connection.read(object).await {
+    for object in objects.iter().chain(definitions) {
+        if let Some(found) = connection.find(object).await? {
             let told = connection.place(&found).await.map(|(_, told, _)| told)?;
             there.push((object, told));
         }
