@@ -40,6 +40,10 @@ bench peer='':
     cargo run --release --manifest-path benches/Cargo.toml -- cold-start
     cargo run --release --manifest-path benches/Cargo.toml -- writes
 
+# Build the program as it is handed out: target/dist/flyball
+dist:
+    .ci/dist
+
 # Licences, advisories, duplicates
 deny:
     cargo deny check

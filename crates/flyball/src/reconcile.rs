@@ -78,6 +78,9 @@ use std::time::Duration;
 /// - An error, a panic or a call that takes too long concerns its own object only, which is tried again with growing waits.
 /// - An object whose annotation `flyball.dev/paused` is `true` is left alone, be it changed or deleted, until it no longer is.
 ///
+/// All reconciles share one thread, unless the operator runs with `--threads`: what blocks or computes for long belongs into
+/// [`spawn_blocking`](tokio::task::spawn_blocking), else it holds up the others, and the lease of the leader with them.
+///
 /// So whatever is to happen next must follow from what can be read: do not keep in memory what the last call did, and return
 /// [`Action::requeue_after`] where the world outside has to be looked at again.
 pub trait Reconcile: Send + Sync + 'static {

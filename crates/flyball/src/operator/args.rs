@@ -11,10 +11,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 
 const AFTER_HELP: &str = "\
 Every option may be given by an environment variable too, such as FLYBALL_METRICS_ADDR for --metrics-addr, or in the file \
@@ -101,6 +103,9 @@ struct CommonArgs {
     /// How often a leader renews its lease: 2s unless given
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_retry_period: Option<Duration>,
+    /// Threads on which reconciles run. One is fastest where they wait for others; more help where they compute
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZeroUsize,
     /// How long reconciles may take to end when the operator is told to stop: 25s unless given
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     grace: Option<Duration>,
@@ -116,6 +121,16 @@ struct CommonArgs {
     /// Log more: -v debug, -vv everything; RUST_LOG says it per module
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
+}
+
+/// A thread that hands work to another wakes it first, which costs more than most reconciles do before they wait themselves: so one
+/// thread has no other beside it.
+fn runtime(threads: NonZeroUsize) -> std::io::Result<Runtime> {
+    let mut builder = match threads.get() {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads.get()).enable_all().build()
 }
 
 fn parse_positive(text: &str) -> Result<Duration, String> {
@@ -312,7 +327,7 @@ impl Operator {
     fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
         let name = self.name.clone();
         let run = || -> Result<(), Failure> {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let runtime = runtime(args.threads)?;
             let export = Export::from_environment(&self.name, runtime.handle());
             let (export, wrong) = export.map_or_else(|wrong| (None, Some(wrong)), |export| (export, None));
             log::start(args.log_format, args.verbose, export.as_ref().map(Export::layer));
@@ -321,7 +336,7 @@ impl Operator {
             }
             let ended = runtime.block_on(self.connect_and_run(args));
             if let Some(export) = export {
-                export.end();
+                export.end(&runtime);
             }
             ended
         };

@@ -18,7 +18,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use std::fmt;
 use std::pin::Pin;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tower::BoxError;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
@@ -63,8 +63,10 @@ impl Export {
     }
 
     /// Sends what is left. It waits for the collector, five seconds at most.
-    pub(super) fn end(&self) {
-        if let Err(error) = self.0.shutdown() {
+    pub(super) fn end(self, runtime: &Runtime) {
+        // Whoever waits would hold up the sending, were it done on the runtime's only thread.
+        let shut_down = runtime.spawn_blocking(move || self.0.shutdown());
+        if let Ok(Err(error)) = runtime.block_on(shut_down) {
             tracing::warn!(%error, "spans were lost");
         }
     }
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_collector_gets_the_spans_of_a_reconcile() {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
         let collector = runtime.spawn(collector(listener));
@@ -153,7 +155,7 @@ mod tests {
             drop(tracing::debug_span!(target: "hyper", "noise").entered());
             drop(reconcile);
         });
-        export.end();
+        export.end(&runtime);
         let request = runtime.block_on(collector).expect("a request");
         assert!(request.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{request}");
         for part in ["site-operator", "reconcile", "controller", "apply", "ConfigMap"] {
