@@ -26,7 +26,7 @@ pub(crate) use unchanged::Rephrased;
 
 use crate::cache::{Entry, Store};
 use crate::error::Result;
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use crate::operator::metrics::Applied;
 use crate::reconcile::Context;
 use flyball_core::ObjectKey;
@@ -35,7 +35,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tracing::Instrument;
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
     /// `fields` is what `object` consists of besides its names.

@@ -1,8 +1,11 @@
 //! What a kind of object is, as a Rust type and as a value.
 
+use crate::client;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
+use http::Request;
 use k8s_openapi::ClusterResourceScope;
-use kube::core::PartialObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};
 use serde::de::DeserializeOwned;
 use std::any::{TypeId, type_name};
 use std::cmp::Ordering;
@@ -31,23 +34,107 @@ impl<T> Resource for T where
 {
 }
 
-/// A [`Resource`] as a value: which type it is, and what that is called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Type {
-    pub(crate) id: TypeId,
-    pub(crate) name: &'static str,
+/// A Rust type for objects: a [`Resource`], whose kind is known when the operator is compiled, or [`DynamicObject`], whose
+/// [`Kind`] is a value.
+pub trait AnyResource:
+    kube::Resource<DynamicType: sealed::Tells<Self>> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<T> AnyResource for T where
+    T: kube::Resource<DynamicType: sealed::Tells<T>> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+mod sealed {
+    use super::{ApiResource, DynamicObject, Kind, Resource, Type, TypeMeta};
+
+    /// What tells objects of type `T` apart by their kinds: nothing, if they are all of one.
+    pub trait Tells<T> {
+        /// Returns as what an object is dealt with.
+        fn dealt(object: &T) -> Type;
+        /// Decodes an object of this kind.
+        fn decode(json: &str, kind: &Kind) -> serde_json::Result<T>;
+    }
+
+    impl<T: Resource> Tells<T> for () {
+        fn dealt(_: &T) -> Type {
+            Type::of::<T>()
+        }
+
+        fn decode(json: &str, _: &Kind) -> serde_json::Result<T> {
+            serde_json::from_str(json)
+        }
+    }
+
+    impl Tells<DynamicObject> for ApiResource {
+        fn dealt(object: &DynamicObject) -> Type {
+            let TypeMeta { api_version, kind } = object.types.clone().unwrap_or_default();
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+            Type::dynamic(&Kind::new(group, version, &kind))
+        }
+
+        fn decode(json: &str, kind: &Kind) -> serde_json::Result<DynamicObject> {
+            let mut object: DynamicObject = serde_json::from_str(json)?;
+            // Lists of built-in kinds do not say of each object what it is.
+            object.types.get_or_insert_with(|| kind.types());
+            Ok(object)
+        }
+    }
+}
+
+/// Returns as what an object is dealt with.
+pub(crate) fn dealt<T: AnyResource>(object: &T) -> Type {
+    <T::DynamicType as sealed::Tells<T>>::dealt(object)
+}
+
+/// Decodes an object of this kind.
+pub(crate) fn decode<T: AnyResource>(json: &str, kind: &Kind) -> serde_json::Result<T> {
+    <T::DynamicType as sealed::Tells<T>>::decode(json, kind)
+}
+
+/// As what a controller deals with a kind: a type, and the kind if the type does not know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Type {
+    id: TypeId,
+    kind: Option<Kind>,
+    name: &'static str,
 }
 
 impl Type {
     pub(crate) fn of<T: Resource>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+        Self { id: TypeId::of::<T>(), kind: None, name: type_name::<T>() }
+    }
+
+    /// Deals with a kind as [`DynamicObject`].
+    pub(crate) fn dynamic(kind: &Kind) -> Self {
+        Self { id: TypeId::of::<DynamicObject>(), kind: Some(kind.clone()), name: type_name::<DynamicObject>() }
     }
 
     /// Tells whether the type reads nothing but metadata.
     pub(crate) fn is_metadata(&self) -> bool {
-        // The type itself does not say. Were it called otherwise one day, whole objects would be read.
-        self.name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
+        is_metadata(self.name)
     }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Some(kind) if kind.name().is_empty() => f.write_str("an object that does not say its apiVersion and kind"),
+            Some(kind) => write!(f, "{} of {}", kind.name(), kind.gvk().api_version()),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// Tells whether a type reads nothing but metadata.
+pub(crate) fn reads_metadata<T: AnyResource>() -> bool {
+    is_metadata(type_name::<T>())
+}
+
+fn is_metadata(name: &str) -> bool {
+    // The type itself does not say. Were it called otherwise one day, whole objects would be read.
+    name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
 }
 
 /// Returns namespace and name of an object.
@@ -57,10 +144,60 @@ pub(crate) fn key_of<T: kube::Resource>(object: &T) -> ObjectKey {
 }
 
 /// A kind as a value: its names, and whether its objects live in namespaces.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Kind(Arc<Names>);
+///
+/// Most operators know their kinds when they are compiled, and have no need of it: a [`Resource`] knows its kind. One that is told
+/// its kinds by a file or by an object deals with them as [`DynamicObject`], and says which it means where others name
+/// a type:
+///
+/// ```
+/// use flyball::{Action, Context, Controller, Kind, Operator, Reconcile, Result};
+/// use kube::ResourceExt;
+/// use kube::core::DynamicObject;
+/// use serde_json::json;
+///
+/// /// Gives every object of one kind a child of another.
+/// struct Pages {
+///     child: Kind,
+/// }
+///
+/// impl Reconcile for Pages {
+///     type Resource = DynamicObject;
+///
+///     async fn reconcile(&self, site: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+///         let child = DynamicObject::new(&site.name_any(), &self.child.api_resource());
+///         let applied = cx.apply(&child.data(json!({"data": {"title": site.data["spec"]["title"]}}))).await?;
+///         cx.set_status(&json!({"page": applied.name_any()})).await?;
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// let (site, page) = (Kind::new("example.com", "v1", "Site"), Kind::new("", "v1", "ConfigMap"));
+/// let controller = Controller::of(&site, Pages { child: page.clone() }).owns_kind(&page);
+/// let operator = Operator::new("page-operator").controller(controller);
+/// assert_eq!(operator.describe().controllers[0].reconciles, "sites.v1.example.com");
+/// ```
+///
+/// | With a type | With a value |
+/// |---|---|
+/// | [`Controller::new(reconciler)`](crate::Controller::new) | [`Controller::of(&kind, reconciler)`](crate::Controller::of) |
+/// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind) |
+/// | [`Cache::<T>::new()`](crate::Cache::new) | [`Cache::of(&kind)`](crate::Cache::of) |
+/// | [`cx.get::<T>(&key)`](crate::Context::get), [`list`](crate::Context::list), [`children`](crate::Context::children) | [`cx.get_of(&kind, &key)`](crate::Context::get_of), [`list_of`](crate::Context::list_of), [`children_of`](crate::Context::children_of) |
+/// | [`caches.get::<T>(&key)`](crate::Caches::get), [`list`](crate::Caches::list), [`keys`](crate::Caches::keys) | [`caches.get_of(&kind, &key)`](crate::Caches::get_of), [`list_of`](crate::Caches::list_of), [`keys_of`](crate::Caches::keys_of) |
+/// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object says its `apiVersion` and `kind` |
+///
+/// Everything else is as with types: one watch for each kind whatever it is dealt with as, finalizers, status, events, and the
+/// [RBAC rules](crate::Operator::rules). A kind whose definition does not exist yet is [waited
+/// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`] that comes out of a cache, `types` is always there.
+///
+/// Indexes, webhooks and policies need a type, and so does who is content with metadata.
+///
+/// Two kinds are equal if group, version and name are, whatever is said of plural and scope; of several that an operator declares, the
+/// first one counts.
+#[derive(Clone)]
+pub struct Kind(Arc<Names>);
 
-#[derive(PartialEq, Eq)]
+#[derive(Clone)]
 struct Names {
     kind: GroupVersionKind,
     resource: GroupResource,
@@ -69,30 +206,97 @@ struct Names {
 
 impl Kind {
     /// Names the kind of a type.
-    pub(crate) fn of<T: Resource>() -> Self {
+    pub fn of<T: Resource>() -> Self {
         let group = T::group(&());
         let kind = GroupVersionKind::new(&group, &T::version(&()), &T::kind(&()));
         let namespaced = TypeId::of::<T::Scope>() != TypeId::of::<ClusterResourceScope>();
-        Self::new(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
+        Self::named(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
     }
 
-    /// Names a kind that has no type.
-    pub(crate) fn new(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
+    /// Names a kind whose objects live in namespaces; the core group is `""`.
+    ///
+    /// Its plural is taken to be the regular one, in lower case, as tools that make definitions do: `Site`, `sites`; `Policy`,
+    /// `policies`. Where that is wrong, [`plural`](Self::plural) says it, and [`discover`](Self::discover) asks the API server.
+    pub fn new(group: &str, version: &str, kind: &str) -> Self {
+        let plural = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind)).plural;
+        Self::named(GroupVersionKind::new(group, version, kind), GroupResource::new(group, &plural), true)
+    }
+
+    /// Says the plural by which paths and RBAC rules name the kind.
+    pub fn plural(mut self, plural: &str) -> Self {
+        let names = Arc::make_mut(&mut self.0);
+        names.resource = GroupResource::new(&names.kind.group, plural);
+        self
+    }
+
+    /// Says that objects of the kind live in no namespace.
+    pub fn cluster_wide(mut self) -> Self {
+        Arc::make_mut(&mut self.0).namespaced = false;
+        self
+    }
+
+    /// Asks the API server for a kind of which no more is known than this; `None` if it does not serve it.
+    ///
+    /// ```
+    /// use flyball::{Client, GroupVersionKind, Kind};
+    ///
+    /// async fn kind_in_file(client: &Client) -> kube::Result<Kind> {
+    ///     let gvk = GroupVersionKind::new("example.com", "v1", "Site");
+    ///     // What is not installed yet has the regular plural, or the operator would wait for something else.
+    ///     Ok(Kind::discover(client, &gvk).await?.unwrap_or_else(|| Kind::new(&gvk.group, &gvk.version, &gvk.kind)))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
+    pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
+        let request = Request::get(root(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let list = match client::exchange(client, request).await {
+            Ok(body) => body,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
+        // Subresources, such as `sites/status`, are of the same kind.
+        let found = list.resources.into_iter().find(|known| *known.kind == *gvk.kind && !known.name.contains('/'));
+        Ok(found.map(|known| Self::named(gvk.clone(), GroupResource::new(&gvk.group, &known.name), known.namespaced)))
+    }
+
+    /// Names a kind whose names are all known.
+    pub(crate) fn named(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
         Self(Arc::new(Names { kind, resource, namespaced }))
     }
 
+    /// Returns the same for kube: to make a [`DynamicObject`], or for an `Api::<DynamicObject>`.
+    pub fn api_resource(&self) -> ApiResource {
+        let GroupVersionKind { group, version, kind } = self.gvk();
+        ApiResource {
+            group: group.to_string(),
+            version: version.to_string(),
+            api_version: self.gvk().api_version(),
+            kind: kind.to_string(),
+            plural: self.resource().resource.to_string(),
+        }
+    }
+
+    /// Returns what an object of this kind calls it.
+    fn types(&self) -> TypeMeta {
+        TypeMeta { api_version: self.gvk().api_version(), kind: self.name().to_owned() }
+    }
+
     /// Returns group, version and kind.
-    pub(crate) fn gvk(&self) -> &GroupVersionKind {
+    pub fn gvk(&self) -> &GroupVersionKind {
         &self.0.kind
     }
 
     /// Returns the kind's bare name.
-    pub(crate) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.0.kind.kind
     }
 
     /// Returns the resource by which URLs and RBAC rules name the kind.
-    pub(crate) fn resource(&self) -> &GroupResource {
+    pub fn resource(&self) -> &GroupResource {
         &self.0.resource
     }
 
@@ -104,15 +308,13 @@ impl Kind {
     }
 
     /// Tells whether objects of this kind live in namespaces.
-    pub(crate) fn is_namespaced(&self) -> bool {
+    pub fn is_namespaced(&self) -> bool {
         self.0.namespaced
     }
 
     /// Returns the URL of all objects, or of those in one namespace.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        let GroupVersionKind { group, version, .. } = self.gvk();
-        let plural = &self.0.resource.resource;
-        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let (root, plural) = (root(self.gvk()), &self.0.resource.resource);
         match namespace.filter(|_| self.0.namespaced) {
             Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
             None => format!("{root}/{plural}"),
@@ -125,9 +327,22 @@ impl Kind {
     }
 }
 
+/// Returns the URL below which a kind is served.
+fn root(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Kind {}
+
 impl Ord for Kind {
     fn cmp(&self, other: &Self) -> Ordering {
-        (&self.0.resource, &self.0.kind.version).cmp(&(&other.0.resource, &other.0.kind.version))
+        self.0.kind.cmp(&other.0.kind)
     }
 }
 
@@ -164,5 +379,25 @@ mod tests {
         assert_eq!(Kind::of::<Namespace>().object_path(&ObjectKey::new(None, "ns")), "/api/v1/namespaces/ns");
         assert!(Kind::of::<Pod>().is_namespaced() && !Kind::of::<Namespace>().is_namespaced());
         assert_eq!(Kind::of::<Deployment>().to_string(), "deployments.apps");
+    }
+
+    #[test]
+    fn a_kind_without_a_type_has_the_regular_plural_unless_told_otherwise() {
+        let policy = Kind::new("example.com", "v1", "Policy");
+        assert_eq!(policy.qualified(), "policies.v1.example.com");
+        assert!(policy.is_namespaced() && !policy.clone().cluster_wide().is_namespaced());
+        assert_eq!(policy.plural("policys").path(None), "/apis/example.com/v1/policys");
+        assert_eq!(Kind::new("apps", "v1", "Deployment"), Kind::of::<Deployment>());
+    }
+
+    #[test]
+    fn what_does_not_say_its_kind_gets_to_know_it() {
+        let kind = Kind::new("apps", "v1", "Deployment");
+        let decode = |json: &str| dealt(&super::decode::<DynamicObject>(json, &kind).unwrap());
+        for json in [r#"{"metadata":{"name":"a"}}"#, r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#] {
+            assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
+        }
+        let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
+        assert_eq!(dealt(&nameless).to_string(), "an object that does not say its apiVersion and kind");
     }
 }

@@ -33,7 +33,7 @@ pub use task::{Task, TaskContext};
 use crate::apply::Recorder;
 use crate::cache::{Cache, Caches, Plan};
 use crate::client;
-use crate::kind::{Kind, Resource};
+use crate::kind::{AnyResource, Kind, Resource};
 use crate::latch::Latch;
 use crate::policy::{self, Policy};
 use crate::reconcile::{Controller, Declaration, Reconcile};
@@ -299,7 +299,7 @@ impl Operator {
     /// controllers deal with, but for the data of [secrets](Cache#secrets).
     ///
     /// A kind that no controller deals with is watched as well, for [tasks](Self::task) to read.
-    pub fn cache<T: Resource>(mut self, cache: Cache<T>) -> Self {
+    pub fn cache<T: AnyResource>(mut self, cache: Cache<T>) -> Self {
         self.plans.push(cache.into_plan());
         self
     }

@@ -2,13 +2,13 @@
 
 use super::{condition, unchanged::without_nulls};
 use crate::error::{Error, Result};
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use crate::reconcile::Context;
 use flyball_core::time::rfc3339;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Makes the status of the object be what `status` says.
     ///
     /// Fields that are absent or `null` are left to others, or removed if they were set here before. Every

@@ -5,7 +5,7 @@ use super::{Action, Reconcile, panic_text};
 use crate::apply::Event;
 use crate::cache::{Entry, StoreId};
 use crate::error::{Error, Result, Retry};
-use crate::kind::{Kind, Type};
+use crate::kind::{Kind, reads_metadata};
 use crate::operator::Environment;
 use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::queue::{Item, Next, Queue, Work, Write};
@@ -103,14 +103,14 @@ impl<R: Reconcile> Worker<R> {
 
     /// Reads the object, past a cache that is behind; `None` if it is gone.
     async fn context(&self, key: &ObjectKey, behind: BTreeSet<StoreId>) -> Result<Option<Context<R::Resource>>> {
-        let store = self.env.caches.store::<R::Resource>(key.namespace())?;
+        let store = self.env.caches.store_of(&self.kind, key.namespace())?;
         let read_past = behind.contains(&store.id());
         let entry = match read_past {
             true => self.env.fetch_selected(store, key).await?,
             false => store.get(key),
         };
         let Some(mut entry) = entry else { return Ok(None) };
-        let withheld = entry.is_withheld() && !Type::of::<R::Resource>().is_metadata();
+        let withheld = entry.is_withheld() && !reads_metadata::<R::Resource>();
         if withheld {
             let Some(whole) = self.env.fetch(&self.kind, key).await? else { return Ok(None) };
             entry = whole;
@@ -177,7 +177,7 @@ impl<R: Reconcile> Worker<R> {
 
     fn decode(&self, cx: &Context<R::Resource>, entry: &Entry) -> Result<R::Resource> {
         // No retry makes it fit: either the object changes, or the operator does.
-        entry.decode().map_err(|error| {
+        entry.object(&self.kind).map_err(|error| {
             let error = Error::from(error).context("the object does not decode").terminal();
             self.metrics.undecodable();
             cx.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
