@@ -1,13 +1,14 @@
 //! What a kind of object is, as a Rust type and as a value.
 
-use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
-use k8s_openapi::ClusterResourceScope;
-use kube::core::PartialObjectMeta;
+mod value;
+
+pub use value::Kind;
+
+use flyball_core::ObjectKey;
+use kube::core::{ApiResource, DynamicObject, PartialObjectMeta, TypeMeta};
 use serde::de::DeserializeOwned;
 use std::any::{TypeId, type_name};
-use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
 
 /// A Rust type for one kind of object: those of `k8s-openapi`, and those that `#[derive(CustomResource)]` makes.
 ///
@@ -31,23 +32,107 @@ impl<T> Resource for T where
 {
 }
 
-/// A [`Resource`] as a value: which type it is, and what that is called.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Type {
-    pub(crate) id: TypeId,
-    pub(crate) name: &'static str,
+/// A Rust type for objects: a [`Resource`], whose kind is known when the operator is compiled, or [`DynamicObject`], whose
+/// [`Kind`] is a value.
+pub trait AnyResource:
+    kube::Resource<DynamicType: sealed::Tells<Self>> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<T> AnyResource for T where
+    T: kube::Resource<DynamicType: sealed::Tells<T>> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+mod sealed {
+    use super::{ApiResource, DynamicObject, Kind, Resource, Type, TypeMeta};
+
+    /// What tells objects of type `T` apart by their kinds: nothing, if they are all of one.
+    pub trait Tells<T> {
+        /// Returns as what an object is dealt with.
+        fn dealt(object: &T) -> Type;
+        /// Decodes an object of this kind.
+        fn decode(json: &str, kind: &Kind) -> serde_json::Result<T>;
+    }
+
+    impl<T: Resource> Tells<T> for () {
+        fn dealt(_: &T) -> Type {
+            Type::of::<T>()
+        }
+
+        fn decode(json: &str, _: &Kind) -> serde_json::Result<T> {
+            serde_json::from_str(json)
+        }
+    }
+
+    impl Tells<DynamicObject> for ApiResource {
+        fn dealt(object: &DynamicObject) -> Type {
+            let TypeMeta { api_version, kind } = object.types.clone().unwrap_or_default();
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+            Type::dynamic(&Kind::new(group, version, &kind))
+        }
+
+        fn decode(json: &str, kind: &Kind) -> serde_json::Result<DynamicObject> {
+            let mut object: DynamicObject = serde_json::from_str(json)?;
+            // Lists of built-in kinds do not say of each object what it is.
+            object.types.get_or_insert_with(|| kind.types());
+            Ok(object)
+        }
+    }
+}
+
+/// Returns as what an object is dealt with.
+pub(crate) fn dealt<T: AnyResource>(object: &T) -> Type {
+    <T::DynamicType as sealed::Tells<T>>::dealt(object)
+}
+
+/// Decodes an object of this kind.
+pub(crate) fn decode<T: AnyResource>(json: &str, kind: &Kind) -> serde_json::Result<T> {
+    <T::DynamicType as sealed::Tells<T>>::decode(json, kind)
+}
+
+/// As what a controller deals with a kind: a type, and the kind if the type does not know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Type {
+    id: TypeId,
+    kind: Option<Kind>,
+    name: &'static str,
 }
 
 impl Type {
     pub(crate) fn of<T: Resource>() -> Self {
-        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+        Self { id: TypeId::of::<T>(), kind: None, name: type_name::<T>() }
+    }
+
+    /// Deals with a kind as [`DynamicObject`].
+    pub(crate) fn dynamic(kind: &Kind) -> Self {
+        Self { id: TypeId::of::<DynamicObject>(), kind: Some(kind.clone()), name: type_name::<DynamicObject>() }
     }
 
     /// Tells whether the type reads nothing but metadata.
     pub(crate) fn is_metadata(&self) -> bool {
-        // The type itself does not say. Were it called otherwise one day, whole objects would be read.
-        self.name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
+        is_metadata(self.name)
     }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Some(kind) if kind.name().is_empty() => f.write_str("an object that does not say its apiVersion and kind"),
+            Some(kind) => write!(f, "{} of {}", kind.name(), kind.gvk().api_version()),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// Tells whether a type reads nothing but metadata.
+pub(crate) fn reads_metadata<T: AnyResource>() -> bool {
+    is_metadata(type_name::<T>())
+}
+
+fn is_metadata(name: &str) -> bool {
+    // The type itself does not say. Were it called otherwise one day, whole objects would be read.
+    name.starts_with(type_name::<PartialObjectMeta<()>>().trim_end_matches("()>"))
 }
 
 /// Returns namespace and name of an object.
@@ -56,113 +141,18 @@ pub(crate) fn key_of<T: kube::Resource>(object: &T) -> ObjectKey {
     ObjectKey::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
-/// A kind as a value: its names, and whether its objects live in namespaces.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Kind(Arc<Names>);
-
-#[derive(PartialEq, Eq)]
-struct Names {
-    kind: GroupVersionKind,
-    resource: GroupResource,
-    namespaced: bool,
-}
-
-impl Kind {
-    /// Names the kind of a type.
-    pub(crate) fn of<T: Resource>() -> Self {
-        let group = T::group(&());
-        let kind = GroupVersionKind::new(&group, &T::version(&()), &T::kind(&()));
-        let namespaced = TypeId::of::<T::Scope>() != TypeId::of::<ClusterResourceScope>();
-        Self::new(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
-    }
-
-    /// Names a kind that has no type.
-    pub(crate) fn new(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
-        Self(Arc::new(Names { kind, resource, namespaced }))
-    }
-
-    /// Returns group, version and kind.
-    pub(crate) fn gvk(&self) -> &GroupVersionKind {
-        &self.0.kind
-    }
-
-    /// Returns the kind's bare name.
-    pub(crate) fn name(&self) -> &str {
-        &self.0.kind.kind
-    }
-
-    /// Returns the resource by which URLs and RBAC rules name the kind.
-    pub(crate) fn resource(&self) -> &GroupResource {
-        &self.0.resource
-    }
-
-    /// Returns resource, version and group, as kubectl takes them: `deployments.v1.apps`.
-    pub(crate) fn qualified(&self) -> String {
-        let GroupVersionKind { group, version, .. } = self.gvk();
-        let plural = &self.0.resource.resource;
-        if group.is_empty() { format!("{plural}.{version}") } else { format!("{plural}.{version}.{group}") }
-    }
-
-    /// Tells whether objects of this kind live in namespaces.
-    pub(crate) fn is_namespaced(&self) -> bool {
-        self.0.namespaced
-    }
-
-    /// Returns the URL of all objects, or of those in one namespace.
-    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        let GroupVersionKind { group, version, .. } = self.gvk();
-        let plural = &self.0.resource.resource;
-        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        match namespace.filter(|_| self.0.namespaced) {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
-        }
-    }
-
-    /// Returns the URL of one object.
-    pub(crate) fn object_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.path(key.namespace()), key.name())
-    }
-}
-
-impl Ord for Kind {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (&self.0.resource, &self.0.kind.version).cmp(&(&other.0.resource, &other.0.kind.version))
-    }
-}
-
-impl PartialOrd for Kind {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Prints as RBAC and error messages name it: `deployments.apps`.
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.resource.fmt(f)
-    }
-}
-
-impl fmt::Debug for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::apps::v1::Deployment;
-    use k8s_openapi::api::core::v1::{Namespace, Pod};
 
     #[test]
-    fn a_kind_knows_its_urls() {
-        let key = ObjectKey::new(Some("ns"), "web");
-        assert_eq!(Kind::of::<Deployment>().object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/web");
-        assert_eq!(Kind::of::<Pod>().path(None), "/api/v1/pods");
-        assert_eq!(Kind::of::<Namespace>().object_path(&ObjectKey::new(None, "ns")), "/api/v1/namespaces/ns");
-        assert!(Kind::of::<Pod>().is_namespaced() && !Kind::of::<Namespace>().is_namespaced());
-        assert_eq!(Kind::of::<Deployment>().to_string(), "deployments.apps");
+    fn what_does_not_say_its_kind_gets_to_know_it() {
+        let kind = Kind::new("apps", "v1", "Deployment");
+        let decode = |json: &str| dealt(&super::decode::<DynamicObject>(json, &kind).unwrap());
+        for json in [r#"{"metadata":{"name":"a"}}"#, r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#] {
+            assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
+        }
+        let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
+        assert_eq!(dealt(&nameless).to_string(), "an object that does not say its apiVersion and kind");
     }
 }

@@ -22,6 +22,7 @@
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | the same in CEL, kept by the API server itself | [`Policy`] |
 //! | requests of any other sort | [`Client`] |
+//! | kinds that are known at run time only | [`Kind`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
 //! Who comes from controller-runtime finds its Manager as [`Operator`], its Cache as [`Caches`], its Reconciler as [`Reconcile`], and
@@ -116,7 +117,7 @@ pub use cache::{Cache, Caches, Index};
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};
-pub use kind::Resource;
+pub use kind::{AnyResource, Kind, Resource};
 pub use operator::{
     ControllerDescription, DefinitionDescription, Description, LeaderElection, LeaseDescription, Operator,
     PolicyDescription, RunError, Task, TaskContext, VersionDescription, WebhookDescription,

@@ -11,6 +11,7 @@
 mod cleanup;
 mod context;
 mod controller;
+mod dynamic;
 mod finalizer;
 mod idempotency;
 mod predicate;
@@ -19,7 +20,7 @@ mod sources;
 mod worker;
 
 pub use context::Context;
-pub(crate) use context::Primary;
+pub(crate) use context::{Known, Primary};
 pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;
@@ -29,7 +30,7 @@ pub use sources::Changed;
 pub(crate) use worker::span;
 
 use crate::error::Result;
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use crate::queue::Next;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,8 +85,9 @@ use std::time::Duration;
 /// So whatever is to happen next must follow from what can be read: do not keep in memory what the last call did, and return
 /// [`Action::requeue_after`] where the world outside has to be looked at again.
 pub trait Reconcile: Send + Sync + 'static {
-    /// The kind of the objects.
-    type Resource: Resource;
+    /// The type of the objects: a [`Resource`](crate::Resource), or
+    /// [`DynamicObject`](kube::core::DynamicObject) where the [kind](crate::Kind) is known at run time only.
+    type Resource: AnyResource;
 
     /// The finalizer that is kept on every object, such as `vmgroups.example.com/cleanup`; with one,
     /// [`finalize`](Self::finalize) runs before an object goes.

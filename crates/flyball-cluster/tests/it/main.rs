@@ -10,6 +10,7 @@ mod cron_jobs;
 mod daemon_sets;
 mod determinism;
 mod durable;
+mod dynamic_kinds;
 mod expectations;
 mod jobs;
 mod leader_election;

@@ -4,7 +4,7 @@ use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Resource, key_of};
+use crate::kind::{AnyResource, Kind, dealt, key_of};
 use crate::queue::Effect;
 use crate::reconcile::Context;
 use flyball_core::ObjectKey;
@@ -24,7 +24,7 @@ const LONGEST_PREFIX: usize = 58;
 const SET_BY_SERVER: [&str; 6] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Makes an object be as `child` says, and returns it as it is.
     ///
     /// The child is owned by the object being reconciled: it gets a controller reference, goes when its owner goes, and
@@ -40,11 +40,11 @@ impl<K: Resource> Context<K> {
     /// collected](https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/)); when an object of
     /// this name exists that somebody else made or controls; while it is being deleted (the reconcile then
     /// [waits](Error::wait) for it to be gone); when the API server refuses.
-    pub async fn apply<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
-        let kind = Kind::of::<T>();
-        let (key, object) = self.named_child(&kind, serde_json::to_value(child)?)?;
-        let store = self.owned_store::<T>(key.namespace())?;
-        Ok(self.apply_child(store, &key, &object).await?.decode()?)
+    pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
+        let kind = self.owned_kind(&dealt(child))?;
+        let (key, object) = self.named_child(kind, serde_json::to_value(child)?)?;
+        let store = self.env.caches.store_of(kind, key.namespace())?;
+        Ok(self.apply_child(store, &key, &object).await?.object(kind)?)
     }
 
     /// Makes the JSON of a child, and tells where it is.
@@ -60,13 +60,14 @@ impl<K: Resource> Context<K> {
 
     /// Makes an object be as the JSON of a child says, and returns it as it is.
     pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
-        match self.latest(store, key).await? {
-            Some(known) => self.check_adoption(store.kind(), key, &known)?,
+        let known = self.latest_to_apply(store, key).await?;
+        match &known.entry {
+            Some(entry) => self.check_adoption(store.kind(), key, entry)?,
             None => check_selected(store, key, object)?,
         }
         let mut fields = object.clone();
         without_names(&mut fields);
-        self.apply_fields(store, key, "", object, &fields).await
+        self.apply_fields(store, key, "", object, &fields, known).await
     }
 
     /// Makes a new object, owned by the one being reconciled, and returns it.
@@ -79,10 +80,10 @@ impl<K: Resource> Context<K> {
     /// # Errors
     ///
     /// As for [`apply`](Self::apply); and when the name is taken.
-    pub async fn create<T: Resource + Serialize>(&self, child: &T) -> Result<T> {
-        let kind = Kind::of::<T>();
-        let object = self.owned_object(&kind, serde_json::to_value(child)?)?;
-        self.post(&kind, object).await
+    pub async fn create<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
+        let kind = self.owned_kind(&dealt(child))?;
+        let object = self.owned_object(kind, serde_json::to_value(child)?)?;
+        Ok(self.post(kind, object).await?.object(kind)?)
     }
 
     /// Makes a new object that outlives the one being reconciled, which does not own it, and returns it.
@@ -92,13 +93,13 @@ impl<K: Resource> Context<K> {
     /// # Errors
     ///
     /// As for [`create`](Self::create).
-    pub async fn create_unowned<T: Resource + Serialize>(&self, object: &T) -> Result<T> {
-        let kind = Kind::of::<T>();
-        let object = self.new_object(&kind, serde_json::to_value(object)?)?;
-        self.post(&kind, object).await
+    pub async fn create_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
+        let kind = self.owned_kind(&dealt(object))?;
+        let object = self.new_object(kind, serde_json::to_value(object)?)?;
+        Ok(self.post(kind, object).await?.object(kind)?)
     }
 
-    async fn post<T: Resource>(&self, kind: &Kind, mut object: Value) -> Result<T> {
+    async fn post(&self, kind: &Kind, mut object: Value) -> Result<Arc<Entry>> {
         let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
         if let (Some(Value::String(prefix)), None) = (metadata.get("generateName"), metadata.get("name")) {
             let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
@@ -111,7 +112,7 @@ impl<K: Resource> Context<K> {
         };
         let namespace = text("namespace");
         let key = ObjectKey::new(namespace.as_deref(), &name);
-        let store = self.owned_store::<T>(namespace.as_deref())?;
+        let store = self.env.caches.store_of(kind, namespace.as_deref())?;
         check_selected(store, &key, &object)?;
         let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.manager);
         let owned = metadata_owned(&object);
@@ -133,11 +134,11 @@ impl<K: Resource> Context<K> {
                 (Ok(body), _) => {
                     let entry = self.env.parse(&body)?;
                     self.settle_at(number, store, &key, &entry);
-                    return Ok(entry.decode()?);
+                    return Ok(entry);
                 }
                 (Err(_), Some(entry)) => {
                     self.settle_at(number, store, &key, &entry);
-                    return Ok(entry.decode()?);
+                    return Ok(entry);
                 }
                 (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
                 (Err(error), None) => {
@@ -159,9 +160,9 @@ impl<K: Resource> Context<K> {
     /// # Errors
     ///
     /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server refuses.
-    pub async fn delete<T: Resource>(&self, object: &T) -> Result<()> {
-        let (kind, key) = (Kind::of::<T>(), key_of(object));
-        let store = self.owned_store::<T>(key.namespace())?;
+    pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
+        let (kind, key) = (self.owned_kind(&dealt(object))?, key_of(object));
+        let store = self.env.caches.store_of(kind, key.namespace())?;
         let Some(uid) = object.meta().uid.clone().filter(|uid| !uid.is_empty()) else {
             return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
         };

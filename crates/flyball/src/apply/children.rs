@@ -2,7 +2,7 @@
 
 use super::{Condition, readiness};
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Resource, Type};
+use crate::kind::{AnyResource, Kind, Type, dealt};
 use crate::reconcile::Context;
 use flyball_core::ObjectKey;
 use serde::Serialize;
@@ -44,10 +44,12 @@ struct Stage {
 #[derive(Debug)]
 struct Child {
     ty: Type,
-    kind: Kind,
     /// What it is as JSON, or why it is none.
     object: Result<Value, String>,
 }
+
+/// The kind of a child, where it is, and its JSON.
+type Declared<'a> = (&'a Kind, ObjectKey, Value);
 
 impl Children {
     /// Declares no children.
@@ -69,9 +71,9 @@ impl Children {
     }
 
     /// Declares a child, as [`Context::apply`] takes it.
-    pub fn child<T: Resource + Serialize>(mut self, child: &T) -> Self {
+    pub fn child<T: AnyResource + Serialize>(mut self, child: &T) -> Self {
         let object = serde_json::to_value(child).map_err(|error| error.to_string());
-        self.last().children.push(Child { ty: Type::of::<T>(), kind: Kind::of::<T>(), object });
+        self.last().children.push(Child { ty: dealt(child), object });
         self
     }
 
@@ -116,7 +118,7 @@ impl Rollout {
     }
 }
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Makes the children of the object be what is declared, as far as that may be done now.
     ///
     /// Stages are applied in their order, each once all children of the stages that it waits for are ready, as their
@@ -144,11 +146,11 @@ impl<K: Resource> Context<K> {
                 continue;
             }
             let before = rollout.waiting.len();
-            for (child, (key, object)) in stage.children.iter().zip(declared) {
-                let store = self.owned_store_of(child.ty, key.namespace())?;
+            for (kind, key, object) in declared {
+                let store = self.env.caches.store_of(kind, key.namespace())?;
                 let entry = self.apply_child(store, key, object).await?;
-                if let Some(why) = readiness::waits_for(child.kind.name(), &entry.decode()?) {
-                    rollout.waiting.push(format!("{} {}: {why}", child.kind.name(), key.name()));
+                if let Some(why) = readiness::waits_for(kind.name(), &entry.decode()?) {
+                    rollout.waiting.push(format!("{} {}: {why}", kind.name(), key.name()));
                 }
             }
             if rollout.waiting.len() == before {
@@ -156,13 +158,13 @@ impl<K: Resource> Context<K> {
             }
         }
         if rollout.is_ready() {
-            rollout.waiting = self.prune(children, &declared).await?;
+            rollout.waiting = self.prune(&declared).await?;
         }
         Ok(rollout)
     }
 
     /// Says where each child is, and makes its JSON, before anything is written.
-    fn declared(&self, children: &Children) -> Result<Vec<Vec<(ObjectKey, Value)>>> {
+    fn declared(&self, children: &Children) -> Result<Vec<Vec<Declared<'_>>>> {
         let refuse = |text: String| Err(Error::from(text).terminal());
         let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut declared = Vec::new();
@@ -175,15 +177,16 @@ impl<K: Resource> Context<K> {
             }
             let mut objects = Vec::new();
             for child in &stage.children {
+                let kind = self.owned_kind(&child.ty)?;
                 let object = match &child.object {
                     Ok(object) => object.clone(),
-                    Err(why) => return refuse(format!("a child of kind {} is no JSON: {why}", child.kind)),
+                    Err(why) => return refuse(format!("a child of kind {kind} is no JSON: {why}")),
                 };
-                let (key, object) = self.named_child(&child.kind, object)?;
-                if !seen.insert((child.kind.clone(), key.clone())) {
-                    return refuse(format!("{} {key} is declared twice", child.kind));
+                let (key, object) = self.named_child(kind, object)?;
+                if !seen.insert((kind, key.clone())) {
+                    return refuse(format!("{kind} {key} is declared twice"));
                 }
-                objects.push((key, object));
+                objects.push((kind, key, object));
             }
             declared.push(objects);
         }
@@ -191,12 +194,10 @@ impl<K: Resource> Context<K> {
     }
 
     /// Deletes what was applied for the object and is declared no more; says what of it is still there.
-    async fn prune(&self, children: &Children, declared: &[Vec<(ObjectKey, Value)>]) -> Result<Vec<String>> {
+    async fn prune(&self, declared: &[Vec<Declared<'_>>]) -> Result<Vec<String>> {
         let mut kept: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
-        for (stage, declared) in children.stages.iter().zip(declared) {
-            for (child, (key, _)) in stage.children.iter().zip(declared) {
-                kept.entry(&child.kind).or_default().insert(key);
-            }
+        for (kind, key, _) in declared.iter().flatten() {
+            kept.entry(kind).or_default().insert(key);
         }
         let mut surplus = self.applied_children().await?;
         surplus.retain(|(store, key, _)| kept.get(store.kind()).is_none_or(|kept| !kept.contains(key)));

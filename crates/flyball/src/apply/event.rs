@@ -1,6 +1,6 @@
 //! Events about the object being reconciled, which `kubectl describe` shows.
 
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use crate::reconcile::Context;
 
 /// Something worth telling about an object; see [`Context::event`].
@@ -36,7 +36,7 @@ impl Event {
     }
 }
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Publishes an event about the object being reconciled.
     ///
     /// It is sent in the background, as events.k8s.io/v1. Equal events become one, with a count that is written from time to

@@ -1,13 +1,13 @@
 //! Replaces objects whole, for controllers that must say of every field what it is.
 
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Resource, key_of};
+use crate::kind::{AnyResource, dealt, key_of};
 use crate::reconcile::Context;
 use http::{Request, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::Value;
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Replaces an object by a changed copy of what was read, and returns it as it is then.
     ///
     /// Prefer [`apply`](Self::apply), which leaves the fields of others alone. This is for what server-side apply cannot say: taking
@@ -18,7 +18,7 @@ impl<K: Resource> Context<K> {
     ///
     /// When the kind is not [declared](crate::Controller::replaces); with a conflict when the object has changed since it
     /// was read, or is another one; when the API server refuses.
-    pub async fn replace<T: Resource + Serialize>(&self, object: &T) -> Result<T> {
+    pub async fn replace<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
         self.put(object, "").await
     }
 
@@ -29,16 +29,16 @@ impl<K: Resource> Context<K> {
     /// # Errors
     ///
     /// As for [`replace`](Self::replace).
-    pub async fn replace_status<T: Resource + Serialize>(&self, object: &T) -> Result<T> {
+    pub async fn replace_status<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
         self.put(object, "/status").await
     }
 
-    async fn put<T: Resource + Serialize>(&self, object: &T, subresource: &str) -> Result<T> {
-        let (kind, key) = (Kind::of::<T>(), key_of(object));
+    async fn put<T: AnyResource + Serialize>(&self, object: &T, subresource: &str) -> Result<T> {
+        let (kind, key) = (self.replaced_kind(&dealt(object))?, key_of(object));
         if object.meta().resource_version.is_none() {
             return Err(Error::from(format!("{kind} {key} has no resourceVersion: replace what was read")).terminal());
         }
-        let store = self.replaced_store::<T>(key.namespace())?;
+        let store = self.env.caches.store_of(kind, key.namespace())?;
         let mut value = serde_json::to_value(object)?;
         value["apiVersion"] = kind.gvk().api_version().into();
         value["kind"] = kind.name().into();
@@ -51,6 +51,6 @@ impl<K: Resource> Context<K> {
             .body(value.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
         let entry = self.write(store, &key, request).await?;
-        Ok(entry.decode()?)
+        Ok(entry.object(kind)?)
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{Entry, Index, IndexId, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
-use crate::kind::{Kind, Resource, Type};
+use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use flyball_core::ObjectKey;
+use kube::core::DynamicObject;
 use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Caches {
     stores: Vec<Arc<Store>>,
-    by_type: BTreeMap<TypeId, Kind>,
+    by_type: BTreeMap<Type, Kind>,
     by_kind: BTreeMap<Kind, Vec<StoreId>>,
     undecodable: AtomicU64,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Misplanned {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0} has no cache: declare it with Controller::owns, watches or reads")]
-    NotDeclared(&'static str),
+    NotDeclared(String),
     #[error(
         "{kind} in namespace {namespace:?} has no cache: the operator does not watch this namespace, which \
          Operator::namespaces or Cache::namespaces adds"
@@ -83,8 +84,8 @@ impl Caches {
         namespaces: &BTreeSet<String>,
     ) -> Result<(Self, Vec<Writer>), Misplanned> {
         let (mut by_type, mut kinds) = (BTreeMap::new(), BTreeMap::<Kind, Vec<Type>>::new());
-        for (ty, kind) in types.into_iter().chain(plans.iter().map(|plan| (plan.ty, plan.kind.clone()))) {
-            by_type.insert(ty.id, kind.clone());
+        for (ty, kind) in types.into_iter().chain(plans.iter().map(|plan| (plan.ty.clone(), plan.kind.clone()))) {
+            by_type.insert(ty.clone(), kind.clone());
             kinds.entry(kind).or_default().push(ty);
         }
         let (mut stores, mut writers, mut by_kind) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -131,7 +132,20 @@ impl Caches {
     /// [does not keep](crate::Cache#secrets) what is in it. An object that does not decode as a `T` is passed over as if it
     /// were not there, and logged.
     pub fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
-        let store = self.store::<T>(key.namespace())?;
+        self.get_as(&Type::of::<T>(), key)
+    }
+
+    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn get_of(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>> {
+        self.get_as(&Type::dynamic(kind), key)
+    }
+
+    fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
+        let store = self.store_of(self.kind(ty)?, key.namespace())?;
         if !store.portion().selection.may_hold(key) {
             return Err(Error::not_selected(store, key));
         }
@@ -146,8 +160,21 @@ impl Caches {
     ///
     /// As for [`get`](Self::get).
     pub fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
+        self.list_as(&Type::of::<T>(), namespace)
+    }
+
+    /// Returns the objects of a [kind](Kind) that is known at run time only, in one namespace or all, in the order of their keys.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
+        self.list_as(&Type::dynamic(kind), namespace)
+    }
+
+    fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        for store in self.stores_of(Type::of::<T>(), namespace)? {
+        for store in self.stores_of(self.kind(ty)?, namespace)? {
             let entries = store.list(namespace);
             for (key, entry) in &entries {
                 self.check_known::<T>(store.kind(), key, entry)?;
@@ -163,7 +190,20 @@ impl Caches {
     ///
     /// When the kind or its namespace has no cache.
     pub fn keys<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
-        let stores = self.stores_of(Type::of::<T>(), namespace)?.into_iter();
+        self.keys_as(&Type::of::<T>(), namespace)
+    }
+
+    /// Returns the keys of the objects of a [kind](Kind) that is known at run time only, as [`keys`](Self::keys) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`keys`](Self::keys).
+    pub fn keys_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
+        self.keys_as(&Type::dynamic(kind), namespace)
+    }
+
+    fn keys_as(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<ObjectKey>> {
+        let stores = self.stores_of(self.kind(ty)?, namespace)?.into_iter();
         Ok(stores.flat_map(|store| store.keys(namespace)).collect())
     }
 
@@ -187,13 +227,13 @@ impl Caches {
     pub(crate) fn found_by<I: Index>(&self, value: &I::Value) -> Result<Vec<Found<'_>>> {
         let id = IndexId::Type(TypeId::of::<I>());
         let not_kept = || crate::Error::from(Error::NotIndexed(type_name::<I>())).terminal();
-        let stores = self.stores_of(Type::of::<I::Resource>(), None)?.into_iter();
+        let stores = self.stores_of(self.kind(&Type::of::<I::Resource>())?, None)?.into_iter();
         stores.map(|store| Ok((store, store.list_by(&id, value).ok_or_else(not_kept)?))).collect()
     }
 
     /// Refuses to show less than there is.
-    fn check_known<T: Resource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Result<()> {
-        if entry.is_withheld() && !Type::of::<T>().is_metadata() {
+    fn check_known<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Result<()> {
+        if entry.is_withheld() && !reads_metadata::<T>() {
             let (kind, key) = (kind.to_string(), key.clone());
             return Err(crate::Error::from(Error::Withheld { kind, key }).terminal());
         }
@@ -205,16 +245,19 @@ impl Caches {
         &self.stores
     }
 
+    /// Returns the kind of a type.
+    pub(crate) fn kind(&self, ty: &Type) -> Result<&Kind> {
+        let not_declared = || crate::Error::from(Error::NotDeclared(ty.to_string())).terminal();
+        self.by_type.get(ty).ok_or_else(not_declared)
+    }
+
     /// Returns the store that would hold the objects of a namespace.
-    pub(crate) fn store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        Ok(self.stores_of(Type::of::<T>(), namespace)?[0])
+    pub(crate) fn store_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<&Arc<Store>> {
+        Ok(self.stores_of(kind, namespace)?[0])
     }
 
     /// Returns the stores that would hold the objects of a namespace, or of all; there is one at least.
-    pub(crate) fn stores_of(&self, ty: Type, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
-        let Some(kind) = self.by_type.get(&ty.id) else {
-            return Err(crate::Error::from(Error::NotDeclared(ty.name)).terminal());
-        };
+    pub(crate) fn stores_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
         let all = self.by_kind.get(kind).into_iter().flatten().map(|id| &self.stores[*id]);
         let serves =
             |store: &&Arc<Store>| namespace.is_none() || store.namespace().is_none_or(|n| Some(n) == namespace);
@@ -227,14 +270,14 @@ impl Caches {
     }
 
     /// Returns the stores of some types, each once.
-    pub(crate) fn stores_among(&self, types: &BTreeSet<TypeId>) -> impl Iterator<Item = &Arc<Store>> {
-        let kinds: BTreeSet<&Kind> = types.iter().filter_map(|id| self.by_type.get(id)).collect();
+    pub(crate) fn stores_among(&self, types: &BTreeSet<Type>) -> impl Iterator<Item = &Arc<Store>> {
+        let kinds: BTreeSet<&Kind> = types.iter().filter_map(|ty| self.by_type.get(ty)).collect();
         kinds.into_iter().flat_map(|kind| &self.by_kind[kind]).map(|id| &self.stores[*id])
     }
 
     /// Decodes an object; one that does not fit the type harms nothing but itself.
-    pub(crate) fn decode<T: Resource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Option<T> {
-        let decoded = entry.decode();
+    pub(crate) fn decode<T: AnyResource>(&self, kind: &Kind, key: &ObjectKey, entry: &Entry) -> Option<T> {
+        let decoded = entry.object(kind);
         if let Err(error) = &decoded {
             self.undecodable.fetch_add(1, Ordering::Relaxed);
             let version = entry.resource_version();

@@ -3,8 +3,9 @@
 use super::fields::{self, Fields};
 use super::selection::Selection;
 use super::shape;
-use crate::kind::{Kind, Resource, Type};
+use crate::kind::{AnyResource, Kind, Resource, Type};
 use flyball_core::names;
+use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
@@ -79,7 +80,16 @@ impl<T: Resource> Cache<T> {
     pub fn new() -> Self {
         Self { plan: Plan::new(Type::of::<T>(), Kind::of::<T>()), kind: PhantomData }
     }
+}
 
+impl Cache<DynamicObject> {
+    /// Makes a cache of all objects of a [kind](Kind) that is known at run time only, with all their fields.
+    pub fn of(kind: &Kind) -> Self {
+        Self { plan: Plan::new(Type::dynamic(kind), kind.clone()), kind: PhantomData }
+    }
+}
+
+impl<T: AnyResource> Cache<T> {
     /// Watches objects with these labels only, such as `app=web,tier notin (test)`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.plan.labels = selector.into();
@@ -213,9 +223,9 @@ impl Plan {
         if types.iter().all(|ty| ty.is_metadata()) {
             return Ok(Portion { selection, kept: Kept::Metadata });
         }
-        let other = types.iter().find(|ty| ty.id != self.ty.id && !ty.is_metadata());
+        let other = types.iter().find(|ty| **ty != self.ty && !ty.is_metadata());
         if let (Some(_), Some(other)) = (&self.declared, other) {
-            let (own, other) = (self.ty.name, other.name);
+            let own = &self.ty;
             return Err(format!("it keeps what {own} declares, and a controller deals with the kind as {other}"));
         }
         let mut kept = self.declared.clone().unwrap_or(Fields::All);
@@ -258,7 +268,7 @@ mod tests {
 
     fn portion<T: Resource>(cache: Cache<T>) -> Result<Portion, String> {
         let plan = cache.into_plan();
-        plan.portion(&[plan.ty])
+        plan.portion(std::slice::from_ref(&plan.ty))
     }
 
     #[test]
@@ -283,8 +293,8 @@ mod tests {
     #[test]
     fn what_another_type_may_need_is_not_cut() {
         let plan = Cache::<Pod>::new().declared_only().into_plan();
-        let (pod, meta, node) = (plan.ty, Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
-        assert!(plan.portion(&[pod, meta]).is_ok());
+        let (pod, meta, node) = (plan.ty.clone(), Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
+        assert!(plan.portion(&[pod.clone(), meta]).is_ok());
         let why = plan.portion(&[pod, node]).unwrap_err();
         assert!(why.contains("Pod declares") && why.ends_with("core::v1::node::Node"), "{why}");
     }
@@ -293,7 +303,7 @@ mod tests {
     fn metadata_is_enough_if_all_say_so() {
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
         let usual = |types: &[Type]| Portion::usual(&Kind::of::<Pod>(), types).kept;
-        assert_eq!((usual(&[meta]), usual(&[meta, pod])), (Kept::Metadata, Kept::Whole));
+        assert_eq!((usual(std::slice::from_ref(&meta)), usual(&[meta, pod])), (Kept::Metadata, Kept::Whole));
         let secrets = Portion::usual(&Kind::of::<Secret>(), &[Type::of::<Secret>()]).kept;
         assert_eq!((secrets, portion(Cache::<Secret>::new()).unwrap().kept), (Kept::Own, Kept::Whole));
     }

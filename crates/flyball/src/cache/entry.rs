@@ -3,6 +3,7 @@
 use super::declaration::Kept;
 use super::fields::Fields;
 use crate::json::{self, Elements, Malformed, Members};
+use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -143,7 +144,12 @@ impl Entry {
         }
     }
 
-    /// Decodes the object.
+    /// Decodes the object, which is of this kind.
+    pub(crate) fn object<T: AnyResource>(&self, kind: &Kind) -> serde_json::Result<T> {
+        kind::decode(&self.json, kind)
+    }
+
+    /// Decodes what there is of the object.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.json)
     }

@@ -195,6 +195,7 @@ impl fmt::Debug for Indexes {
 mod tests {
     use super::*;
     use crate::cache::Entry;
+    use crate::kind::Kind;
     use k8s_openapi::api::core::v1::ConfigMap;
     use proptest::prelude::*;
 
@@ -217,7 +218,7 @@ mod tests {
         fn an_index_finds_what_a_search_finds(
             changes in prop::collection::vec((0u8..4, prop::option::of(prop::collection::btree_set(0u8..4, 0..3))), 0..40),
         ) {
-            let (mut indexes, mut model) = (Indexes::default(), BTreeMap::new());
+            let (mut indexes, mut model, kind) = (Indexes::default(), BTreeMap::new(), Kind::of::<ConfigMap>());
             indexes.add(&Declared::of::<ByName>());
             indexes.add(&Declared::of::<ByName>());
             prop_assert_eq!(indexes.0.len(), 1);
@@ -229,7 +230,7 @@ mod tests {
                     serde_json::json!({"metadata": {"name": object.to_string()}, "data": data}).to_string()
                 };
                 let entry = names.as_ref().map(|names| Entry::parse(json(names).as_bytes(), "").unwrap().1);
-                indexes.change(&key, entry.as_ref().map(Shown::new).as_ref());
+                indexes.change(&key, entry.as_ref().map(|entry| Shown::new(entry, &kind)).as_ref());
                 match names {
                     Some(names) => drop(model.insert(key, names)),
                     None => drop(model.remove(&key)),
@@ -245,12 +246,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_indexed_harms_nobody_else() {
-        let mut indexes = Indexes::default();
+        let (mut indexes, kind) = (Indexes::default(), Kind::of::<ConfigMap>());
         indexes.add(&Declared::of::<ByName>());
         for (name, data) in [("a", r#"{"x":""}"#), ("b", r#"{"panic":"","x":""}"#), ("c", "[]"), ("d", r#"{"x":""}"#)] {
             let json = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{data}}}"#);
             let (key, entry) = Entry::parse(json.as_bytes(), "").unwrap();
-            indexes.change(&key, Some(&Shown::new(&entry)));
+            indexes.change(&key, Some(&Shown::new(&entry, &kind)));
         }
         let found = indexes.keys(&IndexId::Type(TypeId::of::<ByName>()), &"x".to_owned()).unwrap();
         assert_eq!(found, ["a", "d"].map(|name| ObjectKey::new(None, name)));

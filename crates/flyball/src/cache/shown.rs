@@ -1,7 +1,7 @@
 //! An entry that is shown to one listener after the other.
 
 use super::Entry;
-use crate::kind::Resource;
+use crate::kind::{AnyResource, Kind};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::fmt;
@@ -10,23 +10,24 @@ use std::ops::Deref;
 /// An entry that is decoded for the first who asks: others, who mostly ask for the same type, find it decoded.
 pub(crate) struct Shown<'a> {
     entry: &'a Entry,
+    kind: &'a Kind,
     decoded: OnceCell<Box<dyn Any>>,
 }
 
 impl<'a> Shown<'a> {
-    pub(crate) fn new(entry: &'a Entry) -> Self {
-        Self { entry, decoded: OnceCell::new() }
+    pub(crate) fn new(entry: &'a Entry, kind: &'a Kind) -> Self {
+        Self { entry, kind, decoded: OnceCell::new() }
     }
 
     /// Shows the object to `look`.
-    pub(crate) fn decoded<T: Resource, R>(&self, look: impl FnOnce(&T) -> R) -> serde_json::Result<R> {
+    pub(crate) fn decoded<T: AnyResource, R>(&self, look: impl FnOnce(&T) -> R) -> serde_json::Result<R> {
         if self.decoded.get().is_none() {
             // Nobody else can have set it: what decodes it does not know of it.
-            let _ = self.decoded.set(Box::new(self.entry.decode::<T>()?));
+            let _ = self.decoded.set(Box::new(self.entry.object::<T>(self.kind)?));
         }
         match self.decoded.get().and_then(|decoded| decoded.downcast_ref()) {
             Some(object) => Ok(look(object)),
-            None => Ok(look(&self.entry.decode()?)),
+            None => Ok(look(&self.entry.object(self.kind)?)),
         }
     }
 }
@@ -54,7 +55,8 @@ mod tests {
     #[test]
     fn whatever_type_comes_first_each_sees_its_own() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":"t"}"#, "").unwrap();
-        let shown = Shown::new(&entry);
+        let kind = Kind::of::<ConfigMap>();
+        let shown = Shown::new(&entry, &kind);
         for _ in 0..2 {
             assert_eq!(shown.decoded(|map: &ConfigMap| map.name_any()).unwrap(), "a");
             assert_eq!(shown.decoded(|secret: &Secret| secret.type_.clone()).unwrap().as_deref(), Some("t"));
@@ -64,7 +66,8 @@ mod tests {
     #[test]
     fn what_does_not_decode_may_still_be_of_another_type() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":7}"#, "").unwrap();
-        let shown = Shown::new(&entry);
+        let kind = Kind::of::<ConfigMap>();
+        let shown = Shown::new(&entry, &kind);
         assert!(shown.decoded(|_: &Secret| ()).is_err());
         assert!(shown.decoded(|_: &ConfigMap| ()).is_ok());
     }

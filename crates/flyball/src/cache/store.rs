@@ -309,7 +309,7 @@ impl Writer {
         let (version, entry) = (entry.resource_version(), Arc::new(entry));
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let (kept, old, shown) = (self.kept(&entry), old.as_deref().map(Shown::new), Shown::new(&entry));
+            let (kept, old, shown) = (self.kept(&entry), old.as_deref().map(|old| self.shown(old)), self.shown(&entry));
             self.write(|objects| objects.insert(key, &kept, &shown));
             self.tell(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
@@ -320,7 +320,7 @@ impl Writer {
         // A late word about an object that was since made anew under its name says nothing of the new one.
         if let Some(old) = self.store.get(key).filter(|old| old.uid() == last.uid()) {
             self.write(|objects| objects.remove(key));
-            self.tell(key, Some(&Shown::new(&old)), None, Origin::Watch);
+            self.tell(key, Some(&self.shown(&old)), None, Origin::Watch);
         }
         self.seen(last.resource_version());
     }
@@ -354,19 +354,23 @@ impl Writer {
         self.write(|objects| {
             for (key, old, new) in &changes {
                 objects.own(key, old.as_deref(), new.as_deref().filter(|_| !identities));
-                objects.indexes.change(key, new.as_deref().map(Shown::new).as_ref());
+                objects.indexes.change(key, new.as_deref().map(|new| self.shown(new)).as_ref());
             }
             objects.by_key = staged;
         });
         let origin = if first { Origin::FirstList } else { Origin::List };
         for (key, old, new) in &changes {
-            let (old, new) = (old.as_deref().map(Shown::new), new.as_deref().map(Shown::new));
+            let (old, new) = (old.as_deref().map(|old| self.shown(old)), new.as_deref().map(|new| self.shown(new)));
             self.tell(key, old.as_ref(), new.as_ref(), origin);
         }
         for listener in &self.listeners {
             listener.listed(&self.store, revision);
         }
         self.store.synced.open();
+    }
+
+    fn shown<'a>(&'a self, entry: &'a Entry) -> Shown<'a> {
+        Shown::new(entry, &self.store.kind)
     }
 
     /// Returns what the store keeps of an entry.

@@ -4,13 +4,11 @@ use super::guarded;
 use crate::cache::{self, Caches, Entry, Index, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Resource, Type, key_of};
+use crate::kind::{AnyResource, Kind, Resource, Type, dealt, key_of, reads_metadata};
 use crate::operator::Environment;
-use crate::queue::{Effect, Write};
+use crate::queue::{Behind, Effect, Write};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use http::Request;
-use kube::core::PartialObjectMeta;
-use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,8 +22,8 @@ const FEW: usize = 8;
 /// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
 /// missing that this very object's reconciles wrote: before a reconcile begins, the caches have caught up with
 /// the writes of the one before. Where a cache has not after ten seconds (see
-/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of what a cache [does
-/// not keep](crate::Cache#secrets). Within a reconcile,
+/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of an object of
+/// which no answer told what became of a write, and of what a cache [does not keep](crate::Cache#secrets). Within a reconcile,
 /// reads show what it wrote itself.
 ///
 /// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
@@ -54,8 +52,8 @@ pub struct Context<K> {
     pub(crate) declared: Arc<Declared>,
     /// The object being reconciled, as the reconcile got it.
     pub(crate) primary: Primary,
-    /// The caches that lag behind what this key wrote.
-    behind: BTreeSet<StoreId>,
+    /// What the caches do not show of what this key wrote.
+    behind: Behind,
     written: Mutex<Vec<Option<Written>>>,
     kind: PhantomData<fn(K)>,
 }
@@ -72,15 +70,23 @@ pub(crate) struct Primary {
 #[derive(Debug, Default)]
 pub(crate) struct Declared {
     /// Types whose caches the controller waits for and listens to.
-    pub(crate) cached: BTreeSet<TypeId>,
+    pub(crate) cached: BTreeSet<Type>,
     /// Types that may be applied, created and deleted.
-    pub(crate) owned: BTreeSet<TypeId>,
+    pub(crate) owned: BTreeSet<Type>,
     /// Types that may be replaced.
-    pub(crate) replaced: BTreeSet<TypeId>,
+    pub(crate) replaced: BTreeSet<Type>,
     /// Whether the reconciler has a finalizer.
     pub(crate) finalizes: bool,
     /// Types without a cache that may be read.
-    pub(crate) read: BTreeSet<TypeId>,
+    pub(crate) read: BTreeMap<Type, Kind>,
+}
+
+/// What is known of an object that is to be applied.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) entry: Option<Arc<Entry>>,
+    /// Whether that is all: what a write made of it whose answer was lost may be missing.
+    pub(crate) sure: bool,
 }
 
 /// A write, and what it made of the object.
@@ -90,14 +96,11 @@ struct Written {
     entry: Option<Arc<Entry>>,
 }
 
-impl<K: Resource> Context<K> {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        declared: Arc<Declared>,
-        primary: Primary,
-        behind: BTreeSet<StoreId>,
-    ) -> Self {
-        Self { env, declared, primary, behind, written: Mutex::default(), kind: PhantomData }
+impl<K: AnyResource> Context<K> {
+    pub(crate) fn new(env: Arc<Environment>, declared: Arc<Declared>, primary: Primary, behind: Behind) -> Self {
+        let unknown = behind.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
+        let written = Mutex::new(unknown.collect());
+        Self { env, declared, primary, behind, written, kind: PhantomData }
     }
 
     /// Returns the client, for requests that the context has no method for.
@@ -160,25 +163,26 @@ impl<K: Resource> Context<K> {
     /// When the kind is not declared or the operator's [cache](crate::Cache) of it cannot hold such an object, when the API server
     /// has to be asked and refuses, or when the object does not decode.
     pub async fn get<T: Resource>(&self, key: &ObjectKey) -> Result<Option<T>> {
-        let (kind, entry) = match self.store::<T>(key.namespace())? {
+        self.get_as(&Type::of::<T>(), key).await
+    }
+
+    pub(super) async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
+        let (kind, cached) = self.kind(ty)?;
+        let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
             Some(store) if !store.portion().selection.may_hold(key) => {
                 return Err(cache::Error::not_selected(store, key));
             }
             Some(store) => {
                 let mut entry = self.latest(store, key).await?;
-                if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !Type::of::<T>().is_metadata() {
+                if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !reads_metadata::<T>() {
                     entry = self.env.fetch(store.kind(), key).await?;
                     entry.iter().for_each(|entry| self.relied_on(store, key, entry));
                 }
-                (store.kind().clone(), entry)
+                entry
             }
-            None => {
-                let kind = Kind::of::<T>();
-                let entry = self.env.fetch(&kind, key).await?;
-                (kind, entry)
-            }
+            None => self.env.fetch(kind, key).await?,
         };
-        let decoded = entry.map(|entry| entry.decode()).transpose();
+        let decoded = entry.map(|entry| entry.object(kind)).transpose();
         decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
     }
 
@@ -190,18 +194,21 @@ impl<K: Resource> Context<K> {
     ///
     /// As for [`get`](Self::get).
     pub async fn list<T: Resource>(&self, namespace: Option<&str>) -> Result<Vec<T>> {
-        let kind = Kind::of::<T>();
-        let found = match self.store::<T>(namespace)? {
-            Some(_) => {
-                let mut found = Vec::new();
-                for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
-                    found.extend(self.latest_list::<T>(store, namespace, |store| store.list(namespace)).await?);
-                }
-                found
+        self.list_as(&Type::of::<T>(), namespace).await
+    }
+
+    pub(super) async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
+        let (kind, cached) = self.kind(ty)?;
+        let mut found = Vec::new();
+        if cached {
+            let metadata = reads_metadata::<T>();
+            for store in self.env.caches.stores_of(kind, namespace)? {
+                found.extend(self.latest_list(store, namespace, metadata, |store| store.list(namespace)).await?);
             }
-            None => self.env.fetch_list(&kind, namespace, &Selection::default()).await?,
-        };
-        Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(&kind, key, entry)).collect())
+        } else {
+            found = self.env.fetch_list(kind, namespace, &Selection::default()).await?;
+        }
+        Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(kind, key, entry)).collect())
     }
 
     /// Returns the objects that an index finds by a value, in the order of their keys.
@@ -212,12 +219,14 @@ impl<K: Resource> Context<K> {
     ///
     /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
-        if self.store::<I::Resource>(None)?.is_none() {
-            return Err(Error::from(cache::Error::NotDeclared(type_name::<I::Resource>())).terminal());
+        let ty = Type::of::<I::Resource>();
+        if !self.kind(&ty)?.1 {
+            return Err(Error::from(cache::Error::NotDeclared(ty.to_string())).terminal());
         }
+        let metadata = reads_metadata::<I::Resource>();
         let mut found = Vec::new();
         for (store, known) in self.env.caches.found_by::<I>(value)? {
-            for (key, entry) in self.latest_list::<I::Resource>(store, None, |_| known).await? {
+            for (key, entry) in self.latest_list(store, None, metadata, |_| known).await? {
                 let object = self.env.caches.decode::<I::Resource>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
                 let holds = |object: &_| guarded(|| I::values(object)).is_ok_and(|values| values.contains(value));
@@ -234,12 +243,17 @@ impl<K: Resource> Context<K> {
     /// As for [`get`](Self::get). A child that does not decode is an error: an owner that did not know of it might make
     /// another one.
     pub async fn children<T: Resource>(&self) -> Result<Vec<T>> {
+        self.children_as(&Type::of::<T>()).await
+    }
+
+    pub(super) async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut children = Vec::new();
-        for store in self.env.caches.stores_of(Type::of::<T>(), namespace)? {
-            for (key, entry) in self.latest_list::<T>(store, namespace, |store| store.owned_by(&uid)).await? {
+        for store in self.env.caches.stores_of(self.env.caches.kind(ty)?, namespace)? {
+            let metadata = reads_metadata::<T>();
+            for (key, entry) in self.latest_list(store, namespace, metadata, |store| store.owned_by(&uid)).await? {
                 if entry.owner_references().iter().any(|owner| owner.uid == uid) {
-                    let child = entry.decode();
+                    let child = entry.object(store.kind());
                     children.push(child.map_err(|error| Error::from(error).context(format_args!("child {key}")))?);
                 }
             }
@@ -248,35 +262,38 @@ impl<K: Resource> Context<K> {
     }
 
     /// Notes a write that was made through [`client`](Self::client): `object` is what the API server answered.
-    pub fn wrote<T: Resource>(&self, object: &T) {
+    pub fn wrote<T: AnyResource>(&self, object: &T) {
         let key = key_of(object);
-        let Ok(Some(store)) = self.store::<T>(key.namespace()) else { return };
+        let Ok((kind, true)) = self.kind(&dealt(object)) else { return };
+        let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
         let version = object.meta().resource_version.as_ref().and_then(|version| version.parse().ok());
         let number = self.note(store, &key);
         self.settle(number, version.map_or(Effect::Unknown, Effect::Version), None);
     }
 
-    /// Returns the cache of a type, `None` if it is declared as read without one.
-    fn store<T: Resource>(&self, namespace: Option<&str>) -> Result<Option<&Arc<Store>>> {
-        let id = TypeId::of::<T>();
-        match (self.declared.cached.contains(&id), self.declared.read.contains(&id)) {
-            (true, _) => self.env.caches.store::<T>(namespace).map(Some),
-            (false, true) => Ok(None),
-            (false, false) => Err(Error::from(cache::Error::NotDeclared(type_name::<T>())).terminal()),
+    /// Returns the kind of a type, and whether it has a cache or is read without one.
+    fn kind(&self, ty: &Type) -> Result<(&Kind, bool)> {
+        if self.declared.cached.contains(ty) {
+            return Ok((self.env.caches.kind(ty)?, true));
         }
+        let read = self.declared.read.get(ty).map(|kind| (kind, false));
+        read.ok_or_else(|| Error::from(cache::Error::NotDeclared(ty.to_string())).terminal())
     }
 
-    /// Returns the cache of a type that the controller may write.
-    pub(crate) fn owned_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        self.owned_store_of(Type::of::<T>(), namespace)
+    /// Returns the kind of a type that the controller may write.
+    pub(crate) fn owned_kind(&self, ty: &Type) -> Result<&Kind> {
+        if !self.declared.owned.contains(ty) {
+            return Err(Error::from(format!("{ty} is not owned: declare it with Controller::owns")).terminal());
+        }
+        self.env.caches.kind(ty)
     }
 
-    /// The same for a type that is known as a value only.
-    pub(crate) fn owned_store_of(&self, ty: Type, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        if !self.declared.owned.contains(&ty.id) {
-            return Err(Error::from(format!("{} is not owned: declare it with Controller::owns", ty.name)).terminal());
+    /// Returns the kind of a type whose objects the controller may replace.
+    pub(crate) fn replaced_kind(&self, ty: &Type) -> Result<&Kind> {
+        if !self.declared.replaced.contains(ty) {
+            return Err(Error::from(format!("{ty} is not replaced: declare it with Controller::replaces")).terminal());
         }
-        Ok(self.env.caches.stores_of(ty, namespace)?[0])
+        self.env.caches.kind(ty)
     }
 
     /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types that
@@ -285,9 +302,7 @@ impl<K: Resource> Context<K> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut found = Vec::new();
         for store in self.env.caches.stores_among(&self.declared.owned) {
-            for (key, entry) in
-                self.latest_list::<PartialObjectMeta<K>>(store, namespace, |store| store.owned_by(&uid)).await?
-            {
+            for (key, entry) in self.latest_list(store, namespace, true, |store| store.owned_by(&uid)).await? {
                 let controller = entry.controller();
                 if controller.is_some_and(|owner| owner.uid == *uid) && entry.applied_fields("").is_some() {
                     found.push((store, key, entry));
@@ -297,29 +312,47 @@ impl<K: Resource> Context<K> {
         Ok(found)
     }
 
-    /// Returns the cache of a type whose objects the controller may replace.
-    pub(crate) fn replaced_store<T: Resource>(&self, namespace: Option<&str>) -> Result<&Arc<Store>> {
-        if !self.declared.replaced.contains(&TypeId::of::<T>()) {
-            let text = format!("{} is not replaced: declare it with Controller::replaces", type_name::<T>());
-            return Err(Error::from(text).terminal());
-        }
-        self.env.caches.store::<T>(namespace)
-    }
-
     /// Returns the cache of the object being reconciled.
     pub(crate) fn primary_store(&self) -> Result<&Arc<Store>> {
-        self.env.caches.store::<K>(self.primary.key.namespace())
+        self.env.caches.store_of(&self.primary.kind, self.primary.key.namespace())
     }
 
     /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
     pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        let known = match self.behind.contains(&store.id()) {
-            true => self.env.fetch_selected(store, key).await?.inspect(|entry| self.relied_on(store, key, entry)),
+        let known = match self.behind.stores.contains(&store.id()) || self.is_unsure(store, key) {
+            true => {
+                let found = self.env.fetch_selected(store, key).await?;
+                self.looked(store, |object| object == key);
+                found.inspect(|entry| self.relied_on(store, key, entry))
+            }
             false => store.get(key),
         };
         let version = known.as_ref().map_or(0, |entry| entry.resource_version());
         let written = self.written_to(store.id()).remove(key);
         Ok(written.filter(|entry| entry.resource_version() > version).or(known))
+    }
+
+    /// Returns what is known of an object that is to be applied. If it is unsure what became of a write, nobody is asked: applying
+    /// it once more costs no more than a look at it, and often has to follow anyway.
+    pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<Known> {
+        let sure = self.behind.stores.contains(&store.id()) || !self.is_unsure(store, key);
+        let entry = if sure { self.latest(store, key).await? } else { store.get(key) };
+        Ok(Known { entry, sure })
+    }
+
+    /// Tells whether it is not known what became of a write of this object, by this reconcile's word either.
+    fn is_unsure(&self, store: &Store, key: &ObjectKey) -> bool {
+        self.behind.is_unsure(store.id(), key) && !self.written_to(store.id()).contains_key(key)
+    }
+
+    /// Notes that objects of a cache were looked at: what became of the writes of earlier reconciles is known now.
+    fn looked(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
+        for earlier in self.written().iter_mut().take(self.behind.unknown.len()) {
+            let is_settled = |earlier: &Written| earlier.write.store == store.id() && at(&earlier.write.object);
+            if earlier.as_ref().is_some_and(is_settled) {
+                *earlier = None;
+            }
+        }
     }
 
     /// Notes that the reconcile relies on a state of an object that the cache may not have shown yet. As with a write, the
@@ -331,18 +364,21 @@ impl<K: Resource> Context<K> {
         }
     }
 
-    /// Lists a cache, or what it should hold, together with what this reconcile wrote: enough of each object for a `T`.
-    async fn latest_list<T: Resource>(
+    /// Lists a cache, or what it should hold, together with what this reconcile wrote; of objects of which the cache
+    /// does not keep all, more than their metadata unless that is enough.
+    async fn latest_list(
         &self,
         store: &Store,
         namespace: Option<&str>,
+        metadata: bool,
         cached: impl FnOnce(&Store) -> Vec<(ObjectKey, Arc<Entry>)>,
     ) -> kube::Result<BTreeMap<ObjectKey, Arc<Entry>>> {
-        let known = match self.behind.contains(&store.id()) {
+        let unsure = |store: &Store| self.behind.unknown.iter().any(|write| write.store == store.id());
+        let known = match self.behind.stores.contains(&store.id()) || unsure(store) {
             true => None,
             false => Some(cached(store)),
         };
-        let lacking = |known: &Vec<(_, Arc<Entry>)>| match Type::of::<T>().is_metadata() {
+        let lacking = |known: &Vec<(_, Arc<Entry>)>| match metadata {
             true => 0,
             false => known.iter().filter(|(_, entry)| entry.is_withheld()).count(),
         };
@@ -350,7 +386,7 @@ impl<K: Resource> Context<K> {
             Some(known) if lacking(&known) <= FEW => {
                 let mut found = Vec::new();
                 for (key, entry) in known {
-                    let entry = match entry.is_withheld() && !Type::of::<T>().is_metadata() {
+                    let entry = match entry.is_withheld() && !metadata {
                         true => self.env.fetch(store.kind(), &key).await?.inspect(|e| self.relied_on(store, &key, e)),
                         false => Some(entry),
                     };
@@ -361,6 +397,7 @@ impl<K: Resource> Context<K> {
             _ => {
                 let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
                 let found = self.env.fetch_list(store.kind(), namespace, selection).await?;
+                self.looked(store, |object| namespace.is_none_or(|namespace| object.namespace() == Some(namespace)));
                 found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
                 found
             }

@@ -7,14 +7,13 @@ use super::sources::{Changed, Map, Sources};
 use super::worker::Worker;
 use super::{Reconcile, Result};
 use crate::cache::{Caches, DeclaredIndex, Index, IndexId, Shown, Writer};
-use crate::kind::{Kind, Resource, Type};
+use crate::kind::{AnyResource, Kind, Resource, Type};
 use crate::operator::rbac::Grant;
 use crate::operator::{ControllerDescription, Environment};
 use crate::queue::{Backoff, Queue, RetryRate};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,10 +92,10 @@ pub struct Controller<R: Reconcile> {
 /// Makes a reconciler.
 type Make<R> = dyn FnOnce() -> Result<R, BoxError> + Send;
 
-impl<R: Reconcile> Controller<R> {
+impl<R: Reconcile<Resource: Resource>> Controller<R> {
     /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
     pub fn new(reconciler: R) -> Self {
-        Self { reconciler: Some(reconciler), ..Self::bare() }
+        Self::with(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), reconciler)
     }
 
     /// Makes a controller whose reconciler is made when the operator is about to run, from the environment for instance.
@@ -104,11 +103,17 @@ impl<R: Reconcile> Controller<R> {
     /// So it can be declared, and asked for its [rules](crate::Operator::rules), where that would fail. An error ends
     /// [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with exit code 2.
     pub fn deferred<E: Into<BoxError>>(make: impl FnOnce() -> Result<R, E> + Send + 'static) -> Self {
-        Self { make: Some(Box::new(|| make().map_err(Into::into))), ..Self::bare() }
+        let bare = Self::bare(Type::of::<R::Resource>(), Kind::of::<R::Resource>());
+        Self { make: Some(Box::new(|| make().map_err(Into::into))), ..bare }
+    }
+}
+
+impl<R: Reconcile> Controller<R> {
+    pub(super) fn with(ty: Type, primary: Kind, reconciler: R) -> Self {
+        Self { reconciler: Some(reconciler), ..Self::bare(ty, primary) }
     }
 
-    fn bare() -> Self {
-        let primary = Kind::of::<R::Resource>();
+    fn bare(ty: Type, primary: Kind) -> Self {
         let mut grants =
             vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
         if R::FINALIZER.is_some() {
@@ -118,18 +123,14 @@ impl<R: Reconcile> Controller<R> {
             reconciler: None,
             make: None,
             name: primary.name().to_lowercase(),
-            types: vec![(Type::of::<R::Resource>(), primary.clone())],
+            types: vec![(ty.clone(), primary.clone())],
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
             filters: Vec::new(),
             filtered: Vec::new(),
             indexes: Vec::new(),
             stimuli: Vec::new(),
-            declared: Declared {
-                cached: [TypeId::of::<R::Resource>()].into(),
-                finalizes: R::FINALIZER.is_some(),
-                ..Declared::default()
-            },
+            declared: Declared { cached: [ty].into(), finalizes: R::FINALIZER.is_some(), ..Declared::default() },
             grants,
             rules: Vec::new(),
             concurrency: 16,
@@ -153,11 +154,15 @@ impl<R: Reconcile> Controller<R> {
     ///
     /// The owner is the one that the controller reference of the object names, which
     /// [`Context::apply`](crate::Context::apply) sets.
-    pub fn owns<T: Resource>(mut self) -> Self {
-        let kind = self.cached::<T>(&["get", "list", "watch", "create", "patch", "delete"]);
+    pub fn owns<T: Resource>(self) -> Self {
+        self.owns_as(Type::of::<T>(), Kind::of::<T>())
+    }
+
+    pub(super) fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
+        self.cached(&ty, &kind, &["get", "list", "watch", "create", "patch", "delete"]);
         // Clusters that check who may block the deletion of an owner ask for this.
         self.grants.push(Grant::new(&self.primary, "finalizers", &["update"]));
-        self.declared.owned.insert(TypeId::of::<T>());
+        self.declared.owned.insert(ty);
         self.maps.push((kind, Map::Owner));
         self
     }
@@ -168,10 +173,19 @@ impl<R: Reconcile> Controller<R> {
     /// When an object changes, both its old and its new state are mapped. An error is logged, and the change then wakes
     /// nobody.
     pub fn watches<T: Resource>(
-        mut self,
+        self,
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
-        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        self.watches_as(Type::of::<T>(), Kind::of::<T>(), map)
+    }
+
+    pub(super) fn watches_as<T: AnyResource>(
+        mut self,
+        ty: Type,
+        kind: Kind,
+        map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        self.cached(&ty, &kind, &["get", "list", "watch"]);
         let map = move |shown: &Shown<'_>, caches: &Caches| shown.decoded(|object| map(object, caches))?;
         self.maps.push((kind, Map::Custom(Arc::new(map))));
         self
@@ -204,7 +218,7 @@ impl<R: Reconcile> Controller<R> {
         mut self,
         map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
-        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let kind = self.cached_type::<T>(&["get", "list", "watch"]);
         let map = move |old: Option<&Shown<'_>>, new: Option<&Shown<'_>>, caches: &Caches| {
             Changed::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
         };
@@ -236,7 +250,7 @@ impl<R: Reconcile> Controller<R> {
         mut self,
         names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let kind = self.cached::<T>(&["get", "list", "watch"]);
+        let kind = self.cached_type::<T>(&["get", "list", "watch"]);
         let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
         let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
             let beside = |name: ObjectKey| {
@@ -254,7 +268,7 @@ impl<R: Reconcile> Controller<R> {
     /// Keeps an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their changes wake nobody,
     /// unless the kind is reconciled, owned or watched as well.
     pub fn index<I: Index>(mut self) -> Self {
-        let kind = self.cached::<I::Resource>(&["get", "list", "watch"]);
+        let kind = self.cached_type::<I::Resource>(&["get", "list", "watch"]);
         self.indexes.push((kind, DeclaredIndex::of::<I>()));
         self
     }
@@ -267,17 +281,25 @@ impl<R: Reconcile> Controller<R> {
 
     /// Lets the controller [replace](crate::Context::replace) objects of this kind, and their status. Their changes wake nobody, unless the
     /// kind is reconciled, owned or watched as well.
-    pub fn replaces<T: Resource>(mut self) -> Self {
-        let kind = self.cached::<T>(&["get", "list", "watch", "update"]);
+    pub fn replaces<T: Resource>(self) -> Self {
+        self.replaces_as(Type::of::<T>(), Kind::of::<T>())
+    }
+
+    pub(super) fn replaces_as(mut self, ty: Type, kind: Kind) -> Self {
+        self.cached(&ty, &kind, &["get", "list", "watch", "update"]);
         self.grants.push(Grant::new(&kind, "status", &["update"]));
-        self.declared.replaced.insert(TypeId::of::<T>());
+        self.declared.replaced.insert(ty);
         self
     }
 
     /// Lets the controller read objects of this kind from the API server, without a cache.
-    pub fn reads<T: Resource>(mut self) -> Self {
-        self.grants.push(Grant::new(&Kind::of::<T>(), "", &["get", "list"]));
-        self.declared.read.insert(TypeId::of::<T>());
+    pub fn reads<T: Resource>(self) -> Self {
+        self.reads_as(Type::of::<T>(), Kind::of::<T>())
+    }
+
+    pub(super) fn reads_as(mut self, ty: Type, kind: Kind) -> Self {
+        self.grants.push(Grant::new(&kind, "", &["get", "list"]));
+        self.declared.read.insert(ty, kind);
         self
     }
 
@@ -289,9 +311,13 @@ impl<R: Reconcile> Controller<R> {
 
     /// Passes over updates of objects of this kind that the predicate finds not worth a reconcile. Of several, all must
     /// find it so. The type must be one as which the controller reconciles, owns or watches the kind, or stand for its metadata.
-    pub fn filter<T: Resource>(mut self, predicate: Predicate<T>) -> Self {
-        self.filters.push((Kind::of::<T>(), predicate.erased()));
-        self.filtered.push(Type::of::<T>());
+    pub fn filter<T: Resource>(self, predicate: Predicate<T>) -> Self {
+        self.filter_as(Type::of::<T>(), Kind::of::<T>(), predicate)
+    }
+
+    pub(super) fn filter_as<T: AnyResource>(mut self, ty: Type, kind: Kind, predicate: Predicate<T>) -> Self {
+        self.filters.push((kind, predicate.erased()));
+        self.filtered.push(ty);
         self
     }
 
@@ -352,12 +378,16 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    fn cached<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
+    fn cached_type<T: Resource>(&mut self, verbs: &'static [&'static str]) -> Kind {
         let kind = Kind::of::<T>();
-        self.types.push((Type::of::<T>(), kind.clone()));
-        self.declared.cached.insert(TypeId::of::<T>());
-        self.grants.push(Grant::new(&kind, "", verbs));
+        self.cached(&Type::of::<T>(), &kind, verbs);
         kind
+    }
+
+    fn cached(&mut self, ty: &Type, kind: &Kind, verbs: &'static [&'static str]) {
+        self.types.push((ty.clone(), kind.clone()));
+        self.declared.cached.insert(ty.clone());
+        self.grants.push(Grant::new(kind, "", verbs));
     }
 }
 
@@ -416,7 +446,7 @@ impl<R: Reconcile> Declaration for Controller<R> {
     }
 
     fn replaces(&self, kind: &Kind) -> bool {
-        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        let replaced = |ty: &Type| self.declared.replaced.contains(ty);
         self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
     }
 
@@ -445,11 +475,11 @@ impl<R: Reconcile> Declaration for Controller<R> {
             }
         }
         // Of what nobody else deals with, the cache may not hold what the filter looks at.
-        let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(&ty.id);
+        let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(ty);
         if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
-            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty.name).into());
+            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty).into());
         }
-        let replaced = |ty: &Type| self.declared.replaced.contains(&ty.id);
+        let replaced = |ty: &Type| self.declared.replaced.contains(ty);
         if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
             return Err(format!("it replaces {kind} by metadata, and nothing else would be left of them").into());
         }

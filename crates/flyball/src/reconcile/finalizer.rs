@@ -3,7 +3,7 @@
 use super::Context;
 use crate::cache::Entry;
 use crate::error::Result;
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// How often a change of the metadata is tried on a newer object before the reconcile is.
 const ATTEMPTS: usize = 5;
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Makes the object have this finalizer, or not have it; gives the object as it is then, `None` if it is gone or was
     /// made anew.
     ///

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::cache::Entry;
 use crate::error::{Error, Result};
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use flyball_core::names;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What the names of annotations that hold keys begin with.
 const PREFIX: &str = "key.flyball.dev/";
 
-impl<K: Resource> Context<K> {
+impl<K: AnyResource> Context<K> {
     /// Returns the idempotency key of a call to the world outside, such as `create`: a UUID that is stored on the object before
     /// this returns, and stays the same however often the call is tried.
     ///

@@ -1,8 +1,8 @@
 //! Which updates are worth a reconcile.
 
 use super::guarded;
-use crate::cache::Entry;
-use crate::kind::{Resource, Type, key_of};
+use crate::cache::Shown;
+use crate::kind::{AnyResource, key_of, reads_metadata};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,20 +25,24 @@ pub struct Predicate<T> {
     kind: PhantomData<fn(T)>,
 }
 
-type Test = dyn Fn(&Entry, &Entry) -> bool + Send + Sync;
+type Test = dyn Fn(&Shown<'_>, &Shown<'_>) -> bool + Send + Sync;
 
-impl<T: Resource> Predicate<T> {
+impl<T: AnyResource> Predicate<T> {
     /// Passes updates for which `test` of the old and the new object holds. What does not decode passes, what makes `test`
     /// panic, and [secrets](crate::Cache#secrets) whose data is not kept.
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
-        Self::raw(move |old, new| match (old.decode(), new.decode()) {
-            // What is not kept may have changed.
-            (Ok(_), Ok(_)) if (old.is_withheld() || new.is_withheld()) && !Type::of::<T>().is_metadata() => true,
-            (Ok(old), Ok(new)) => guarded(|| test(&old, &new)).unwrap_or_else(|error| {
-                tracing::warn!(key = %key_of(&new), %error, "filter cannot tell whether an update matters");
+        let test = move |old: &T, new: &T| {
+            guarded(|| test(old, new)).unwrap_or_else(|error| {
+                tracing::warn!(key = %key_of(new), %error, "filter cannot tell whether an update matters");
                 true
-            }),
-            _ => true,
+            })
+        };
+        Self::raw(move |old, new| {
+            // What is not kept may have changed.
+            if (old.is_withheld() || new.is_withheld()) && !reads_metadata::<T>() {
+                return true;
+            }
+            old.decoded(|old| new.decoded(|new| test(old, new))).and_then(|passes| passes).unwrap_or(true)
         })
     }
 
@@ -70,7 +74,7 @@ impl<T: Resource> Predicate<T> {
         Self::raw(move |old, new| (self.test)(old, new) || (other.test)(old, new))
     }
 
-    fn raw(test: impl Fn(&Entry, &Entry) -> bool + Send + Sync + 'static) -> Self {
+    fn raw(test: impl Fn(&Shown<'_>, &Shown<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { test: Arc::new(test), kind: PhantomData }
     }
 
@@ -92,7 +96,7 @@ pub(crate) struct Filter(Arc<Test>);
 
 impl Filter {
     /// Tells whether a change passes.
-    pub(crate) fn passes(&self, old: Option<&Entry>, new: Option<&Entry>) -> bool {
+    pub(crate) fn passes(&self, old: Option<&Shown<'_>>, new: Option<&Shown<'_>>) -> bool {
         match (old, new) {
             (Some(old), Some(new)) if old.is_deleting() == new.is_deleting() => (self.0)(old, new),
             _ => true,
@@ -109,17 +113,25 @@ impl fmt::Debug for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Entry;
+    use crate::kind::Kind;
     use k8s_openapi::api::core::v1::ConfigMap;
 
     fn entry(metadata: &str) -> Entry {
         Entry::parse(format!(r#"{{"metadata":{{"name":"a",{metadata}}}}}"#).as_bytes(), "").unwrap().1
     }
 
+    fn passes(predicate: Predicate<ConfigMap>, old: Option<&Entry>, new: Option<&Entry>) -> bool {
+        let kind = Kind::of::<ConfigMap>();
+        let shown = |entry| Shown::new(entry, &kind);
+        predicate.erased().passes(old.map(shown).as_ref(), new.map(shown).as_ref())
+    }
+
     #[test]
     fn each_predicate_looks_at_its_field() {
         let old = entry(r#""generation":1,"resourceVersion":"5","labels":{"a":"1"},"annotations":{"b":"1"}"#);
         let check = |predicate: Predicate<ConfigMap>, metadata: &str, expected: bool| {
-            assert_eq!(predicate.erased().passes(Some(&old), Some(&entry(metadata))), expected, "{metadata}");
+            assert_eq!(passes(predicate, Some(&old), Some(&entry(metadata))), expected, "{metadata}");
         };
         let labels = r#""generation":1,"labels":{"a":"2"},"annotations":{"b":"1"}"#;
         check(Predicate::labels(), labels, true);
@@ -135,17 +147,17 @@ mod tests {
 
     #[test]
     fn no_predicate_hides_a_deletion() {
-        let never = || Predicate::<ConfigMap>::new(|_, _| false).erased();
+        let never = || Predicate::new(|_, _| false);
         let same = r#""generation":1,"deletionTimestamp":"2026-01-01T00:00:00Z""#;
         for kind in [Predicate::generation, Predicate::labels, Predicate::annotations, Predicate::resource_version] {
-            let predicate = kind().or(Predicate::<ConfigMap>::new(|_, _| false)).erased();
+            let predicate = || kind().or(never());
             let (old, going) = (entry(r#""generation":1"#), entry(same));
-            assert!(predicate.passes(Some(&old), Some(&going)) && predicate.passes(Some(&going), None));
+            assert!(passes(predicate(), Some(&old), Some(&going)) && passes(predicate(), Some(&going), None));
         }
         let (old, going) = (entry(r#""generation":1"#), entry(r#""deletionTimestamp":"2026-01-01T00:00:00Z""#));
-        assert!(never().passes(Some(&old), None));
-        assert!(never().passes(None, Some(&old)));
-        assert!(never().passes(Some(&old), Some(&going)));
-        assert!(!never().passes(Some(&going), Some(&going)));
+        assert!(passes(never(), Some(&old), None));
+        assert!(passes(never(), None, Some(&old)));
+        assert!(passes(never(), Some(&old), Some(&going)));
+        assert!(!passes(never(), Some(&going), Some(&going)));
     }
 }

@@ -4,7 +4,7 @@ use super::sources::Sources;
 use super::{guarded, panic_text};
 use crate::cache::Caches;
 use crate::error::Result;
-use crate::kind::Resource;
+use crate::kind::AnyResource;
 use crate::queue::Priority;
 use flyball_core::{ObjectKey, Rng};
 use futures_util::FutureExt;
@@ -79,7 +79,7 @@ impl Waking {
     }
 }
 
-impl<K: Resource> Source<K> {
+impl<K: AnyResource> Source<K> {
     /// Wakes the objects that `select` finds every so often, such as all of them by [`Caches::keys`](crate::Caches::keys). They make way for
     /// those that changed.
     ///
@@ -164,7 +164,7 @@ fn learn<A: PartialEq>(
     (changed, first)
 }
 
-impl<K: Resource> From<&Channel<K>> for Source<K> {
+impl<K: AnyResource> From<&Channel<K>> for Source<K> {
     fn from(channel: &Channel<K>) -> Self {
         Self { stimulus: Stimulus::Channel(channel.ends.clone()), kind: PhantomData }
     }
@@ -204,7 +204,7 @@ impl Ends {
     }
 }
 
-impl<K: Resource> Channel<K> {
+impl<K: AnyResource> Channel<K> {
     /// Makes a channel.
     pub fn new() -> Self {
         Self { ends: Arc::default(), kind: PhantomData }
@@ -218,7 +218,7 @@ impl<K: Resource> Channel<K> {
     }
 }
 
-impl<K: Resource> Default for Channel<K> {
+impl<K: AnyResource> Default for Channel<K> {
     fn default() -> Self {
         Self::new()
     }

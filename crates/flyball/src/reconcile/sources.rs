@@ -4,7 +4,7 @@ use super::guarded;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
-use crate::kind::{Kind, Resource};
+use crate::kind::{AnyResource, Kind};
 use crate::queue::{Priority, Queue, Trigger};
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ pub enum Changed<'a, T> {
     Deleted(&'a T),
 }
 
-impl<T: Resource> Changed<'_, T> {
+impl<T: AnyResource> Changed<'_, T> {
     /// Shows what became of an object to `look`; `None` if there is neither a state before nor one now.
     pub(super) fn show<R>(
         old: Option<&Shown<'_>>,
@@ -177,12 +177,7 @@ impl Listener for Sources {
             self.queue.deleted(change.store, change.key, &entry.uid());
         }
         let Some(maps) = self.maps.get(&change.store) else { return };
-        let passes = self
-            .filters
-            .get(&change.store)
-            .into_iter()
-            .flatten()
-            .all(|filter| filter.passes(old.map(|old| &**old), new.map(|new| &**new)));
+        let passes = self.filters.get(&change.store).into_iter().flatten().all(|filter| filter.passes(old, new));
         // What happened while an object was paused may have been hidden from it.
         let goes_on = || old.is_some_and(|old| old.is_paused()) && new.is_some_and(|new| !new.is_paused());
         for map in maps {

@@ -54,7 +54,7 @@ pub async fn follow(
 ) {
     let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
     let metadata = Portion { kept: Kept::Metadata, ..Portion::default() };
-    let (store, writer) = Store::of(0, Kind::new(kind, resource, false), None, metadata.into());
+    let (store, writer) = Store::of(0, Kind::named(kind, resource, false), None, metadata.into());
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(Teller { decode, on: Mutex::new(Box::new(on)) }));
     drop(store);

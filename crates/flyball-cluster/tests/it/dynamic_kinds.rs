@@ -1,0 +1,214 @@
+//! Operators that know their kinds at run time only, on a whole API server that lets them do what they declare.
+
+use flyball::{
+    Action, Cache, Children, Client, Context, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate,
+    Reconcile, Result,
+};
+use flyball_cluster::testing::Test;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+fn site() -> Kind {
+    Kind::new("example.com", "v1", "Site")
+}
+
+fn page() -> Kind {
+    Kind::new("", "v1", "ConfigMap")
+}
+
+fn key() -> Kind {
+    Kind::new("", "v1", "Secret")
+}
+
+fn account() -> Kind {
+    Kind::new("", "v1", "ServiceAccount")
+}
+
+/// Gives every site a page, with the key that all share; tells of calls and clean-ups.
+#[derive(Clone, Default)]
+struct Pages(Arc<Mutex<Vec<String>>>);
+
+impl Pages {
+    fn told(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Reconcile for Pages {
+    type Resource = DynamicObject;
+    const FINALIZER: Option<&'static str> = Some("example.com/page");
+
+    async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let kind = object.types.as_ref().map(|types| types.kind.clone());
+        self.0.lock().unwrap().push(format!("{} {}", kind.unwrap_or_default(), object.name_any()));
+        // Of secrets, what is in them is not kept in memory.
+        let shared = cx.get_of(&key(), &cx.sibling("key")).await?;
+        let shared = shared.map(|secret| secret.data["data"]["key"].clone()).unwrap_or_default();
+        let data = json!({"title": object.data["spec"]["title"], "key": shared.as_str().unwrap_or("none")});
+        let page_of = DynamicObject::new(&object.name_any(), &page().api_resource()).data(json!({"data": data}));
+        let rollout = cx.apply_all(&Children::new().child(&page_of)).await?;
+        let known = cx.get_of(&account(), &cx.sibling("default")).await?.is_some();
+        let (pages, sites) = (cx.children_of(&page()).await?, cx.list_of(&site(), cx.key().namespace()).await?);
+        let named = pages.iter().all(|page| page.types.as_ref().is_some_and(|types| types.kind == "ConfigMap"));
+        let counts = json!({"pages": pages.len(), "sites": sites.len(), "named": named && known});
+        cx.set_status(&json!({"counts": counts, "conditions": [rollout.condition("Ready")]})).await?;
+        Ok(Action::done())
+    }
+
+    async fn finalize(&self, object: &DynamicObject, _: &Context<DynamicObject>) -> Result<Action> {
+        self.0.lock().unwrap().push(format!("clean {}", object.name_any()));
+        Ok(Action::done())
+    }
+}
+
+fn operator(pages: Pages) -> Operator {
+    let controller = Controller::of(&site(), pages)
+        .filter_kind(&site(), Predicate::generation())
+        .owns_kind(&page())
+        .reads_kind(&account())
+        .watches_kind(&key(), |secret, caches| {
+            let sites = caches.keys_of(&site(), secret.metadata.namespace.as_deref())?;
+            Ok(sites.into_iter().filter(|_| secret.name_any() == "key").collect())
+        });
+    Operator::new("pages").controller(controller).cache(Cache::of(&page()).labels("!theirs"))
+}
+
+async fn install(client: &Client, names: Value, scope: &str) {
+    let plural = names["plural"].as_str().unwrap();
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.com")},
+        "spec": {
+            "group": "example.com",
+            "names": names,
+            "scope": scope,
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}},
+            }],
+        },
+    });
+    definitions(client)
+        .patch(&format!("{plural}.example.com"), &PatchParams::apply("test"), &Patch::Apply(definition))
+        .await
+        .unwrap();
+}
+
+fn definitions(client: &Client) -> Api<DynamicObject> {
+    let kind = Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition").cluster_wide();
+    Api::all_with(client.clone(), &kind.api_resource())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_without_a_single_type_does_what_others_do() {
+    let pages = Pages::default();
+    let theirs = pages.clone();
+    let mut test = Test::of(move || operator(theirs.clone())).start().await;
+    let client = test.client();
+    let of =
+        |kind: &Kind| Api::<DynamicObject>::namespaced_with(client.clone(), test.namespace(), &kind.api_resource());
+    let (sites, maps) = (of(&site()), of(&page()));
+    let get = async |api: &Api<DynamicObject>| match api.get_opt("a").await.ok().flatten() {
+        Some(object) => object.data,
+        None => Value::Null,
+    };
+    let secret = |value: &str| {
+        format!("{{apiVersion: v1, kind: Secret, metadata: {{name: key}}, stringData: {{key: {value}}}}}")
+    };
+
+    // The definition does not exist yet; then it does, goes with what there is of it, and comes back.
+    test.apply(&secret("one")).await;
+    test.assert_converges().await;
+    for (round, title) in ["first", "second"].into_iter().enumerate() {
+        install(&client, json!({"plural": "sites", "singular": "site", "kind": "Site"}), "Namespaced").await;
+        let object = json!({
+            "apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": "a"}, "spec": {"title": title},
+        });
+        let params = PatchParams::apply("test");
+        let made = async || sites.patch("a", &params, &Patch::Apply(&object)).await.is_ok();
+        test.eventually("the kind is served", made).await;
+        test.eventually("a page", async || get(&maps).await["data"]["title"] == title).await;
+        test.assert_converges().await;
+        let (data, status) = (get(&maps).await, get(&sites).await["status"].clone());
+        assert_eq!(data["data"]["key"], if round == 0 { "b25l" } else { "dHdv" });
+        assert_eq!(status["counts"], json!({"pages": 1, "sites": 1, "named": true}));
+        assert_eq!(status["conditions"][0]["status"], "True");
+        assert!(pages.told().iter().all(|told| told == "Site a"));
+
+        // A label is not worth a reconcile; drift, and the secret, are.
+        let patch = async |api: &Api<DynamicObject>, patch: Value| {
+            api.patch("a", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        };
+        patch(&sites, json!({"metadata": {"labels": {"l": round.to_string()}}})).await;
+        test.assert_converges().await;
+        assert_eq!(pages.told(), [""; 0]);
+        patch(&maps, json!({"data": {"title": "theirs"}})).await;
+        test.eventually("drift is repaired", async || get(&maps).await["data"]["title"] == title).await;
+        test.apply(&secret("two")).await;
+        test.eventually("the key", async || get(&maps).await["data"]["key"] == "dHdv").await;
+        test.assert_converges().await;
+        assert!(!pages.told().is_empty());
+        if round == 0 {
+            definitions(&client).delete("sites.example.com", &DeleteParams::default()).await.unwrap();
+            test.eventually("all is gone", async || get(&maps).await == Value::Null).await;
+            assert_eq!(pages.told(), ["clean a"]);
+        }
+    }
+    test.assert_idempotent().await;
+    pages.told();
+    let sites: Api<DynamicObject> = Api::namespaced_with(client.clone(), test.namespace(), &site().api_resource());
+    sites.delete("a", &DeleteParams::default()).await.unwrap();
+    test.eventually("the site is gone", async || sites.get_opt("a").await.unwrap().is_none()).await;
+    assert_eq!(pages.told(), ["clean a"]);
+    assert_eq!(test.denials(), []);
+}
+
+#[test]
+fn the_rules_of_kinds_without_types_are_those_of_kinds_with_types() {
+    let told = |operator: Operator| {
+        let rule = |rule: k8s_openapi::api::rbac::v1::PolicyRule| {
+            format!("{}/{} {}", rule.api_groups.unwrap()[0], rule.resources.unwrap()[0], rule.verbs.join(","))
+        };
+        operator.rules().into_iter().map(rule).collect::<Vec<_>>()
+    };
+    let expected = [
+        "/configmaps create,delete,get,list,patch,watch",
+        "/secrets get,list,watch",
+        "/serviceaccounts get,list",
+        "events.k8s.io/events create,patch",
+        "example.com/sites get,list,patch,watch",
+        "example.com/sites/finalizers update",
+        "example.com/sites/status patch",
+    ];
+    assert_eq!(told(operator(Pages::default())), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_of_a_kind_is_asked_for() {
+    let test = Test::of(|| operator(Pages::default())).start().await;
+    let client = test.client();
+    let discover = async |group: &str, version: &str, kind: &str| {
+        let found = Kind::discover(&client, &GroupVersionKind::new(group, version, kind)).await.unwrap();
+        found.map(|kind| (kind.resource().to_string(), kind.is_namespaced()))
+    };
+    assert_eq!(discover("apps", "v1", "Deployment").await, Some(("deployments.apps".into(), true)));
+    assert_eq!(discover("", "v1", "Node").await, Some(("nodes".into(), false)));
+    assert_eq!(discover("", "v1", "Nodes").await, None);
+    assert_eq!(discover("example.com", "v1", "Sheep").await, None);
+    install(&client, json!({"plural": "sheep", "singular": "sheep", "kind": "Sheep"}), "Cluster").await;
+    let served = async || discover("example.com", "v1", "Sheep").await.is_some();
+    test.eventually("the kind is served", served).await;
+    assert_eq!(discover("example.com", "v1", "Sheep").await, Some(("sheep.example.com".into(), false)));
+    assert_eq!(discover("example.com", "v2", "Sheep").await, None);
+    // What is guessed is what most are called.
+    let guessed = Kind::new("example.com", "v1", "Sheep").plural("sheep").cluster_wide();
+    assert_eq!(
+        (guessed.resource().to_string(), ObjectKey::new(None, "a").namespace()),
+        ("sheep.example.com".into(), None)
+    );
+}
