@@ -5,6 +5,7 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
 
@@ -75,5 +76,7 @@ fn options(context: Option<&str>) -> KubeConfigOptions {
 /// Runs what waits for a cluster.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // What is waited for is compiled in three places, unless it is boxed.
+    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work);
     runtime.when("cannot start the runtime")?.block_on(work)
 }

@@ -5,6 +5,7 @@ mod patient;
 use crate::auth::User;
 use crate::server::Server;
 use crate::watch::Broken;
+use futures_util::FutureExt;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -57,8 +58,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(server.clone(), acceptor.clone(), stream, connections.watcher());
-                tokio::spawn(connection);
+                tokio::spawn(connection(server.clone(), acceptor.clone(), stream, connections.watcher()).boxed());
             }
             Err(error) => {
                 // The process is out of file descriptors, most likely: others must close theirs first.

@@ -11,6 +11,7 @@ use crate::{discovery, openapi};
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
 use flyball_core::status::Reason;
+use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::BodyExt;
@@ -198,34 +199,38 @@ where
     tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(late)?
 }
 
-async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
-    if call.target.resource.is_some() {
-        return objects::answer(inner, &call).await;
-    }
-    let path = call.target.path.clone();
-    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let answer = match parts[..] {
-        [""] => discovery::paths(&inner.catalog()),
-        ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
-        // What the real server checks and this one cannot but have.
-        ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => Some(response::text(200, "ok")),
-        ["version"] => Some(discovery::version()),
-        ["metrics"] => Some(crate::metrics::page(inner)),
-        [".well-known", "openid-configuration"] => Some(discovery::issuer()),
-        ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
-        ["openapi", "v2"] => Some(openapi::v2(&inner.catalog(), call.accept())),
-        ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
-        ["openapi", "v3", ref rest @ ..] => {
-            Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some()))
+/// Answers a request that was let in. The future is boxed so that it is compiled here: as it is, it would be compiled once more for each
+/// type of body, in the crates that have them.
+fn route(inner: &Arc<Inner>, call: Call) -> BoxFuture<'_, Response<Body>> {
+    Box::pin(async move {
+        if call.target.resource.is_some() {
+            return objects::answer(inner, &call).await;
         }
-        ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
-        _ => None,
-    };
-    match answer {
-        Some(_) if !matches!(call.method, Method::GET | Method::HEAD) => {
-            response::status(&Status::method_not_allowed())
+        let path = call.target.path.clone();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let answer = match parts[..] {
+            [""] => discovery::paths(&inner.catalog()),
+            ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
+            // What the real server checks and this one cannot but have.
+            ["healthz" | "livez" | "readyz", "ping" | "log" | "etcd"] => Some(response::text(200, "ok")),
+            ["version"] => Some(discovery::version()),
+            ["metrics"] => Some(crate::metrics::page(inner)),
+            [".well-known", "openid-configuration"] => Some(discovery::issuer()),
+            ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
+            ["openapi", "v2"] => Some(openapi::v2(&inner.catalog(), call.accept())),
+            ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
+            ["openapi", "v3", ref rest @ ..] => {
+                Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some()))
+            }
+            ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
+            _ => None,
+        };
+        match answer {
+            Some(_) if !matches!(call.method, Method::GET | Method::HEAD) => {
+                response::status(&Status::method_not_allowed())
+            }
+            Some(answer) => answer,
+            None => response::page_not_found(),
         }
-        Some(answer) => answer,
-        None => response::page_not_found(),
-    }
+    })
 }

@@ -7,6 +7,7 @@ use crate::webhook::{Certificates, PORT};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use flyball_core::names;
 use flyball_core::time::parse_duration;
+use futures_util::FutureExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -334,7 +335,7 @@ impl Operator {
             if let Some(error) = wrong {
                 tracing::warn!(error = &*error, "spans are not exported");
             }
-            let ended = runtime.block_on(self.connect_and_run(args));
+            let ended = runtime.block_on(self.connect_and_run(args).boxed());
             if let Some(export) = export {
                 export.end(&runtime);
             }

@@ -14,6 +14,7 @@ use crate::latch::Latch;
 use crate::watcher::Watcher;
 use crate::webhook::{self, Keeper, Live, Reach, Serving, Target};
 use flyball_core::{ObjectKey, names};
+use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +29,32 @@ impl Operator {
     ///
     /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](LeaderElection), or one of its
     /// tasks failed. The API server being unreachable is no error but a reason to try again.
-    pub async fn run(mut self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        let grace = self.grace;
+        let mut running = self.start(client).await?;
+        let outcome = tokio::select! {
+            biased;
+            () = shutdown => Ok(()),
+            error = running.failed() => match error {
+                RunError::Task { .. } => Err(error),
+                RunError::LeadershipLost { .. } => {
+                    running.end_at_once().await;
+                    return Err(error);
+                }
+                _ => return Err(error),
+            },
+        };
+        tracing::info!("shutting down");
+        running.end(grace).await;
+        outcome
+    }
+
+    /// Starts all that runs. The future is boxed so that it is compiled here, and not once more with each operator.
+    fn start(self, client: kube::Client) -> BoxFuture<'static, Result<Running, RunError>> {
+        Box::pin(self.start_all(client))
+    }
+
+    async fn start_all(mut self, client: kube::Client) -> Result<Running, RunError> {
         self.set_up()?;
         let metrics_listener = listen(self.metrics_address).await?;
         let health_listener = listen(self.health_address).await?;
@@ -170,23 +196,8 @@ impl Operator {
             let recorder = recorder.clone();
             running.events.spawn(async move { recorder.run(&env.client).await });
         }
-
-        let lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
-        let outcome = tokio::select! {
-            biased;
-            () = shutdown => Ok(()),
-            error = running.failed(&lease) => match error {
-                RunError::Task { .. } => Err(error),
-                RunError::LeadershipLost { .. } => {
-                    running.end_at_once().await;
-                    return Err(error);
-                }
-                _ => return Err(error),
-            },
-        };
-        tracing::info!("shutting down");
-        running.end(self.grace).await;
-        outcome
+        running.lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
+        Ok(running)
     }
 
     /// Finds mistakes that need no cluster to be found, and makes the reconcilers that are not made yet.

@@ -24,6 +24,8 @@ pub(super) struct Running {
     pub(super) tasks: JoinSet<(String, Result<(), BoxError>)>,
     /// The election of a leader, if there is one.
     pub(super) elections: JoinSet<Ended>,
+    /// What they are about.
+    pub(super) lease: String,
     /// What sends events.
     pub(super) events: JoinSet<()>,
     /// What runs to the very end: watches, pages, webhooks.
@@ -38,7 +40,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Waits until something fails without which the operator cannot go on.
-    pub(super) async fn failed(&mut self, lease: &str) -> RunError {
+    pub(super) async fn failed(&mut self) -> RunError {
         let panicked = |ended: Result<(), _>| ended.err().map(RunError::Stopped);
         loop {
             let error = tokio::select! {
@@ -47,7 +49,7 @@ impl Running {
                 Some(ended) = self.others.join_next() => panicked(ended),
                 Some(ended) = self.workers.join_next() => panicked(ended),
                 Some(ended) = self.elections.join_next() => match ended {
-                    Ok(Ended::Lost(why)) => Some(RunError::LeadershipLost { lease: lease.to_owned(), why }),
+                    Ok(Ended::Lost(why)) => Some(RunError::LeadershipLost { lease: self.lease.clone(), why }),
                     Ok(Ended::Stopped) => None,
                     Err(error) => Some(RunError::Stopped(error)),
                 },
