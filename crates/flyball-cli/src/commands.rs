@@ -15,6 +15,7 @@ pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod init;
 pub(crate) mod install;
+pub(crate) mod leash;
 pub(crate) mod levels;
 pub(crate) mod lint;
 pub(crate) mod logs;

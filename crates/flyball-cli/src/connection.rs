@@ -9,15 +9,22 @@ use std::pin::Pin;
 
 const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
 
-/// The flags that say it.
+/// The flags that say it, for what is of the whole cluster.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ConnectionArgs {
+pub(crate) struct ContextArgs {
     /// Path of the kubeconfig; else KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig; the current one unless given
     #[arg(long)]
     pub(crate) context: Option<String>,
+}
+
+/// The flags that say it, and the namespace in it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ConnectionArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ContextArgs,
     /// Namespace; the context's own unless given
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
@@ -30,6 +37,24 @@ pub(crate) struct Connection {
     pub(crate) namespace: String,
 }
 
+impl ContextArgs {
+    pub(crate) async fn connect(&self) -> Result<Connection> {
+        Connection::open(self.config().await?).await
+    }
+
+    /// Reads what to connect to, and nothing more.
+    async fn config(&self) -> Result<Config> {
+        match &self.kubeconfig {
+            Some(path) => config_of(path, self.context.as_deref()).await,
+            None => {
+                let options = options(self.context.as_deref());
+                let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
+                found.map_err(|error| error.hint(HINT))
+            }
+        }
+    }
+}
+
 impl ConnectionArgs {
     pub(crate) async fn connect(&self) -> Result<Connection> {
         Connection::open(self.config().await?).await
@@ -37,14 +62,7 @@ impl ConnectionArgs {
 
     /// Reads what to connect to, and nothing more.
     pub(crate) async fn config(&self) -> Result<Config> {
-        let mut config = match &self.kubeconfig {
-            Some(path) => config_of(path, self.context.as_deref()).await?,
-            None => {
-                let options = options(self.context.as_deref());
-                let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
-                found.map_err(|error| error.hint(HINT))?
-            }
-        };
+        let mut config = self.cluster.config().await?;
         config.default_namespace = self.namespace.clone().unwrap_or(config.default_namespace);
         Ok(config)
     }

@@ -13,7 +13,7 @@ mod rbac;
 mod sample;
 
 pub(crate) use base::{HEADER, Samples, files};
-pub(crate) use place::{Place, PlaceArgs};
+pub(crate) use place::{NAMESPACE, Place, PlaceArgs};
 
 use crate::error::Result;
 use crate::program::Program;

@@ -7,7 +7,7 @@ use crate::account::Account;
 use crate::apply::{self, Outcome};
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
-use crate::process::{Hear, Process};
+use crate::process::{self, Hear, Process};
 use crate::program::{self, Build};
 use crate::saved::{self, Saved};
 use crate::terminal::{Style, complain, paint, say};
@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
-use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 /// The flags that say which operator.
@@ -301,7 +300,7 @@ impl Local {
     }
 
     fn start(&self, program: &Path, variables: &BTreeMap<String, String>) -> Result<Process> {
-        let mut command = Command::new(program);
+        let mut command = process::leashed(program);
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
         Process::start(command, self.hear.operator.clone())
     }

@@ -40,9 +40,9 @@ mod yaml;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
     apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, get,
-    image as image_command, init, install, levels, lint, logs, man, manifests, old, render, run, test, trace, undeploy,
+    image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, render, run, test, trace,
+    undeploy,
 };
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -88,6 +88,8 @@ enum Command {
     Completion(completion::CompletionArgs),
     Man(man::ManArgs),
     #[command(hide = true)]
+    Leash(leash::LeashArgs),
+    #[command(hide = true)]
     Add(old::OldArgs),
     #[command(hide = true)]
     Generate(old::OldArgs),
@@ -132,6 +134,7 @@ fn main() -> ExitCode {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
         }
+        Command::Leash(args) => leash::cmd_leash(&args),
         Command::Add(args) => old::cmd_old("add", &args),
         Command::Generate(args) => old::cmd_old("generate", &args),
         Command::New(args) => old::cmd_old("new", &args),
@@ -157,7 +160,7 @@ fn log(verbose: u8) {
         let crates = ["flyball", "flyball_server", "flyball_cluster", "vmgroup"];
         Targets::new().with_default(others[at]).with_targets(crates.map(|name| (name, ours[at])))
     });
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let coloured = terminal::shows_colours(&std::io::stderr());
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(coloured);
     tracing_subscriber::registry().with(lines).with(filter).init();
 }

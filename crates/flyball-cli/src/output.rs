@@ -21,11 +21,16 @@ impl Output {
 
     /// Says one of many values: JSON on a line, YAML as a document.
     pub(crate) fn say_next(self, value: &impl Serialize) -> Result<()> {
-        say(&match self {
-            Self::Json => serde_json::to_string(value).when("cannot write JSON")?,
-            Self::Yaml => format!("---\n{}", self.write(value)?),
-        });
+        say(&self.write_next(value)?);
         Ok(())
+    }
+
+    /// Writes one of many values: JSON on a line, YAML as a document.
+    pub(crate) fn write_next(self, value: &impl Serialize) -> Result<String> {
+        match self {
+            Self::Json => serde_json::to_string(value).when("cannot write JSON"),
+            Self::Yaml => Ok(format!("---\n{}", self.write(value)?)),
+        }
     }
 
     fn write(self, value: &impl Serialize) -> Result<String> {

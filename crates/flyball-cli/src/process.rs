@@ -4,6 +4,7 @@ use crate::error::{Result, ResultExt};
 use rustix::process::{Pid, Signal, kill_process};
 use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,17 @@ pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, hear: Hear) -
             }
         }
     })
+}
+
+/// Begins the command of a program that is told to stop, as by [`Process::stop`], when this process ends in whatever way.
+pub(crate) fn leashed(program: &Path) -> Command {
+    if !cfg!(target_os = "linux") {
+        return Command::new(program);
+    }
+    // This very program, even if another one is built in its place meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("leash").arg(std::process::id().to_string()).arg(program);
+    command
 }
 
 /// A process that runs beside this one. It is killed if this is dropped.

@@ -3,7 +3,9 @@
 use crate::apply::Outcome;
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
+use crate::output::Output;
 use crate::terminal::{Style, is_lively, paint, say, tell_in_place};
+use clap::Args;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -17,14 +19,21 @@ use tokio::time::{Instant, sleep};
 /// Between two looks at a Deployment.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How objects are brought there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
-    /// Take over fields that others have set.
-    pub(crate) force_conflicts: bool,
+/// The flags that say how objects are brought there.
+#[derive(Args, Debug)]
+pub(crate) struct RolloutArgs {
+    /// Apply definitions even if they do harm to stored objects
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Take over fields that others have set to something else
+    #[arg(long)]
+    force_conflicts: bool,
+    /// Have the API server check everything and store nothing
+    #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Say nothing: a program reads the answer.
-    pub(crate) quiet: bool,
+    /// How to say what came of it
+    #[arg(short, long, value_enum)]
+    pub(crate) output: Option<Output>,
 }
 
 /// What became of one object.
@@ -36,29 +45,29 @@ pub(crate) struct Applied {
 }
 
 /// Applies objects in the order given. The first that fails ends it: what comes later may need it.
-pub(crate) async fn bring(connection: &Connection, objects: &[Value], manner: Manner) -> Result<Vec<Applied>> {
+pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &RolloutArgs) -> Result<Vec<Applied>> {
     let mut applied: Vec<Applied> = Vec::new();
     // Namespaces that a dry run does not make, so that nothing can be tried in them.
     let mut imagined: BTreeSet<&str> = BTreeSet::new();
     for object in objects {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        let (object, outcome) = match manner.dry_run && imagined.contains(namespace) {
+        let (object, outcome) = match how.dry_run && imagined.contains(namespace) {
             true => (connection.place(object).await?.1, Outcome::Created),
             false => {
-                if !manner.dry_run {
+                if !how.dry_run {
                     forget_url(connection, object).await?;
                 }
-                let outcome = connection.apply_with(object, manner.force_conflicts, manner.dry_run).await;
+                let outcome = connection.apply_with(object, how.force_conflicts, how.dry_run).await;
                 let (told, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
-                if manner.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
+                if how.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
                     imagined.extend(object["metadata"]["name"].as_str());
                 }
                 (told, outcome)
             }
         };
-        if !manner.quiet {
+        if how.output.is_none() {
             let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
-            let dry = if manner.dry_run { " (dry run)" } else { "" };
+            let dry = if how.dry_run { " (dry run)" } else { "" };
             say(&format!("{object} {}{dry}", paint(style, outcome.word())));
         }
         applied.push(Applied { object, outcome });

@@ -63,8 +63,19 @@ impl Table {
         self.rows.extend(more.rows);
     }
 
+    /// Takes the rows of one event of a watch in place of its own. Only the first event has columns.
+    pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
+        self.rows = serde_json::from_value(event["rows"].take()).when("an event of the watch has no rows")?;
+        Ok(())
+    }
+
     /// Lays the table out as kubectl does.
     pub(crate) fn lines(&self, show: Shown) -> Vec<String> {
+        self.lines_after(show, &mut Vec::new())
+    }
+
+    /// Lays it out below lines whose columns had these widths, which grow: without a heading, if there is one already.
+    pub(crate) fn lines_after(&self, show: Shown, widths: &mut Vec<usize>) -> Vec<String> {
         let shown: Vec<usize> = (0..self.column_definitions.len())
             .filter(|column| show.wide || self.column_definitions[*column].priority == 0)
             .collect();
@@ -77,16 +88,19 @@ impl Table {
             namespace(of).into_iter().chain(cells).collect()
         });
         let grid: Vec<Vec<String>> = std::iter::once(heading).chain(rows).collect();
-        let width = |column: usize| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-        let widths: Vec<usize> = (0..grid[0].len()).map(width).collect();
+        let headed = !widths.is_empty();
+        widths.resize(grid[0].len(), 0);
+        for (column, width) in widths.iter_mut().enumerate() {
+            *width = grid.iter().map(|row| row[column].chars().count()).fold(*width, usize::max);
+        }
         let lay = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let cells = row.iter().zip(&*widths).map(|(cell, width)| {
                 let blanks = " ".repeat(width + GAP - cell.chars().count());
                 paint_cell(cell) + &blanks
             });
             cells.collect::<String>().trim_end().to_owned()
         };
-        grid.iter().map(lay).collect()
+        grid.iter().skip(usize::from(headed)).map(lay).collect()
     }
 }
 
@@ -138,5 +152,21 @@ mod tests {
         let all = table.lines(Shown { wide: true, namespaces: true });
         assert_eq!(all[0], "NAMESPACE   NAME    PHASE     CURRENT   HIDDEN   LAST_MESSAGE");
         assert_eq!(all[1], "a           vg-1    RUNNING   3         x        successfully reconciled VmGroup");
+    }
+
+    #[test]
+    fn lines_of_a_watch_stay_below_their_heading() {
+        let mut table: Table = serde_json::from_value(json!({
+            "columnDefinitions": [{"name": "Name"}, {"name": "Phase"}], "rows": [{"cells": ["vg-1", "RUNNING"]}]}))
+        .unwrap();
+        let mut widths = Vec::new();
+        assert_eq!(table.lines_after(Shown::default(), &mut widths), ["NAME   PHASE", "vg-1   RUNNING"]);
+        let mut next = |name: &str| {
+            table.show_next(&mut json!({"columnDefinitions": null, "rows": [{"cells": [name, "ERROR"]}]})).unwrap();
+            table.lines_after(Shown::default(), &mut widths)
+        };
+        assert_eq!(next("a-long-one"), ["a-long-one   ERROR"]);
+        assert_eq!(next("b"), ["b            ERROR"]);
+        assert!(table.show_next(&mut json!({})).is_err());
     }
 }

@@ -28,10 +28,15 @@ impl Style {
     }
 }
 
-/// Tells whether standard output is a terminal that shows colours, see <https://no-color.org>.
+/// Tells whether a stream is a terminal that shows colours, see <https://no-color.org>.
+pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Tells whether standard output is such a terminal, where lines may change as well.
 pub(crate) fn is_lively() -> bool {
-    let term = std::env::var_os("TERM");
-    stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() && term.is_none_or(|term| term != "dumb")
+    shows_colours(&stdout())
 }
 
 /// Paints a text if it goes to a terminal.
@@ -43,6 +48,11 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
 pub(crate) fn say(text: &str) {
     // A reader that went away is no reason to stop what is being done.
     above_footer(|| drop(writeln!(stdout(), "{text}")));
+}
+
+/// Says a line to whoever reads what does not end by itself, and tells whether anybody still does.
+pub(crate) fn say_on(text: &str) -> bool {
+    writeln!(stdout(), "{text}").is_ok()
 }
 
 /// Says a line of one of several that speak at the same time.
@@ -85,7 +95,7 @@ pub(crate) fn tell_in_place(text: &str) {
 
 /// Says a line on standard error, with a word in front.
 pub(crate) fn complain(word: &str, text: &str) {
-    let word = match stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+    let word = match shows_colours(&stderr()) {
         true if word == "error" => format!("\x1b[1;31m{word}:\x1b[0m"),
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),

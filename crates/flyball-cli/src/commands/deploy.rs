@@ -2,12 +2,11 @@
 
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::installation::{Installation, PlaceArgs};
+use crate::installation::{Installation, NAMESPACE, PlaceArgs};
 use crate::kinds::Kinds;
-use crate::output::Output;
 use crate::overlay::{OverlayArgs, parse_image};
 use crate::removal;
-use crate::rollout::{self, Applied, Manner};
+use crate::rollout::{self, Applied, RolloutArgs};
 use crate::safety;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
@@ -23,7 +22,7 @@ use std::time::Duration;
 /// Namespace, definitions, account, roles, webhooks, Deployment are applied in that order. What `flyball render` prints is what
 /// is applied. Definitions by which stored objects would not be right any more are refused.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
   flyball deploy --image registry.example.com/site-operator:1.0
   flyball deploy --image site-operator:dev --namespace sites --name-prefix team-a- --patch env.yaml
   flyball deploy --image site-operator:dev --dry-run -o json
@@ -40,21 +39,11 @@ pub(crate) struct DeployArgs {
     overlay: OverlayArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Apply definitions even if they do harm to stored objects
-    #[arg(long)]
-    force: bool,
-    /// Take over fields that others have set to something else
-    #[arg(long)]
-    force_conflicts: bool,
-    /// Have the API server check everything and store nothing
-    #[arg(long)]
-    dry_run: bool,
     /// How long to wait until the operator is ready; 0s for not at all
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
-    /// How to say what came of it
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    #[command(flatten)]
+    how: RolloutArgs,
 }
 
 /// Reads a time, which may be zero.
@@ -83,7 +72,8 @@ pub(crate) fn cmd_deploy(args: &DeployArgs) -> Result<()> {
 async fn deploy(args: &DeployArgs) -> Result<()> {
     let connection = args.connection.connect().await?;
     let installation = Installation::ask(&args.place, args.connection.namespace.as_deref(), Some(&args.image)).await?;
-    let quiet = args.output.is_some();
+    let RolloutArgs { force, dry_run, output, .. } = args.how;
+    let quiet = output.is_some();
     let kinds = Kinds::discover(&connection.client).await?;
     let monitored = ["ServiceMonitor", "PrometheusRule"];
     let monitoring = monitored.iter().all(|kind| kinds.of("monitoring.coreos.com/v1", kind).is_some());
@@ -93,14 +83,13 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
 
     let definitions: Vec<Value> =
         objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned().collect();
-    safety::check(&connection, &definitions, args.force).await?;
-    let manner = Manner { force_conflicts: args.force_conflicts, dry_run: args.dry_run, quiet };
-    let applied = rollout::bring(&connection, &objects, manner).await?;
+    safety::check(&connection, &definitions, force).await?;
+    let applied = rollout::bring(&connection, &objects, &args.how).await?;
     if !monitoring && !quiet {
         let left = "without alerts and dashboard: this cluster has no Prometheus operator";
         say(&paint(Style::Faint, left));
     }
-    let waits = !args.dry_run && !args.timeout.is_zero();
+    let waits = !dry_run && !args.timeout.is_zero();
     if waits {
         for deployment in objects.iter().filter(|object| object["kind"] == "Deployment") {
             rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
@@ -109,20 +98,20 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     // Not before the pods that may still need it are gone.
     let mut removed = Vec::new();
     for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
-        removed.extend(match args.dry_run {
+        removed.extend(match dry_run {
             true => Some(connection.place(&object).await?.1),
             false => removal::remove(&connection, &object, args.timeout, true).await?,
         });
     }
     if !quiet {
-        let dry = if args.dry_run { " (dry run)" } else { "" };
+        let dry = if dry_run { " (dry run)" } else { "" };
         removed.iter().for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: needed no more"))));
     }
-    match args.output {
+    match output {
         Some(output) => output.say(&Deployed {
             operator: installation.description.name,
             namespace: installation.place.namespace,
-            dry_run: args.dry_run,
+            dry_run,
             objects: applied,
             removed,
             ready: waits,

@@ -69,7 +69,8 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let mut stop = Box::pin(told_to_stop()?);
     let folder = PrivateFolder::new("flyball-dev-operator")?;
     let kubeconfig = folder.path().join("kubeconfig");
-    let is_elsewhere = args.no_cluster || args.connection.kubeconfig.is_some() || args.connection.context.is_some();
+    let is_elsewhere =
+        args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
     let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
     let config = match &own {
         Some(own) => {

@@ -3,7 +3,7 @@
 //! Each thing is looked at by itself, so that one that is missing hides no other.
 
 use crate::apply;
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::connection::{Connection, ContextArgs, block_on};
 use crate::error::{Error, Result};
 use crate::kinds::Kinds;
 use crate::output::Output;
@@ -32,7 +32,7 @@ const RUST: (u32, u32) = (1, 95);
 Ends with 1 if something is wrong. What is only worth knowing is marked with a dash.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
-    connection: ConnectionArgs,
+    connection: ContextArgs,
     /// How to say it
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -226,7 +226,7 @@ fn anchors(findings: &mut Findings, project: &Project) {
     }
 }
 
-async fn cluster(findings: &mut Findings, connection: &ConnectionArgs, project: Option<&Project>) {
+async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Option<&Project>) {
     let connection = match connection.connect().await {
         Ok(connection) => connection,
         Err(error) => {

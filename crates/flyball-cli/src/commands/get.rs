@@ -1,5 +1,7 @@
 //! `flyball get`: objects of a cluster, as tables or for programs.
 
+mod watch;
+
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
 use crate::kinds::{Kind, Kinds};
@@ -19,7 +21,8 @@ use serde_json::{Value, json};
   flyball get vmgroups -A
   flyball get deployment web -o yaml
   flyball get pods,services -l app=web
-  flyball get crds -o name")]
+  flyball get crds -o name
+  flyball get vmgroups -w             and whatever changes, until Ctrl-C")]
 pub(crate) struct GetArgs {
     /// Kinds, separated by commas: pods, deploy, vmgroups.vm.codeconnect.vmworld.com, all
     kinds: String,
@@ -33,6 +36,9 @@ pub(crate) struct GetArgs {
     /// Show objects with these labels only, such as app=web,tier!=test
     #[arg(short = 'l', long, conflicts_with = "names")]
     selector: Option<String>,
+    /// Go on with each object that changes; those of one kind, or one object
+    #[arg(short, long)]
+    watch: bool,
     /// How to show them
     #[arg(short, long, value_enum)]
     output: Option<Format>,
@@ -48,6 +54,13 @@ enum Format {
     Yaml,
 }
 
+impl GetArgs {
+    /// Returns the namespace to look into, unless it is all of them.
+    fn namespace<'a>(&self, connection: &'a Connection) -> Option<&'a str> {
+        (!self.all_namespaces).then_some(connection.namespace.as_str())
+    }
+}
+
 pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
@@ -60,6 +73,7 @@ pub(crate) fn cmd_get(args: &GetArgs) -> Result<()> {
             return Err(Error::new("no kind is named").hint("name one: flyball get pods"));
         }
         match args.output {
+            _ if args.watch => watch::watch(args, &connection, &kinds).await,
             None => tables(args, &connection, &kinds, false).await,
             Some(Format::Wide) => tables(args, &connection, &kinds, true).await,
             Some(Format::Name) => names(args, &connection, &kinds).await,
@@ -74,8 +88,7 @@ fn requests(args: &GetArgs, connection: &Connection, kind: &Kind) -> Result<Vec<
     if !args.names.is_empty() && args.all_namespaces && kind.namespaced {
         return Err(Error::new("a name means nothing in all namespaces").hint("say which with -n instead of -A"));
     }
-    let namespace = (!args.all_namespaces).then_some(connection.namespace.as_str());
-    let objects = kube::core::Request::new(kind.path(namespace, None));
+    let objects = kube::core::Request::new(kind.path(args.namespace(connection), None));
     let what = || format!("cannot ask for {}", kind.plural);
     if args.names.is_empty() {
         let params = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
@@ -138,6 +151,13 @@ async fn fetch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Resul
     Ok(found)
 }
 
+/// Leaves out what nobody reads.
+fn tidy(object: &mut Value) {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+}
+
 async fn names(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
     for (kind, object) in fetch(args, connection, kinds).await? {
         say(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()));
@@ -147,11 +167,7 @@ async fn names(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Resul
 
 async fn objects(args: &GetArgs, connection: &Connection, kinds: &[Kind], output: Output) -> Result<()> {
     let mut found: Vec<Value> = fetch(args, connection, kinds).await?.into_iter().map(|(_, object)| object).collect();
-    for object in &mut found {
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-    }
+    found.iter_mut().for_each(tidy);
     match (args.names.len(), found.pop()) {
         (1, Some(object)) if found.is_empty() => output.say(&object),
         (_, last) => {

@@ -1,10 +1,9 @@
 //! `flyball install`: the definitions of an operator into a cluster, for an operator that runs elsewhere.
 
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::connection::{Connection, ContextArgs, block_on};
 use crate::error::{Error, Result};
 use crate::installation::{Installation, PlaceArgs};
-use crate::output::Output;
-use crate::rollout::{self, Manner};
+use crate::rollout::{self, RolloutArgs};
 use crate::safety;
 use clap::Args;
 use serde_json::Value;
@@ -21,19 +20,9 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
-    connection: ConnectionArgs,
-    /// Apply definitions even if they do harm to stored objects
-    #[arg(long)]
-    force: bool,
-    /// Take over fields that others have set to something else
-    #[arg(long)]
-    force_conflicts: bool,
-    /// Have the API server check everything and store nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// How to say what came of it
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    connection: ContextArgs,
+    #[command(flatten)]
+    how: RolloutArgs,
 }
 
 pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
@@ -50,12 +39,10 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
                 without_conversion(definition);
             }
         }
-        safety::check(&connection, &definitions, args.force).await?;
-        let quiet = args.output.is_some();
-        let manner = Manner { force_conflicts: args.force_conflicts, dry_run: args.dry_run, quiet };
-        rollout::bring(&connection, &definitions, manner).await
+        safety::check(&connection, &definitions, args.how.force).await?;
+        rollout::bring(&connection, &definitions, &args.how).await
     })?;
-    args.output.map_or(Ok(()), |output| output.say(&applied))
+    args.how.output.map_or(Ok(()), |output| output.say(&applied))
 }
 
 /// Tells whether versions are converted by an operator that was deployed.

@@ -19,7 +19,8 @@ use std::path::PathBuf;
   flyball run --samples                          the same, with its samples applied
   flyball run --watch                            built and started anew whenever a file of it is saved
   flyball run --env-from secret/vc-credentials   with the variables that its pod would have
-  flyball run --program ./vmgroup -- --resync 10s")]
+  flyball run --program ./vmgroup -- --resync 10s
+  flyball run -- --metrics-addr 0 --health-addr 0   beside another one on this machine, which has the ports 8080 and 8081")]
 pub(crate) struct RunArgs {
     /// Apply the objects of this file or folder once the definitions are there; `samples` or `config/samples` unless given
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
@@ -47,10 +48,10 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
         let stop = told_to_stop()?;
         let mut operator = Local::new(args.local, args.connection.connect().await?);
         (operator.samples, operator.watch) = (samples, args.watch);
-        if let Some(path) = args.connection.kubeconfig {
+        if let Some(path) = args.connection.cluster.kubeconfig {
             operator.flags.extend(["--kubeconfig".into(), path.into()]);
         }
-        if let Some(context) = args.connection.context {
+        if let Some(context) = args.connection.cluster.context {
             operator.flags.extend(["--context".into(), context.into()]);
         }
         operator.run(stop).await

@@ -1,9 +1,9 @@
 //! `flyball undeploy`: an operator out of a cluster, with all that it looked after.
 
 use super::deploy::{is_ours, parse_wait};
-use crate::connection::{Connection, ConnectionArgs, block_on};
+use crate::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::error::{Result, ResultExt};
-use crate::installation::{Installation, PlaceArgs};
+use crate::installation::{Installation, NAMESPACE, PlaceArgs};
 use crate::output::Output;
 use crate::removal::{self, Resources};
 use crate::terminal::{Style, paint, say};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Custom resources go first, while the operator is there to clean up after them; if that does not come to an end, the operator
 /// stays. A namespace goes with it only if `flyball deploy` made it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
   flyball undeploy --dry-run              what would go
   flyball undeploy --yes
   flyball undeploy --keep-definitions     the operator alone: its objects stay as they are")]
@@ -63,7 +63,7 @@ pub(crate) struct UninstallArgs {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    connection: ContextArgs,
     #[command(flatten)]
     how: RemovalArgs,
 }

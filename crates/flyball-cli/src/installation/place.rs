@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// The image that is run where none is named; overlays of kustomize put another in its place.
 const IMAGE: &str = "controller:latest";
 
+/// What `--namespace` means to commands that deal with an operator in a cluster.
+pub(crate) const NAMESPACE: &str = "Namespace of the operator: its prefix and `system` unless given";
+
 /// The flags that say which operator, and how it is called.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceArgs {

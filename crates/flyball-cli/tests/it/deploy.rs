@@ -198,6 +198,48 @@ fn what_keeps_an_operator_is_told() {
     home.run(&["install", "--program", &nothing]).fails_with(&["none-operator brings no definitions"]);
 }
 
+#[test]
+fn who_may_not_look_is_not_told_that_nothing_is_there() {
+    let home = Home::new("blind");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let program = example("operator");
+    let run = |words: &str| {
+        let (command, flags) = words.split_once(' ').unwrap_or((words, ""));
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        home.run(&[&[command, "--program", &program], &flags[..]].concat())
+    };
+    run("deploy --image a --timeout 0s").ok();
+    // An account without any role.
+    let kubeconfig = on_cluster(&home, async |client| kubeconfig_of(&home, &client, "default", "default").await);
+    for (words, read) in [
+        ("deploy --image a", "cannot read Namespace myapp-operator-system"),
+        ("install", "cannot read CustomResourceDefinition myapps.apps.flyball.dev"),
+        ("undeploy --yes", "cannot read Namespace myapp-operator-system"),
+        ("undeploy --yes --namespace default", "cannot read Namespace default"),
+        ("uninstall --yes", "cannot read CustomResourceDefinition myapps.apps.flyball.dev"),
+    ] {
+        let said = run(&format!("{words} --kubeconfig {kubeconfig}"));
+        said.fails_with(&[read, "system:serviceaccount:default:default", "forbidden"]);
+        assert_eq!(said.out, "", "{words}");
+    }
+    assert_eq!(run("deploy --image a --timeout 0s").ok().out.matches(" unchanged\n").count(), OBJECTS.lines().count());
+}
+
+#[test]
+fn the_namespace_is_taken_where_it_means_something() {
+    let home = Home::new("namespaceless");
+    for command in ["install", "uninstall", "crd migrate sites.example.com", "doctor"] {
+        let words: Vec<&str> = command.split(' ').chain(["-n", "a"]).collect();
+        let said = home.run(&words);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains("unexpected argument '-n'"), "{said:?}");
+    }
+    for command in ["deploy", "undeploy", "render"] {
+        let said = home.run(&[command, "--help"]).ok().out;
+        assert!(said.contains("Namespace of the operator: its prefix and `system` unless given"), "{said}");
+    }
+}
+
 fn vm_definition() -> Value {
     vm_operator().manifests().into_iter().find(|object| object["kind"] == "CustomResourceDefinition").unwrap()
 }

@@ -11,15 +11,15 @@ use std::thread;
 use std::time::Duration;
 
 /// Hears what a program says, line by line.
-struct Heard {
-    child: Child,
+pub(crate) struct Heard {
+    pub(crate) child: Child,
     lines: Receiver<String>,
-    all: Vec<String>,
+    pub(crate) all: Vec<String>,
 }
 
 impl Heard {
     /// Starts it. It has one pipe for all that it says, so that what is said stays in order.
-    fn new(mut command: Command) -> Self {
+    pub(crate) fn new(mut command: Command) -> Self {
         let (reader, writer) = pipe().unwrap();
         command.stdout(writer.try_clone().unwrap()).stderr(writer);
         let child = command.spawn().unwrap();
@@ -34,7 +34,7 @@ impl Heard {
 
     /// Waits for a line with these words.
     #[track_caller]
-    fn until(&mut self, words: &str) {
+    pub(crate) fn until(&mut self, words: &str) {
         loop {
             match self.lines.recv_timeout(Duration::from_secs(60)) {
                 Ok(line) => {
@@ -50,7 +50,7 @@ impl Heard {
 
     /// Stops it as Ctrl-C does, and waits.
     #[track_caller]
-    fn stop(mut self) -> Vec<String> {
+    pub(crate) fn stop(mut self) -> Vec<String> {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         let status = self.child.wait().unwrap();
@@ -196,6 +196,46 @@ fn an_operator_runs_anew_when_it_is_saved() {
     run.until("starting operator=\"myapp-operator\"");
     assert!(run.all.iter().any(|line| line == "second"), "{:#?}", run.all);
     run.stop();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
+fn an_operator_does_not_outlive_what_runs_it() {
+    let home = Home::new("leash");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    write(&home, "hello");
+    let pid = home.0.join("pid");
+    let script = fs::read_to_string(home.0.join("op")).unwrap();
+    fs::write(home.0.join("op"), script.replace("exec", &format!("echo $$ > {}; exec", pid.display()))).unwrap();
+    for command in ["run", "dev"] {
+        let flags = [command, "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
+        let mut running = Heard::new(home.command(&flags));
+        running.until("starting operator=\"myapp-operator\"");
+        // Its pid is the last one: it was asked for its manifests before.
+        let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
+        assert!(fs::read_to_string(&process).unwrap().contains("operator"), "{process}");
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        let is_there = || fs::read_to_string(&process).is_ok_and(|words| !words.is_empty());
+        for _ in 0..300 {
+            if is_there() {
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        assert!(!is_there(), "{command}: {process}");
+    }
+}
+
+#[test]
+fn two_operators_with_the_same_ports_are_told_apart() {
+    let home = Home::new("ports");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    write(&home, "hello");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--metrics-addr={}", taken.local_addr().unwrap());
+    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0", &flag]);
+    said.fails_with(&["cannot listen on 127.0.0.1:", "--metrics-addr, --health-addr", "0 chooses none"]);
 }
 
 #[test]

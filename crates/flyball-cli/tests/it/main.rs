@@ -16,6 +16,7 @@ mod operators;
 mod registry;
 mod run;
 mod scaffold;
+mod terminal;
 mod testing;
 
 use std::fs;

@@ -1,5 +1,6 @@
 //! `flyball apply` and `flyball get`: a cluster without kubectl.
 
+use crate::dev::Heard;
 use crate::{Home, Said};
 use serde_json::Value;
 use std::fs;
@@ -95,6 +96,53 @@ fn files_are_applied_and_objects_shown() {
     );
     let all = home.run(&["get", "all"]).ok().out;
     assert!(all.contains("kubernetes   ClusterIP") && all.contains("a      Hello"), "{all}");
+}
+
+#[test]
+fn changes_are_watched() {
+    let home = Home::new("watch");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.feed(&["apply", "-f", "-"], DEFINITION).ok();
+    home.feed(&["apply", "-f", "-"], SITE).ok();
+    let watch = |more: &str| Heard::new(home.command(&more.split(' ').collect::<Vec<_>>()));
+    let mut table = watch("get sites -w");
+    table.until("Hello");
+    let mut front = watch("get sites -w -o json -l tier=front");
+    let mut one = watch("get sites a -w -o name");
+    let mut yaml = watch("get sites -w -o yaml");
+    front.until("Hello");
+    one.until("site.example.com/a");
+    yaml.until("title: Hello");
+    let other = SITE.replace("tier: front", "tier: back").replace("name: a", "name: a-long-name");
+    home.feed(&["apply", "-f", "-"], &other).ok();
+    table.until("a-long-name");
+    home.feed(&["apply", "-f", "-"], &SITE.replace("Hello", "Good morning")).ok();
+    table.until("Good morning");
+    assert_eq!(table.all, ["NAME   TITLE", "a      Hello", "a-long-name   Hello", "a             Good morning"]);
+    front.until("Good morning");
+    let versions: Vec<Value> = front.all.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(versions.len(), 2, "{versions:#?}");
+    for site in &versions {
+        assert_eq!((&site["kind"], &site["metadata"]["name"]), (&"Site".into(), &"a".into()));
+        assert_eq!(site["metadata"]["managedFields"], Value::Null);
+    }
+    one.until("site.example.com/a");
+    assert_eq!(one.all.len(), 2, "{:#?}", one.all);
+    yaml.until("title: Good morning");
+    assert_eq!(yaml.all.iter().filter(|line| *line == "---").count(), 3, "{:#?}", yaml.all);
+    for mut watching in [table, front, one, yaml] {
+        watching.child.kill().unwrap();
+        watching.child.wait().unwrap();
+    }
+
+    // It ends when nobody reads any more.
+    let mut unread = home.spawn(&["get", "sites", "--watch"]);
+    drop(unread.stdout.take());
+    home.feed(&["apply", "-f", "-"], SITE).ok();
+    assert_eq!(unread.wait().unwrap().code(), Some(0));
+    home.run(&["get", "sites,pods", "-w"]).fails_with(&["objects of one kind can be watched"]);
+    home.run(&["get", "sites", "a", "b", "-w"]).fails_with(&["objects of one kind can be watched"]);
+    home.run(&["get", "sites", "none", "-w"]).fails_with(&["sites.example.com \"none\" not found"]);
 }
 
 #[test]

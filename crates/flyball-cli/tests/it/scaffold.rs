@@ -1,4 +1,4 @@
-//! `flyball init`, `create` and `doctor`. That what they write compiles and passes its tests is seen by `.ci/quickstart`.
+//! `flyball init`, `create` and `doctor`. That what they write compiles and passes its tests is seen by `.ci/docs`.
 
 use crate::{Home, Said};
 use serde_json::Value;
@@ -161,7 +161,14 @@ See it work: cargo test
     );
     let before = files(&folder);
     home.within(&folder.join("src"), "create api --group cache --version v1 --kind Tenant --namespaced=false").ok();
-    home.within(&folder, "create api --group cache --version v1 --kind Redis").ok();
+    // What a version besides the first one does not have is refused, and nothing is written.
+    let more = "create api --group cache --version v1 --kind Redis";
+    home.within(&folder, &format!("{more} --controller")).fails_with(&[
+        "the controller of Redis is that of cache.acme.io/v1alpha1 Redis",
+        "leave out --controller: objects of all versions come to it",
+    ]);
+    home.within(&folder, &format!("{more} --resource=false")).fails_with(&["leave out --resource=false"]);
+    home.within(&folder, more).ok();
     let said = home.within(&folder, &format!("create webhook {REDIS} --defaulting --validation -o json")).ok();
     let said: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(said[2]["file"], "tests/redis_webhook.rs");

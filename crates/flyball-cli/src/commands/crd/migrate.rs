@@ -5,7 +5,7 @@
 //! updated once, or changed by others, no other version is stored any more, and the definition may say so. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#upgrade-existing-objects-to-a-new-stored-version>.
 
-use crate::connection::ConnectionArgs;
+use crate::connection::ContextArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
 use crate::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
@@ -29,7 +29,7 @@ pub(crate) struct MigrateArgs {
     /// Name of the definition, such as vmgroups.vm.codeconnect.vmworld.com
     name: String,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    connection: ContextArgs,
     /// Have the API server check everything and store nothing
     #[arg(long)]
     dry_run: bool,

@@ -4,7 +4,7 @@ use super::misused;
 use crate::apply;
 use crate::ask;
 use crate::commands::init::tell;
-use crate::connection::{ConnectionArgs, block_on};
+use crate::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
 use crate::project::{FILE, Project, Resource, names};
@@ -125,8 +125,14 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
         });
     }
     let group = project.group(&group);
-    let types = chosen(args.resource, "write types of the kind?")?;
-    let controller = chosen(args.controller, "write a controller?")?;
+    let first = project.resources.iter().find(|other| other.group == group && other.kind == kind);
+    let (types, controller) = match first.filter(|first| first.resource && first.version != version) {
+        Some(first) => {
+            check_version(args, first)?;
+            (true, false)
+        }
+        None => (chosen(args.resource, "write types of the kind?")?, chosen(args.controller, "write a controller?")?),
+    };
     // All versions of a kind are called the same, and are in namespaces or are not.
     let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
     let other = project.resources.iter().find(is_other);
@@ -148,6 +154,25 @@ fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
     })
 }
 
+/// Refuses what a version besides the first one does not have.
+fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
+    if args.resource == Some(false) {
+        return Err(Error::new("one more version of a kind consists of its types").hint("leave out --resource=false"));
+    }
+    if args.controller != Some(true) {
+        return Ok(());
+    }
+    let Resource { group, version, kind, .. } = first;
+    let error =
+        format!("the controller of {kind} is that of {}, in which objects are stored: a kind has one", first.told());
+    Err(Error::new(error).hint(match first.controller {
+        true => "leave out --controller: objects of all versions come to it".into(),
+        false => format!(
+            "leave out --controller, and write that one: flyball create api --group {group} --version {version} --kind {kind} --resource=false"
+        ),
+    }))
+}
+
 /// Reads what somebody else says of a kind: in a file, or in a cluster.
 fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
     let path = Path::new(crd);
@@ -161,7 +186,7 @@ fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
         return Err(Error::new(format!("there is no file {crd}"))
             .hint("name a file, or a definition in the cluster by its whole name: crontabs.stable.example.com"));
     } else {
-        let connection = ConnectionArgs { kubeconfig: args.kubeconfig.clone(), context: None, namespace: None };
+        let connection = ContextArgs { kubeconfig: args.kubeconfig.clone(), context: None };
         let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": crd}});
         block_on(async { connection.connect().await?.read(&object).await })?
     };

@@ -1,0 +1,145 @@
+//! `flyball get -w`: what is there, then each object that changes, as `kubectl get -w` shows them.
+//!
+//! It goes on for as long as the cluster answers and somebody reads. When the cluster has forgotten what it told last, all is shown
+//! anew. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+
+use super::{Format, GetArgs, requests, tidy};
+use crate::connection::Connection;
+use crate::error::{Error, Result, ResultExt};
+use crate::kinds::Kind;
+use crate::output::Output;
+use crate::table::{Shown, TABLE, Table};
+use crate::terminal::say_on;
+use futures_util::TryStreamExt;
+use http::header::ACCEPT;
+use http::{HeaderValue, Request};
+use kube::api::WatchParams;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use std::pin::pin;
+
+/// How the API server says that it does not know any more what came after a version.
+const GONE: u16 = 410;
+
+pub(super) async fn watch(args: &GetArgs, connection: &Connection, kinds: &[Kind]) -> Result<()> {
+    let ([kind], [] | [_]) = (kinds, &args.names[..]) else {
+        return Err(Error::new("objects of one kind can be watched, or one object")
+            .hint("choose some of them with -l, or watch in several terminals"));
+    };
+    let what = || format!("cannot watch {}", kind.plural);
+    let mut view = View::new(args, kind);
+    'anew: loop {
+        let request = requests(args, connection, kind)?.remove(0);
+        let first: Value = connection.client.request(view.ask(request)).await.when(what())?;
+        let mut version = version_of(&first);
+        if !view.show_first(first)? {
+            return Ok(());
+        }
+        loop {
+            let objects = kube::core::Request::new(kind.path(args.namespace(connection), None));
+            let request = view.ask(objects.watch(&params(args), &version).when(what())?);
+            let events = match connection.client.request_events::<Value>(request).await {
+                Err(kube::Error::Api(status)) if status.code == GONE => continue 'anew,
+                other => other.when(what())?,
+            };
+            let mut events = pin!(events);
+            while let Some(event) = events.try_next().await.when(what())? {
+                let object = match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => object,
+                    WatchEvent::Bookmark(_) => continue,
+                    WatchEvent::Error(status) if status.code == GONE => continue 'anew,
+                    WatchEvent::Error(status) => return Err(kube::Error::Api(status)).when(what()),
+                };
+                version = version_of(object.pointer("/rows/0/object").unwrap_or(&object));
+                if !view.show_next(object)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn params(args: &GetArgs) -> WatchParams {
+    let mut params = WatchParams::default().disable_bookmarks();
+    params.label_selector.clone_from(&args.selector);
+    params.field_selector = args.names.first().map(|name| format!("metadata.name={name}"));
+    params
+}
+
+fn version_of(object: &Value) -> String {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+}
+
+/// How objects are shown. What shows them tells whether somebody still reads.
+enum View<'a> {
+    /// Lines below one heading, whose columns get wider and never narrower.
+    Table {
+        table: Option<Table>,
+        widths: Vec<usize>,
+        shown: Shown,
+    },
+    Name(&'a Kind),
+    Object(&'a Kind, Output),
+}
+
+impl<'a> View<'a> {
+    fn new(args: &GetArgs, kind: &'a Kind) -> Self {
+        let namespaces = args.all_namespaces && kind.namespaced;
+        let table = |wide| Self::Table { table: None, widths: Vec::new(), shown: Shown { wide, namespaces } };
+        match args.output {
+            None => table(false),
+            Some(Format::Wide) => table(true),
+            Some(Format::Name) => Self::Name(kind),
+            Some(Format::Json) => Self::Object(kind, Output::Json),
+            Some(Format::Yaml) => Self::Object(kind, Output::Yaml),
+        }
+    }
+
+    fn ask(&self, mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
+        if let Self::Table { .. } = self {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(TABLE));
+        }
+        request
+    }
+
+    /// Shows what is there: a table, a list or an object.
+    fn show_first(&mut self, mut first: Value) -> Result<bool> {
+        if let Self::Table { table, .. } = self {
+            *table = Some(serde_json::from_value(first).when("the answer is no table")?);
+            return Ok(self.show_table());
+        }
+        match first.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => {
+                for item in items {
+                    if !self.show_next(item)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            _ => self.show_next(first),
+        }
+    }
+
+    fn show_next(&mut self, mut object: Value) -> Result<bool> {
+        match self {
+            Self::Table { table, .. } => {
+                table.iter_mut().try_for_each(|table| table.show_next(&mut object))?;
+                Ok(self.show_table())
+            }
+            Self::Name(kind) => Ok(say_on(&kind.told(object["metadata"]["name"].as_str().unwrap_or_default()))),
+            Self::Object(kind, output) => {
+                // Lists leave out what is the same for all.
+                object["apiVersion"] = kind.api_version().into();
+                object["kind"] = kind.kind.as_str().into();
+                tidy(&mut object);
+                Ok(say_on(&output.write_next(&object)?))
+            }
+        }
+    }
+
+    fn show_table(&mut self) -> bool {
+        let Self::Table { table: Some(table), widths, shown } = self else { return true };
+        table.is_empty() || table.lines_after(*shown, widths).iter().all(|line| say_on(line))
+    }
+}

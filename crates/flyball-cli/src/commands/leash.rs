@@ -1,0 +1,29 @@
+//! `flyball leash`: becomes a program that ends with the process that started it, even if that is killed.
+//!
+//! `flyball run` and `dev` start operators by it. See <https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>.
+
+use crate::error::{Error, Result, ResultExt};
+use clap::Args;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+#[derive(Args, Debug)]
+pub(crate) struct LeashArgs {
+    /// Process that it ends with
+    parent: i32,
+    program: OsString,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+pub(crate) fn cmd_leash(args: &LeashArgs) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM)).when("cannot ask to be told of the end of flyball")?;
+    // It may have ended before the call.
+    if getppid().is_none_or(|parent| parent.as_raw_pid() != args.parent) {
+        return Err(Error::new("flyball has ended already"));
+    }
+    let error = Command::new(&args.program).args(&args.args).exec();
+    Err(error).when(format!("cannot start {}", args.program.display()))
+}

@@ -1,0 +1,145 @@
+//! What people see at a terminal, and what is different without one. The terminal is that of `script`, which is part of util-linux.
+#![cfg(target_os = "linux")]
+
+use crate::run::{SAMPLE, operator};
+use crate::{Home, Said};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+impl Home {
+    /// Makes a command of which all three streams are a terminal of 80 columns.
+    fn at_terminal(&self, line: &str) -> Command {
+        let line = format!("stty cols 80; exec {} {line}", env!("CARGO_BIN_EXE_flyball"));
+        let mut command = Command::new("/usr/bin/script");
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        command
+            .env_clear()
+            .env("HOME", &self.0)
+            .env("TMPDIR", &self.0)
+            .env("PATH", "/usr/bin:/bin")
+            .env("TERM", "xterm");
+        command.current_dir(&self.0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a command at a terminal at which this is typed.
+    fn type_to(&self, line: &str, keys: &str) -> Said {
+        answered(self.at_terminal(line), keys)
+    }
+}
+
+fn answered(mut command: Command, keys: &str) -> Said {
+    let mut child = command.spawn().expect("script, which is part of util-linux");
+    child.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
+    let mut said = Said::of(&child.wait_with_output().unwrap());
+    said.out = said.out.replace("\r\n", "\n");
+    said
+}
+
+#[test]
+fn what_is_not_given_is_asked() {
+    let home = Home::new("ask");
+    home.run(&["init", "--domain", "acme.io", "--name", "redis-operator"]).ok();
+    assert_eq!(home.run(&["create", "api"]).code, Some(2));
+    // The version is the one that is proposed; the kind is wrong at first.
+    let said = home.type_to("create api", "cache\n\nredis\nRedis\nperhaps\ny\nn\n").ok().out;
+    for words in [
+        "group: ",
+        "version [v1alpha1]: ",
+        "a kind begins with a capital",
+        "write types of the kind? [Y/n]: ",
+        "answer y or n",
+        "write a controller? [Y/n]: ",
+        "\u{1b}[32mcreated\u{1b}[0m src/api/redis_v1alpha1.rs\n",
+    ] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+    assert!(home.0.join("src/api/redis_v1alpha1.rs").exists() && !home.0.join("src/controllers/redis.rs").exists());
+    // A second version has no controller of its own, so that none is asked for.
+    let said = home.type_to("create api --group cache --kind Redis", "v1\n").ok().out;
+    assert!(!said.contains("controller?") && said.contains("src/api/redis_v1.rs\n"), "{said}");
+    // A terminal that is closed is no answer.
+    let said = home.type_to("create api --group cache --version v1", "\u{4}");
+    assert!(said.code == Some(1) && said.out.contains("the terminal was closed"), "{said:?}");
+}
+
+#[test]
+fn what_is_removed_is_asked_about() {
+    let home = Home::new("ask-undeploy");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let program = operator();
+    home.run(&["deploy", "--program", &program, "--image", "a", "--timeout", "0s"]).ok();
+    let undeploy = |keys: &str| home.type_to(&format!("undeploy --program {program}"), keys);
+    for no in ["n\n", "\n", "\u{4}", "yes please\n"] {
+        let said = undeploy(no);
+        assert!(said.code == Some(1) && said.out.contains("Remove all of this? [y/N]"), "{said:?}");
+        assert!(said.out.contains("nothing was removed"), "{said:?}");
+    }
+    home.run(&["get", "crd", "myapps.apps.flyball.dev"]).ok();
+    home.run(&["undeploy", "--program", &program]).fails_with(&["nothing was removed", "--yes"]);
+    let said = undeploy("y\n").ok().out;
+    assert!(said.contains("ClusterRole myapp-operator-manager-role \u{1b}[32mdeleted\u{1b}[0m\n"), "{said}");
+    home.run(&["get", "crd", "myapps.apps.flyball.dev"]).fails_with(&["not found"]);
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let home = Home::new("colours");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let line = format!("install --program {}", operator());
+    let plain = "CustomResourceDefinition myapps.apps.flyball.dev created (dry run)\n";
+    let dry = format!("{line} --dry-run");
+    let said = home.type_to(&dry, "").ok().out;
+    assert!(said.contains("myapps.apps.flyball.dev \u{1b}[32mcreated\u{1b}[0m (dry run)\n"), "{said:?}");
+    for (name, value, coloured) in [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true)] {
+        let mut command = home.at_terminal(&dry);
+        command.env(name, value);
+        let said = answered(command, "").ok().out;
+        assert_eq!(!coloured, said.ends_with(plain) && !said.contains('\u{1b}'), "{name}={value} {said:?}");
+        let mut command = home.at_terminal("get podz");
+        command.env(name, value);
+        assert_eq!(coloured, answered(command, "").out.contains('\u{1b}'), "{name}={value}");
+    }
+    assert_eq!(home.run(&dry.split(' ').collect::<Vec<_>>()).ok().out, plain);
+}
+
+#[test]
+fn the_last_line_tells_how_an_operator_is() {
+    let home = Home::new("status-line");
+    fs::create_dir(home.0.join("samples")).unwrap();
+    fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
+    let line = format!("dev --program {}", operator());
+    // Ctrl-C is a key of the terminal; it is pressed when the first object is done.
+    let script = |no_color: &str| {
+        let mut command = home.at_terminal(&line);
+        command.env("NO_COLOR", no_color);
+        let mut child = command.spawn().expect("script, which is part of util-linux");
+        let mut keys = child.stdin.take().unwrap();
+        let words = if no_color.is_empty() { "objects · " } else { "reconciled outcome=Success" };
+        let mut said = until(child.stdout.as_mut().unwrap(), words);
+        keys.write_all(b"\x03").unwrap();
+        let rest = Said::of(&child.wait_with_output().unwrap());
+        assert_eq!(rest.code, Some(0), "{said}{rest:?}");
+        said += &rest.out;
+        said
+    };
+    let lively = script("");
+    assert!(lively.contains("\r\u{1b}[K\u{1b}[2m"), "{lively:?}");
+    let plain = script("1");
+    assert!(!plain.contains('\u{1b}') && !plain.contains("objects · "), "{plain:?}");
+}
+
+/// Reads until these words are there.
+fn until(from: &mut impl std::io::Read, words: &str) -> String {
+    let (mut said, mut more) = (Vec::new(), [0; 1024]);
+    loop {
+        let count = from.read(&mut more).unwrap();
+        said.extend_from_slice(&more[..count]);
+        let text = String::from_utf8_lossy(&said);
+        assert!(count > 0, "no {words} in {text}");
+        if text.contains(words) {
+            return text.into_owned();
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The program `memcached`: see `memcached --help`.
+
+fn main() -> std::process::ExitCode {
+    memcached::operator().main()
+}

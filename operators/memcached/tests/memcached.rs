@@ -1,0 +1,47 @@
+//! `Memcached` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use memcached::api::memcached_v1alpha1::Memcached;
+use memcached::operator;
+use serde_json::json;
+
+const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_memcached.yaml");
+
+#[tokio::test(start_paused = true)]
+async fn its_status_names_as_many_pods_as_it_has() -> kube::Result<()> {
+    let mut test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    // A pod of somebody else, which is none of its nodes.
+    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
+    for size in [3, 5, 0, 1] {
+        let patch = json!({"spec": {"size": size}});
+        test.api::<Memcached>().patch("memcached-sample", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        test.assert_converges().await;
+        let pods = test.api::<Pod>().list(&ListParams::default().labels("app.kubernetes.io/name=memcached")).await?;
+        let pods: Vec<String> = pods.items.into_iter().filter_map(|pod| pod.metadata.name).collect();
+        let status = test.api::<Memcached>().get("memcached-sample").await?.status.unwrap_or_default();
+        assert_eq!((&status.nodes, status.nodes.len()), (&pods, size));
+        assert_eq!(status.conditions[0].message, format!("{size} of {size} pods are ready"));
+        assert_eq!(status.conditions[0].status, "True");
+    }
+    test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_is_named_no_more() -> kube::Result<()> {
+    let test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_converges().await;
+    let nodes = async || -> kube::Result<Vec<String>> {
+        Ok(test.api::<Memcached>().get("memcached-sample").await?.status.unwrap_or_default().nodes)
+    };
+    let before = nodes().await?;
+    test.api::<Pod>().delete(&before[0], &Default::default()).await?;
+    test.assert_converges().await;
+    let after = nodes().await?;
+    assert!(after.len() == 3 && !after.contains(&before[0]), "{before:?} {after:?}");
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! The program `sample-controller`: see `sample-controller --help`.
+
+fn main() -> std::process::ExitCode {
+    sample_controller::operator().main()
+}

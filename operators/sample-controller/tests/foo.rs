@@ -1,0 +1,83 @@
+//! `Foo` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use sample_controller::api::foo_v1alpha1::{Foo, FooSpec};
+use sample_controller::operator;
+use serde_json::json;
+
+const SAMPLE: &str = include_str!("../config/samples/samplecontroller_v1alpha1_foo.yaml");
+
+/// Returns what the controller told of a `Foo`, each event once.
+async fn told(test: &Test, foo: &str) -> kube::Result<Vec<(String, String)>> {
+    let events = test.api::<Event>().list(&ListParams::default()).await?;
+    // Its Deployment has the same name.
+    let is_it = |object: &ObjectReference| (object.kind.as_deref(), object.name.as_deref()) == (Some("Foo"), Some(foo));
+    let about = |event: &Event| event.regarding.as_ref().is_some_and(is_it);
+    let said = |event: Event| Some((event.reason?, event.note?));
+    Ok(events.items.into_iter().filter(about).filter_map(said).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_status_says_how_many_pods_are_available() -> kube::Result<()> {
+    let mut test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    for replicas in [1, 4, 2] {
+        let patch = json!({"spec": {"replicas": replicas}});
+        test.api::<Foo>().patch("example-foo", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        test.assert_converges().await;
+        let foo = test.api::<Foo>().get("example-foo").await?;
+        assert_eq!(foo.status.unwrap_or_default().available_replicas, replicas);
+        let deployment = test.api::<Deployment>().get("example-foo").await?;
+        assert_eq!(deployment.spec.unwrap_or_default().replicas, Some(replicas));
+    }
+    // What somebody else changes is as it was a moment later.
+    let patch = json!({"spec": {"replicas": 9}});
+    test.api::<Deployment>().patch("example-foo", &PatchParams::default(), &Patch::Merge(patch)).await?;
+    test.assert_converges().await;
+    let deployment = test.api::<Deployment>().get("example-foo").await?;
+    assert_eq!(deployment.spec.unwrap_or_default().replicas, Some(2));
+    assert_eq!(told(&test, "example-foo").await?, [("Synced".to_owned(), "Foo synced successfully".to_owned())]);
+    test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_of_somebody_else_is_left_alone() -> kube::Result<()> {
+    let test = Test::of(operator).start().await;
+    test.apply(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: example-foo}, spec: {replicas: 0, selector: {matchLabels: {a: b}},
+          template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}}",
+    )
+    .await;
+    test.apply(SAMPLE).await;
+    let exists = (
+        "ErrResourceExists".to_owned(),
+        "Resource \"example-foo\" already exists and is not managed by Foo".to_owned(),
+    );
+    test.eventually("it is told", async || told(&test, "example-foo").await.is_ok_and(|told| told == [exists.clone()]))
+        .await;
+    let deployment = test.api::<Deployment>().get("example-foo").await?;
+    assert_eq!((deployment.metadata.owner_references, deployment.spec.unwrap_or_default().replicas), (None, Some(0)));
+    assert_eq!(test.api::<Foo>().get("example-foo").await?.status, None);
+    // Once it is gone, the name is free.
+    test.api::<Deployment>().delete("example-foo", &Default::default()).await?;
+    test.eventually("its own is there", async || {
+        let found = test.api::<Deployment>().get("example-foo").await;
+        found.is_ok_and(|found| found.metadata.owner_references.is_some_and(|owners| owners[0].kind == "Foo"))
+    })
+    .await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_the_rules_is_refused() {
+    let test = Test::of(operator).start().await;
+    let invalid = Foo::new("invalid", FooSpec { deployment_name: String::new(), replicas: 11 });
+    let refused = test.api::<Foo>().create(&PostParams::default(), &invalid).await.expect_err("it breaks two rules");
+    let refused = refused.to_string();
+    assert!(refused.contains("spec.deploymentName") && refused.contains("spec.replicas"), "{refused}");
+}
