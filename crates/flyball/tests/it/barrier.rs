@@ -242,7 +242,7 @@ async fn an_apply_whose_answer_was_lost_is_sent_again_without_a_look() {
             format!("PATCH /api/v1/namespaces/ns/configmaps/{name}"),
             format!("PATCH /apis/example.com/v1/namespaces/ns/widgets/{name}/status"),
         );
-        let expected = std::iter::repeat_n(child, times).chain([status]).collect();
+        let expected: Vec<String> = std::iter::repeat_n(child, times).chain([status]).collect();
         assert_eq!((asked, size_of(&api, name).unwrap().as_str()), (expected, "2"));
     }
 }
