@@ -11,6 +11,7 @@ pub(crate) mod deploy;
 pub(crate) mod describe;
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod edit;
 pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod init;

@@ -20,6 +20,7 @@ mod local;
 mod metrics;
 mod output;
 mod overlay;
+mod plugins;
 mod private;
 mod process;
 mod program;
@@ -39,7 +40,7 @@ mod yaml;
 
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
-    apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, get,
+    apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, edit, get,
     image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, render, run, test, trace,
     undeploy,
 };
@@ -63,6 +64,7 @@ struct Cli {
 enum Command {
     Init(init::InitArgs),
     Create(create::CreateArgs),
+    Edit(edit::EditArgs),
     Demo(demo::DemoArgs),
     Cluster(cluster::ClusterArgs),
     Crd(crd::CrdArgs),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Init(args) => init::cmd_init(&args),
         Command::Create(args) => create::cmd_create(args),
+        Command::Edit(args) => edit::cmd_edit(&args),
         Command::Demo(args) => demo::cmd_demo(args),
         Command::Cluster(args) => cluster::cmd_cluster(args, cli.verbose),
         Command::Crd(args) => crd::cmd_crd(args),

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
+use crate::plugins::{Asking, PluginArgs};
 use crate::project::{FILE, Project, names};
 use crate::scaffold::changes::{Changes, Written};
 use crate::scaffold::library::{Library, LibraryArgs};
@@ -38,6 +39,8 @@ pub(crate) struct InitArgs {
     name: Option<String>,
     #[command(flatten)]
     library: LibraryArgs,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// How to say what was written
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -67,6 +70,9 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     if let (Some(workspace), Some(text)) = (&workspace, member) {
         changes.put(&workspace.manifest().display().to_string(), text)?;
     }
+    let mut told = vec![("domain", args.domain.as_str()), ("name", name.as_str())];
+    told.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
+    args.plugins.extend(Asking::Init, &told, &mut changes)?;
     let written = changes.commit()?;
     tell(&written, args.output)?;
     if args.output.is_none() {

@@ -36,6 +36,16 @@ impl Changes {
         Self { root: root.into(), files: BTreeMap::new(), missing: Vec::new() }
     }
 
+    /// Returns the folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the files that are written, as they are about to be.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().filter_map(|(path, change)| Some((path.to_str()?, change.after.as_str())))
+    }
+
     /// Returns what a file will hold, if it will be there.
     pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
         if let Some(change) = self.files.get(Path::new(path)) {

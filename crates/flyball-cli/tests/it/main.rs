@@ -13,6 +13,7 @@ mod manifests;
 mod nodes;
 mod objects;
 mod operators;
+mod plugins;
 mod registry;
 mod run;
 mod scaffold;

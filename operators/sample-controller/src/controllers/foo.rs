@@ -30,8 +30,11 @@ impl Reconcile for FooReconciler {
         }
         let deployment = cx.apply(&deployment(foo)?).await?;
         let available_replicas = deployment.status.and_then(|status| status.available_replicas).unwrap_or_default();
-        cx.set_status(&FooStatus { available_replicas }).await?;
-        cx.event(Event::normal("Synced", "Foo synced successfully"));
+        let status = FooStatus { available_replicas };
+        if foo.status.as_ref() != Some(&status) {
+            cx.event(Event::normal("Synced", "Foo synced successfully"));
+        }
+        cx.set_status(&status).await?;
         Ok(Action::done())
     }
 }

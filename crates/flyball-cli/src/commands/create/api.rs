@@ -7,6 +7,7 @@ use crate::commands::init::tell;
 use crate::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
+use crate::plugins::{Asking, PluginArgs};
 use crate::project::{FILE, Project, Resource, names};
 use crate::scaffold::api::{self, Names, known_resource};
 use crate::scaffold::changes::Changes;
@@ -60,6 +61,8 @@ pub(crate) struct ApiArgs {
     /// Write files anew that are there already; what was changed in them is lost
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// How to say what was written
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -83,6 +86,9 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     };
     add(&mut changes, &mut project, &wanted, args.force)?;
     changes.put(FILE, project.text()?)?;
+    let Resource { group, version, kind, .. } = &wanted.resource;
+    let told = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
+    args.plugins.extend(Asking::CreateApi, &told, &mut changes)?;
     tell(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nSee it work: cargo test");

@@ -4,6 +4,7 @@ use super::misused;
 use crate::commands::init::tell;
 use crate::error::{Error, Result};
 use crate::output::Output;
+use crate::plugins::{Asking, PluginArgs};
 use crate::project::{FILE, Project, names};
 use crate::scaffold::api::Names;
 use crate::scaffold::changes::Changes;
@@ -40,6 +41,8 @@ pub(crate) struct WebhookArgs {
     /// Write files anew that are there already; what was changed in them is lost
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// How to say what was written
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -108,6 +111,8 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         resource.webhooks.conversion |= args.conversion;
     }
     changes.put(FILE, project.text()?)?;
+    let told = [("group", group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
+    args.plugins.extend(Asking::CreateWebhook, &told, &mut changes)?;
     tell(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nSee it work: cargo test");

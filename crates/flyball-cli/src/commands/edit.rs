@@ -1,0 +1,28 @@
+//! `flyball edit`: has plugins change a project.
+
+use crate::commands::init::tell;
+use crate::error::Result;
+use crate::output::Output;
+use crate::plugins::{Asking, PluginArgs};
+use crate::project::Project;
+use crate::scaffold::changes::Changes;
+use clap::Args;
+
+/// Have external plugins change the project in this folder
+#[derive(Args, Debug)]
+#[command(mut_arg("plugins", |arg| arg.required(true)), after_help = "Examples:
+  flyball edit --plugins licences/v1
+  flyball edit --plugins licences/v1 -- --help")]
+pub(crate) struct EditArgs {
+    #[command(flatten)]
+    plugins: PluginArgs,
+    /// How to say what was written
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+pub(crate) fn cmd_edit(args: &EditArgs) -> Result<()> {
+    let mut changes = Changes::new(&Project::here()?.folder);
+    args.plugins.extend(Asking::Edit, &[], &mut changes)?;
+    tell(&changes.commit()?, args.output)
+}

@@ -1,0 +1,132 @@
+//! Where plugins are, and how they are run.
+
+use super::protocol::{Request, Response, VERSION};
+use crate::error::{Error, Result, ResultExt};
+use crate::project::names;
+use flyball_core::names::dns_subdomain;
+use std::env::var_os;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::str::FromStr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+/// What an answer may hold.
+const LONGEST: u64 = 64 << 20;
+
+/// What a plugin is called, with its version or without.
+#[derive(Clone, Debug)]
+pub(super) struct Name(pub(super) String);
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, version) = text.split_once('/').map_or((text, None), |(name, version)| (name, Some(version)));
+        let wrong = dns_subdomain(name);
+        if !wrong.is_empty() {
+            return Err(wrong.join("; "));
+        }
+        version.map(names::version).transpose()?;
+        Ok(Self(text.into()))
+    }
+}
+
+/// A program that is there.
+#[derive(Debug)]
+pub(super) struct Plugin {
+    /// Its name and version.
+    pub(super) told: String,
+    program: PathBuf,
+}
+
+/// Returns the folder that holds all plugins.
+fn folder() -> PathBuf {
+    let config = || match var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(&var_os("HOME").unwrap_or_default()).join(".config"),
+    };
+    var_os("EXTERNAL_PLUGINS_PATH").map_or_else(|| config().join("flyball/plugins"), PathBuf::from)
+}
+
+/// Returns the names in a folder, in order; none if it is not there.
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+impl Name {
+    /// Finds the program.
+    pub(super) fn find(&self) -> Result<Plugin> {
+        let (name, version) = self.0.split_once('/').map_or((self.0.as_str(), None), |(name, of)| (name, Some(of)));
+        let folder = folder().join(name);
+        let known = names_in(&folder);
+        let version = match (version, &known[..]) {
+            (Some(version), _) => version.to_owned(),
+            (None, [only]) => only.clone(),
+            (None, []) => "v1".to_owned(),
+            (None, several) => {
+                let error = Error::new(format!("plugin {name} is there in several versions: {}", several.join(", ")));
+                return Err(error.hint(format!("say which: --plugins {name}/{}", several[0])));
+            }
+        };
+        let folder = folder.join(&version);
+        // As kubebuilder has it, the program may have an extension.
+        let is_it = |file: &String| Path::new(file).file_stem().is_some_and(|stem| stem == name) || file == name;
+        let program = folder.join(names_in(&folder).into_iter().find(is_it).unwrap_or_else(|| name.to_owned()));
+        if !program.is_file() {
+            return Err(Error::new(format!("there is no plugin {name}/{version}"))
+                .hint(format!("its program belongs at {}", program.display())));
+        }
+        Ok(Plugin { told: format!("{name}/{version}"), program })
+    }
+}
+
+impl Plugin {
+    /// Asks it, in the folder of the project.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be run, says that it failed, or does not keep to the protocol.
+    pub(super) async fn ask(&self, folder: &Path, request: &Request) -> Result<Response> {
+        let Self { told, program } = self;
+        let what = || format!("cannot run plugin {told}");
+        let question = serde_json::to_vec(request).when(what())?;
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        if folder.is_dir() {
+            command.current_dir(folder);
+        }
+        let mut child = command.spawn().when(what())?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut answer = Vec::new();
+        let ((), heard) = tokio::join!(
+            async {
+                // One that does not read all of it may answer nevertheless.
+                let _ = input.expect("it is piped").write_all(&question).await;
+            },
+            async { output.expect("it is piped").take(LONGEST).read_to_end(&mut answer).await.map(drop) }
+        );
+        heard.when(what())?;
+        let ended = child.wait().await.when(what())?;
+        if !ended.success() {
+            return Err(Error::new(format!("plugin {told} ended with {ended}")));
+        }
+        let response: Response =
+            serde_json::from_slice(&answer).when(format!("plugin {told} does not answer as plugins do"))?;
+        if response.error {
+            let error = Error::new(format!("plugin {told} failed"));
+            return Err(response.error_msgs.into_iter().fold(error, Error::hint));
+        }
+        if (response.api_version.as_str(), response.command.as_str()) != (VERSION, request.command) {
+            return Err(Error::new(format!(
+                "plugin {told} answers `{}` of {}, and was asked `{}` of {VERSION}",
+                response.command, response.api_version, request.command
+            )));
+        }
+        Ok(response)
+    }
+}

@@ -1,0 +1,83 @@
+//! What is asked and answered: version v1alpha1 of kubebuilder's protocol, see
+//! <https://pkg.go.dev/sigs.k8s.io/kubebuilder/v4/pkg/plugin/external>.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(super) const VERSION: &str = "v1alpha1";
+
+/// What a plugin is asked.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request {
+    api_version: &'static str,
+    pub(super) args: Vec<String>,
+    pub(super) command: &'static str,
+    /// All files of the project, by their path in it.
+    pub(super) universe: BTreeMap<String, String>,
+    /// All plugins that are asked, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) plugin_chain: Vec<String>,
+}
+
+impl Request {
+    pub(super) fn new(command: &'static str, args: Vec<String>) -> Self {
+        Self { api_version: VERSION, args, command, universe: BTreeMap::new(), plugin_chain: Vec::new() }
+    }
+}
+
+/// What it answers.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Response {
+    pub(super) api_version: String,
+    pub(super) command: String,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    // Go writes an empty map or slice as null.
+    #[serde(default, deserialize_with = "or_null")]
+    pub(super) universe: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) error: bool,
+    #[serde(default, deserialize_with = "or_null")]
+    pub(super) error_msgs: Vec<String>,
+    #[serde(default, deserialize_with = "or_null")]
+    pub(super) flags: Vec<Flag>,
+}
+
+/// What a command of the plugin does. Go names these fields as its types do.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Metadata {
+    #[serde(default, alias = "Description")]
+    pub(super) description: String,
+    #[serde(default, alias = "Examples")]
+    pub(super) examples: String,
+}
+
+/// A flag of the plugin's own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Flag {
+    #[serde(alias = "Name")]
+    pub(super) name: String,
+    /// `string`, `bool`, `int` or `float`.
+    #[serde(default, rename = "type", alias = "Type")]
+    pub(super) kind: String,
+    #[serde(default, alias = "Default")]
+    pub(super) default: String,
+    #[serde(default, alias = "Usage")]
+    pub(super) usage: String,
+}
+
+impl Flag {
+    /// Says what it is for.
+    pub(super) fn told(&self) -> String {
+        match self.default.as_str() {
+            "" => self.usage.clone(),
+            default => format!("{} [default: {default}]", self.usage),
+        }
+    }
+}
+
+fn or_null<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}

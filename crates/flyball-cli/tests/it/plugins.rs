@@ -1,0 +1,128 @@
+//! External plugins of `init`, `create` and `edit`: small scripts, in the folder where plugins are looked for.
+
+use crate::{Home, Said};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+impl Home {
+    /// Makes a plugin that answers each command with this, and keeps what it was asked.
+    fn plugin(&self, place: &str, answers: &[(&str, Value)]) {
+        let program = self.0.join(".config/flyball/plugins").join(place);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        let cases: String = answers
+            .iter()
+            .map(|(command, answer)| {
+                let mut whole = json!({"apiVersion": "v1alpha1", "command": command, "universe": null});
+                whole.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+                format!("*'\"command\":\"{command}\"'*) printf '%s' '{whole}';;\n")
+            })
+            .collect();
+        let asked = self.0.join("asked.json");
+        let script = format!(
+            "#!/bin/sh\nread -r asked\nprintf '%s' \"$asked\" > {}\ncase \"$asked\" in\n{cases}esac\n",
+            asked.display()
+        );
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn asked(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.0.join("asked.json")).unwrap()).unwrap()
+    }
+
+    fn in_project(&self, line: &str) -> Said {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Said::of(&self.command(&words).current_dir(self.0.join("site-operator")).output().unwrap())
+    }
+}
+
+const INIT: &str = "init --domain acme.io site-operator --plugins licences/v1";
+
+fn text(home: &Home, path: &str) -> String {
+    fs::read_to_string(home.0.join("site-operator").join(path)).unwrap()
+}
+
+#[test]
+fn plugins_add_files_and_change_them() {
+    let home = Home::new("plugins");
+    let number = json!([{"name": "number", "type": "int", "default": "1", "usage": "How many licences"}]);
+    home.plugin(
+        "licences/v1/licences.sh",
+        &[
+            ("init", json!({"universe": {"LICENSES/a.txt": "free\n", "README.md": "mine\n"}})),
+            ("create api", json!({"universe": {"src/site.rs": "fn  a(){}\n"}})),
+            ("create webhook", json!({"universe": {"LICENSES/b.txt": "free\n"}})),
+            ("edit", json!({"universe": {"LICENSES/a.txt": "freer\n"}})),
+            ("flags", json!({"flags": number})),
+            ("metadata", json!({"metadata": {"Description": "Adds licences", "Examples": "  flyball edit …"}})),
+        ],
+    );
+    let init: Vec<&str> = INIT.split(' ').chain(["--", "--number", "2"]).collect();
+    let said = home.run(&init).ok().out;
+    assert!(said.contains("created LICENSES/a.txt\n") && said.contains("created README.md\n"), "{said}");
+    assert_eq!(text(&home, "README.md"), "mine\n");
+    let asked = home.asked();
+    assert_eq!((&asked["apiVersion"], &asked["command"]), (&json!("v1alpha1"), &json!("init")));
+    assert_eq!(asked["args"], json!(["--domain", "acme.io", "--name", "site-operator", "--number", "2"]));
+    assert_eq!(asked["pluginChain"], json!(["licences/v1"]));
+    // It sees the files that are about to be written.
+    assert!(asked["universe"]["src/lib.rs"].as_str().unwrap().contains("+flyball:operator"), "{asked}");
+
+    // The only version there is need not be named.
+    let said = home.in_project("create api --group web --version v1 --kind Site --plugins licences").ok().out;
+    assert!(said.contains("created src/controllers/site.rs\n") && said.contains("created src/site.rs\n"), "{said}");
+    let asked = home.asked();
+    assert_eq!(asked["args"], json!(["--group", "web.acme.io", "--version", "v1", "--kind", "Site"]));
+    assert_eq!(asked["universe"]["LICENSES/a.txt"], "free\n");
+    let webhook = "create webhook --group web --version v1 --kind Site --validation --plugins licences";
+    assert!(home.in_project(webhook).ok().out.contains("created LICENSES/b.txt\n"));
+    assert_eq!(home.in_project("edit --plugins licences").ok().out, "changed LICENSES/a.txt\n");
+    assert_eq!(home.in_project("edit --plugins licences").ok().out, "");
+
+    let help = home.in_project("edit --plugins licences -- --help").ok().out;
+    let expected = "licences/v1: Adds licences\n\nExamples:\n  flyball edit …\n\n  --number int   How many licences [default: 1]\n";
+    assert_eq!(help, expected);
+    home.in_project("edit --plugins licences -- --size=3")
+        .fails_with(&["no plugin has a flag --size for `edit`", "flyball edit --plugins licences -- --help"]);
+    assert_eq!(home.in_project("edit").code, Some(2));
+    assert_eq!(home.in_project("create webhook --group a --version v1 --kind A -- --size 1").code, Some(2));
+}
+
+#[test]
+fn a_plugin_that_does_wrong_changes_nothing() {
+    let home = Home::new("plugins-wrong");
+    let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());
+    init().fails_with(&["there is no plugin licences/v1", ".config/flyball/plugins/licences/v1/licences"]);
+    let place = "licences/v1/licences";
+    fs::write(home.0.join("outside"), "").unwrap();
+    for (path, words) in [
+        ("../outside", "not a plain path"),
+        ("/tmp/flyball-outside", "not a plain path"),
+        ("src/../../outside", "not a plain path"),
+        (".git/hooks/pre-commit", "version control"),
+        ("PROJECT", "what flyball knows of the project"),
+    ] {
+        home.plugin(place, &[("init", json!({"universe": {"good": "a", path: "b"}}))]);
+        init().fails_with(&["plugin licences/v1 may not write", path, words, "nothing was written"]);
+        assert!(!home.0.join("site-operator").exists(), "{path}");
+    }
+    assert_eq!(fs::read_to_string(home.0.join("outside")).unwrap(), "");
+    assert!(!Path::new("/tmp/flyball-outside").exists());
+    home.plugin(place, &[("init", json!({"error": true, "errorMsgs": ["no licence fits", "choose one"]}))]);
+    init().fails_with(&["plugin licences/v1 failed", "no licence fits", "choose one"]);
+    home.plugin(place, &[("init", json!({"command": "edit"}))]);
+    init().fails_with(&["answers `edit` of v1alpha1, and was asked `init` of v1alpha1"]);
+    home.plugin(place, &[]);
+    init().fails_with(&["plugin licences/v1 does not answer as plugins do"]);
+    fs::write(home.0.join(".config/flyball/plugins").join(place), "#!/bin/sh\nexit 3\n").unwrap();
+    init().fails_with(&["plugin licences/v1 ended with exit status: 3"]);
+    home.plugin("licences/v2/licences", &[]);
+    home.run(&["init", "--domain", "a.io", "new", "--plugins", "licences"])
+        .fails_with(&["several versions: v1, v2", "--plugins licences/v1"]);
+    for name in ["../a", "a/b/c", "A", "", "a/1"] {
+        assert_eq!(home.run(&["init", "--domain", "a.io", "new", "--plugins", name]).code, Some(2), "{name}");
+    }
+    assert!(!home.0.join("site-operator").exists() && !home.0.join("new").exists());
+}
