@@ -28,7 +28,7 @@ use crate::cache::{Entry, Store};
 use crate::error::Result;
 use crate::kind::AnyResource;
 use crate::operator::metrics::Applied;
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Known};
 use flyball_core::ObjectKey;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::Value;
@@ -38,7 +38,7 @@ use tracing::Instrument;
 impl<K: AnyResource> Context<K> {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
-    /// `fields` is what `object` consists of besides its names.
+    /// `fields` is what `object` consists of besides its names, `known` what it is [known](Self::latest_to_apply) as.
     async fn apply_fields(
         &self,
         store: &Store,
@@ -46,9 +46,10 @@ impl<K: AnyResource> Context<K> {
         subresource: &'static str,
         object: &Value,
         fields: &Value,
+        known: Known,
     ) -> Result<Arc<Entry>> {
         let span = tracing::debug_span!("apply", resource = %store.kind(), object = %key, subresource);
-        self.apply_changes(store, key, subresource, object, fields).instrument(span).await
+        self.apply_changes(store, key, subresource, object, fields, known).instrument(span).await
     }
 
     async fn apply_changes(
@@ -58,9 +59,9 @@ impl<K: AnyResource> Context<K> {
         subresource: &'static str,
         object: &Value,
         fields: &Value,
+        Known { entry: known, sure }: Known,
     ) -> Result<Arc<Entry>> {
-        let known = self.latest(store, key).await?;
-        if let Some(known) = &known
+        if let Some(known) = known.as_ref().filter(|_| sure)
             && self.would_not_change(store, key, subresource, fields, known)?
         {
             self.env.metrics.applied(store.kind().name(), Applied::Skipped);

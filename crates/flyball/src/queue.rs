@@ -18,7 +18,7 @@ mod state;
 mod table;
 
 pub use backoff::Backoff;
-pub(crate) use barrier::{Effect, Trigger, Write};
+pub(crate) use barrier::{Behind, Effect, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
 use state::{Hashed, Salt};
@@ -28,7 +28,7 @@ use crate::cache::StoreId;
 use barrier::Barrier;
 use flyball_core::{ObjectKey, Rng};
 use state::State;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -101,8 +101,8 @@ const MEANWHILE: usize = 100;
 pub(crate) struct Work {
     pub(crate) item: Item,
     pub(crate) since: Instant,
-    /// The caches that have not shown a write of this key in time: to be read past.
-    pub(crate) behind: BTreeSet<StoreId>,
+    /// What the key wrote that the caches do not show: to be read past them.
+    pub(crate) behind: Behind,
 }
 
 /// What the metrics tell of a queue.

@@ -11,6 +11,7 @@
 mod cleanup;
 mod context;
 mod controller;
+mod dynamic;
 mod finalizer;
 mod idempotency;
 mod predicate;
@@ -19,7 +20,7 @@ mod sources;
 mod worker;
 
 pub use context::Context;
-pub(crate) use context::Primary;
+pub(crate) use context::{Known, Primary};
 pub use controller::Controller;
 pub(crate) use controller::Declaration;
 pub use predicate::Predicate;

@@ -60,13 +60,14 @@ impl<K: AnyResource> Context<K> {
 
     /// Makes an object be as the JSON of a child says, and returns it as it is.
     pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
-        match self.latest(store, key).await? {
-            Some(known) => self.check_adoption(store.kind(), key, &known)?,
+        let known = self.latest_to_apply(store, key).await?;
+        match &known.entry {
+            Some(entry) => self.check_adoption(store.kind(), key, entry)?,
             None => check_selected(store, key, object)?,
         }
         let mut fields = object.clone();
         without_names(&mut fields);
-        self.apply_fields(store, key, "", object, &fields).await
+        self.apply_fields(store, key, "", object, &fields, known).await
     }
 
     /// Makes a new object, owned by the one being reconciled, and returns it.

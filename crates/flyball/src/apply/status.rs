@@ -30,10 +30,10 @@ impl<K: AnyResource> Context<K> {
                 Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal()
             );
         }
-        let known = self.latest(store, &primary.key).await?;
-        let known: Option<Value> = known.map(|known| known.decode()).transpose()?;
-        let known = known.as_ref().map(|known| &known["status"]);
-        condition::complete(&mut status, known, primary.entry.generation(), &rfc3339(self.now()));
+        let known = self.latest_to_apply(store, &primary.key).await?;
+        let before: Option<Value> = known.entry.as_ref().map(|known| known.decode()).transpose()?;
+        let before = before.as_ref().map(|before| &before["status"]);
+        condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
         let gvk = primary.kind.gvk();
         let mut object = json!({
             "apiVersion": gvk.api_version(),
@@ -46,7 +46,7 @@ impl<K: AnyResource> Context<K> {
             object["metadata"]["namespace"] = namespace.into();
         }
         let fields = json!({"status": object["status"]});
-        self.apply_fields(store, &primary.key, "status", &object, &fields).await?;
+        self.apply_fields(store, &primary.key, "status", &object, &fields, known).await?;
         Ok(())
     }
 }

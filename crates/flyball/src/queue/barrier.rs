@@ -36,6 +36,22 @@ pub(crate) enum Effect {
     Unknown,
 }
 
+/// What of the caches a key may not rely on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// Those that have not shown in time what the key wrote.
+    pub(crate) stores: BTreeSet<StoreId>,
+    /// Writes whose answer was lost: what became of these objects is not known.
+    pub(crate) unknown: Vec<Write>,
+}
+
+impl Behind {
+    /// Tells whether it is not known what became of a write of this object.
+    pub(crate) fn is_unsure(&self, store: StoreId, object: &ObjectKey) -> bool {
+        self.unknown.iter().any(|write| write.store == store && write.object == *object)
+    }
+}
+
 /// One change that a cache tells of, as far as an echo is recognised by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger {
@@ -121,15 +137,15 @@ impl Barrier {
         held
     }
 
-    /// Returns the caches that this key may not rely on yet, and forgets the writes whose effect is unknown: whoever asks
-    /// reads these kinds from the API server.
-    pub(crate) fn behind(&mut self, key: &ObjectKey) -> BTreeSet<StoreId> {
-        let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return BTreeSet::new() };
-        let mut writes = self.take(key);
-        let behind = writes.iter().map(|write| write.store).collect();
-        writes.retain(|write| write.effect != Effect::Unknown);
+    /// Returns what this key may not rely on yet, and hands over the writes whose effect is unknown: whoever asks finds out, or brings
+    /// them back by [`wrote`](Self::wrote).
+    pub(crate) fn behind(&mut self, key: &ObjectKey) -> Behind {
+        let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return Behind::default() };
+        let (unknown, writes): (Vec<_>, Vec<_>) =
+            self.take(key).into_iter().partition(|write| write.effect == Effect::Unknown);
+        let stores = writes.iter().map(|write| write.store).collect();
         self.put(key, writes, deadline);
-        behind
+        Behind { stores, unknown }
     }
 
     /// Tells whether a change is the echo of a write of this key that is noted, or of one of `running`.
@@ -379,11 +395,12 @@ mod tests {
         barrier.seen(1, 6);
         assert!(barrier.overdue(now).is_empty());
         assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
-        assert_eq!(barrier.behind(&key("a")), [0].into());
+        let first = Behind { stores: [0].into(), ..Behind::default() };
+        assert_eq!(barrier.behind(&key("a")), first);
         // What was written stays noted until it is seen.
-        assert_eq!(barrier.behind(&key("a")), [0].into());
+        assert_eq!(barrier.behind(&key("a")), first);
         barrier.seen(0, 5);
-        assert!(barrier.behind(&key("a")).is_empty());
+        assert_eq!(barrier.behind(&key("a")), Behind::default());
     }
 
     #[test]
@@ -391,8 +408,9 @@ mod tests {
         let (mut barrier, now) = barrier();
         let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
         assert!(!barrier.wrote(&key("a"), vec![unknown], now, there));
-        assert_eq!(barrier.behind(&key("a")), [0].into());
-        assert!(barrier.behind(&key("a")).is_empty());
+        let behind = barrier.behind(&key("a"));
+        assert!(behind.stores.is_empty() && behind.is_unsure(0, &key("x")) && !behind.is_unsure(0, &key("y")));
+        assert_eq!(barrier.behind(&key("a")), Behind::default());
     }
 
     #[test]

@@ -6,10 +6,9 @@ use crate::client;
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Resource, Type, dealt, key_of, reads_metadata};
 use crate::operator::Environment;
-use crate::queue::{Effect, Write};
+use crate::queue::{Behind, Effect, Write};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use http::Request;
-use kube::core::DynamicObject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,8 +22,8 @@ const FEW: usize = 8;
 /// **Reads** come from the operator's caches, and cost no request. They show the past, but never one in which something is
 /// missing that this very object's reconciles wrote: before a reconcile begins, the caches have caught up with
 /// the writes of the one before. Where a cache has not after ten seconds (see
-/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of what a cache [does
-/// not keep](crate::Cache#secrets). Within a reconcile,
+/// [`Controller::patience`](crate::Controller::patience)), reads of its kind go to the API server. So do those of an object of
+/// which no answer told what became of a write, and of what a cache [does not keep](crate::Cache#secrets). Within a reconcile,
 /// reads show what it wrote itself.
 ///
 /// **Writes** through the context are noted for that purpose. Writes through [`client`](Self::client) are too, if you tell
@@ -53,8 +52,8 @@ pub struct Context<K> {
     pub(crate) declared: Arc<Declared>,
     /// The object being reconciled, as the reconcile got it.
     pub(crate) primary: Primary,
-    /// The caches that lag behind what this key wrote.
-    behind: BTreeSet<StoreId>,
+    /// What the caches do not show of what this key wrote.
+    behind: Behind,
     written: Mutex<Vec<Option<Written>>>,
     kind: PhantomData<fn(K)>,
 }
@@ -82,6 +81,14 @@ pub(crate) struct Declared {
     pub(crate) read: BTreeMap<Type, Kind>,
 }
 
+/// What is known of an object that is to be applied.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) entry: Option<Arc<Entry>>,
+    /// Whether that is all: what a write made of it whose answer was lost may be missing.
+    pub(crate) sure: bool,
+}
+
 /// A write, and what it made of the object.
 #[derive(Debug)]
 struct Written {
@@ -90,13 +97,10 @@ struct Written {
 }
 
 impl<K: AnyResource> Context<K> {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        declared: Arc<Declared>,
-        primary: Primary,
-        behind: BTreeSet<StoreId>,
-    ) -> Self {
-        Self { env, declared, primary, behind, written: Mutex::default(), kind: PhantomData }
+    pub(crate) fn new(env: Arc<Environment>, declared: Arc<Declared>, primary: Primary, behind: Behind) -> Self {
+        let unknown = behind.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
+        let written = Mutex::new(unknown.collect());
+        Self { env, declared, primary, behind, written, kind: PhantomData }
     }
 
     /// Returns the client, for requests that the context has no method for.
@@ -162,16 +166,7 @@ impl<K: AnyResource> Context<K> {
         self.get_as(&Type::of::<T>(), key).await
     }
 
-    /// Returns an object of a [kind](Kind) that is known at run time only, `None` if there is none.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn get_of(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>> {
-        self.get_as(&Type::dynamic(kind), key).await
-    }
-
-    async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
+    pub(super) async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
         let (kind, cached) = self.kind(ty)?;
         let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
             Some(store) if !store.portion().selection.may_hold(key) => {
@@ -202,16 +197,7 @@ impl<K: AnyResource> Context<K> {
         self.list_as(&Type::of::<T>(), namespace).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only, as [`list`](Self::list) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get`](Self::get).
-    pub async fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
-        self.list_as(&Type::dynamic(kind), namespace).await
-    }
-
-    async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
+    pub(super) async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
         let (kind, cached) = self.kind(ty)?;
         let mut found = Vec::new();
         if cached {
@@ -260,17 +246,7 @@ impl<K: AnyResource> Context<K> {
         self.children_as(&Type::of::<T>()).await
     }
 
-    /// Returns the objects of a [kind](Kind) that is known at run time only which refer to the one being reconciled as their owner, as
-    /// [`children`](Self::children) does.
-    ///
-    /// # Errors
-    ///
-    /// As for [`children`](Self::children).
-    pub async fn children_of(&self, kind: &Kind) -> Result<Vec<DynamicObject>> {
-        self.children_as(&Type::dynamic(kind)).await
-    }
-
-    async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
+    pub(super) async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
         let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
         let mut children = Vec::new();
         for store in self.env.caches.stores_of(self.env.caches.kind(ty)?, namespace)? {
@@ -343,13 +319,40 @@ impl<K: AnyResource> Context<K> {
 
     /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
     pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        let known = match self.behind.contains(&store.id()) {
-            true => self.env.fetch_selected(store, key).await?.inspect(|entry| self.relied_on(store, key, entry)),
+        let known = match self.behind.stores.contains(&store.id()) || self.is_unsure(store, key) {
+            true => {
+                let found = self.env.fetch_selected(store, key).await?;
+                self.looked(store, |object| object == key);
+                found.inspect(|entry| self.relied_on(store, key, entry))
+            }
             false => store.get(key),
         };
         let version = known.as_ref().map_or(0, |entry| entry.resource_version());
         let written = self.written_to(store.id()).remove(key);
         Ok(written.filter(|entry| entry.resource_version() > version).or(known))
+    }
+
+    /// Returns what is known of an object that is to be applied. If it is unsure what became of a write, nobody is asked: applying
+    /// it once more costs no more than a look at it, and often has to follow anyway.
+    pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<Known> {
+        let sure = self.behind.stores.contains(&store.id()) || !self.is_unsure(store, key);
+        let entry = if sure { self.latest(store, key).await? } else { store.get(key) };
+        Ok(Known { entry, sure })
+    }
+
+    /// Tells whether it is not known what became of a write of this object, by this reconcile's word either.
+    fn is_unsure(&self, store: &Store, key: &ObjectKey) -> bool {
+        self.behind.is_unsure(store.id(), key) && !self.written_to(store.id()).contains_key(key)
+    }
+
+    /// Notes that objects of a cache were looked at: what became of the writes of earlier reconciles is known now.
+    fn looked(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
+        for earlier in self.written().iter_mut().take(self.behind.unknown.len()) {
+            let is_settled = |earlier: &Written| earlier.write.store == store.id() && at(&earlier.write.object);
+            if earlier.as_ref().is_some_and(is_settled) {
+                *earlier = None;
+            }
+        }
     }
 
     /// Notes that the reconcile relies on a state of an object that the cache may not have shown yet. As with a write, the
@@ -370,7 +373,8 @@ impl<K: AnyResource> Context<K> {
         metadata: bool,
         cached: impl FnOnce(&Store) -> Vec<(ObjectKey, Arc<Entry>)>,
     ) -> kube::Result<BTreeMap<ObjectKey, Arc<Entry>>> {
-        let known = match self.behind.contains(&store.id()) {
+        let unsure = |store: &Store| self.behind.unknown.iter().any(|write| write.store == store.id());
+        let known = match self.behind.stores.contains(&store.id()) || unsure(store) {
             true => None,
             false => Some(cached(store)),
         };
@@ -393,6 +397,7 @@ impl<K: AnyResource> Context<K> {
             _ => {
                 let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
                 let found = self.env.fetch_list(store.kind(), namespace, selection).await?;
+                self.looked(store, |object| namespace.is_none_or(|namespace| object.namespace() == Some(namespace)));
                 found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
                 found
             }

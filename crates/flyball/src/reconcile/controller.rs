@@ -14,7 +14,6 @@ use crate::queue::{Backoff, Queue, RetryRate};
 use flyball_core::{ObjectKey, Rng};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::core::DynamicObject;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +95,7 @@ type Make<R> = dyn FnOnce() -> Result<R, BoxError> + Send;
 impl<R: Reconcile<Resource: Resource>> Controller<R> {
     /// Makes a controller for the objects of [`Reconcile::Resource`], named after the kind.
     pub fn new(reconciler: R) -> Self {
-        Self { reconciler: Some(reconciler), ..Self::typed() }
+        Self::with(Type::of::<R::Resource>(), Kind::of::<R::Resource>(), reconciler)
     }
 
     /// Makes a controller whose reconciler is made when the operator is about to run, from the environment for instance.
@@ -104,22 +103,16 @@ impl<R: Reconcile<Resource: Resource>> Controller<R> {
     /// So it can be declared, and asked for its [rules](crate::Operator::rules), where that would fail. An error ends
     /// [`Operator::run`](crate::Operator::run), and [`Operator::main`](crate::Operator::main) with exit code 2.
     pub fn deferred<E: Into<BoxError>>(make: impl FnOnce() -> Result<R, E> + Send + 'static) -> Self {
-        Self { make: Some(Box::new(|| make().map_err(Into::into))), ..Self::typed() }
-    }
-
-    fn typed() -> Self {
-        Self::bare(Type::of::<R::Resource>(), Kind::of::<R::Resource>())
-    }
-}
-
-impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
-    /// Makes a controller for the objects of a [kind](Kind) that is known at run time only, named after the kind.
-    pub fn of(kind: &Kind, reconciler: R) -> Self {
-        Self { reconciler: Some(reconciler), ..Self::bare(Type::dynamic(kind), kind.clone()) }
+        let bare = Self::bare(Type::of::<R::Resource>(), Kind::of::<R::Resource>());
+        Self { make: Some(Box::new(|| make().map_err(Into::into))), ..bare }
     }
 }
 
 impl<R: Reconcile> Controller<R> {
+    pub(super) fn with(ty: Type, primary: Kind, reconciler: R) -> Self {
+        Self { reconciler: Some(reconciler), ..Self::bare(ty, primary) }
+    }
+
     fn bare(ty: Type, primary: Kind) -> Self {
         let mut grants =
             vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
@@ -165,13 +158,7 @@ impl<R: Reconcile> Controller<R> {
         self.owns_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    /// Lets the controller make, change and delete objects of a [kind](Kind) that is known at run time only, and reconciles the
-    /// owner when one of them changes, as [`owns`](Self::owns) does.
-    pub fn owns_kind(self, kind: &Kind) -> Self {
-        self.owns_as(Type::dynamic(kind), kind.clone())
-    }
-
-    fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
+    pub(super) fn owns_as(mut self, ty: Type, kind: Kind) -> Self {
         self.cached(&ty, &kind, &["get", "list", "watch", "create", "patch", "delete"]);
         // Clusters that check who may block the deletion of an owner ask for this.
         self.grants.push(Grant::new(&self.primary, "finalizers", &["update"]));
@@ -192,17 +179,7 @@ impl<R: Reconcile> Controller<R> {
         self.watches_as(Type::of::<T>(), Kind::of::<T>(), map)
     }
 
-    /// Reconciles the objects that `map` finds when an object of a [kind](Kind) that is known at run time only changes, as
-    /// [`watches`](Self::watches) does.
-    pub fn watches_kind(
-        self,
-        kind: &Kind,
-        map: impl Fn(&DynamicObject, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
-    ) -> Self {
-        self.watches_as(Type::dynamic(kind), kind.clone(), map)
-    }
-
-    fn watches_as<T: AnyResource>(
+    pub(super) fn watches_as<T: AnyResource>(
         mut self,
         ty: Type,
         kind: Kind,
@@ -308,12 +285,7 @@ impl<R: Reconcile> Controller<R> {
         self.replaces_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    /// Lets the controller replace objects of a [kind](Kind) that is known at run time only, as [`replaces`](Self::replaces) does.
-    pub fn replaces_kind(self, kind: &Kind) -> Self {
-        self.replaces_as(Type::dynamic(kind), kind.clone())
-    }
-
-    fn replaces_as(mut self, ty: Type, kind: Kind) -> Self {
+    pub(super) fn replaces_as(mut self, ty: Type, kind: Kind) -> Self {
         self.cached(&ty, &kind, &["get", "list", "watch", "update"]);
         self.grants.push(Grant::new(&kind, "status", &["update"]));
         self.declared.replaced.insert(ty);
@@ -325,12 +297,7 @@ impl<R: Reconcile> Controller<R> {
         self.reads_as(Type::of::<T>(), Kind::of::<T>())
     }
 
-    /// Lets the controller read objects of a [kind](Kind) that is known at run time only from the API server, without a cache.
-    pub fn reads_kind(self, kind: &Kind) -> Self {
-        self.reads_as(Type::dynamic(kind), kind.clone())
-    }
-
-    fn reads_as(mut self, ty: Type, kind: Kind) -> Self {
+    pub(super) fn reads_as(mut self, ty: Type, kind: Kind) -> Self {
         self.grants.push(Grant::new(&kind, "", &["get", "list"]));
         self.declared.read.insert(ty, kind);
         self
@@ -348,12 +315,7 @@ impl<R: Reconcile> Controller<R> {
         self.filter_as(Type::of::<T>(), Kind::of::<T>(), predicate)
     }
 
-    /// Passes over updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
-    pub fn filter_kind(self, kind: &Kind, predicate: Predicate<DynamicObject>) -> Self {
-        self.filter_as(Type::dynamic(kind), kind.clone(), predicate)
-    }
-
-    fn filter_as<T: AnyResource>(mut self, ty: Type, kind: Kind, predicate: Predicate<T>) -> Self {
+    pub(super) fn filter_as<T: AnyResource>(mut self, ty: Type, kind: Kind, predicate: Predicate<T>) -> Self {
         self.filters.push((kind, predicate.erased()));
         self.filtered.push(ty);
         self

@@ -3,15 +3,14 @@
 use super::context::{Context, Declared, Primary};
 use super::{Action, Reconcile, panic_text};
 use crate::apply::Event;
-use crate::cache::{Entry, StoreId};
+use crate::cache::Entry;
 use crate::error::{Error, Result, Retry};
 use crate::kind::{Kind, reads_metadata};
 use crate::operator::Environment;
 use crate::operator::metrics::{ControllerMetrics, Outcome};
-use crate::queue::{Item, Next, Queue, Work, Write};
+use crate::queue::{Behind, Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,11 +75,12 @@ impl<R: Reconcile> Worker<R> {
         }
     }
 
-    async fn work(&self, item: &Item, began: Instant, behind: BTreeSet<StoreId>) -> (Next, Vec<Write>) {
+    async fn work(&self, item: &Item, began: Instant, behind: Behind) -> (Next, Vec<Write>) {
+        let unknown = behind.unknown.clone();
         let cx = match self.context(&item.key, behind).await {
             Ok(Some(cx)) => cx,
             Ok(None) => return (Next::Rest, Vec::new()),
-            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), Vec::new()),
+            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), unknown),
         };
         if cx.primary.entry.is_paused() {
             tracing::info!("paused");
@@ -102,14 +102,15 @@ impl<R: Reconcile> Worker<R> {
     }
 
     /// Reads the object, past a cache that is behind; `None` if it is gone.
-    async fn context(&self, key: &ObjectKey, behind: BTreeSet<StoreId>) -> Result<Option<Context<R::Resource>>> {
+    async fn context(&self, key: &ObjectKey, mut behind: Behind) -> Result<Option<Context<R::Resource>>> {
         let store = self.env.caches.store_of(&self.kind, key.namespace())?;
-        let read_past = behind.contains(&store.id());
+        let read_past = behind.is_unsure(store.id(), key) || behind.stores.contains(&store.id());
         let entry = match read_past {
             true => self.env.fetch_selected(store, key).await?,
             false => store.get(key),
         };
         let Some(mut entry) = entry else { return Ok(None) };
+        behind.unknown.retain(|write| write.store != store.id() || write.object != *key);
         let withheld = entry.is_withheld() && !reads_metadata::<R::Resource>();
         if withheld {
             let Some(whole) = self.env.fetch(&self.kind, key).await? else { return Ok(None) };

@@ -118,6 +118,26 @@ async fn a_reconcile_cut_off_in_a_request_looks_before_it_acts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_could_not_be_looked_at_is_looked_at_later() {
+    let (api, widgets) = (Api::default(), counting());
+    widget(&api, "a", 1);
+    api.hold("configmaps");
+    api.fail("POST /api/v1/namespaces/ns/configmaps", 3, Fault::LoseAnswer);
+    // Twice it cannot find out what became of that.
+    api.fail("GET /api/v1/namespaces/ns/configmaps?", 2, Fault::Refuse(500));
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((widgets.errors().len(), api.names("configmaps").len()), (3, 1));
+    // Once it could, nothing is asked again.
+    api.release("configmaps");
+    settle().await;
+    api.seen();
+    wake(&api, 1);
+    settle().await;
+    assert!(api.seen().is_empty() && widgets.calls().len() == 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_by_somebody_else_is_no_echo() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -187,7 +207,13 @@ async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
-    let (api, widgets) = (Api::default(), Widgets::usual());
+    let widgets = Widgets::new(|widget, cx| {
+        Box::pin(async move {
+            cx.get::<ConfigMap>(cx.key()).await?;
+            usual(widget, cx).await
+        })
+    });
+    let api = Api::default();
     let _stage = Stage::start(&api, &widgets).await;
     api.hold("configmaps");
     api.fail("PATCH /api/v1/namespaces/ns/configmaps", 1, Fault::LoseAnswer);
@@ -198,6 +224,27 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
     api.delete("configmaps", "ns", "a");
     list_anew(&api).await;
     assert_eq!((widgets.calls().len(), size_of(&api, "a").unwrap().as_str()), (1, "1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_whose_answer_was_lost_is_sent_again_without_a_look() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "b", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    // One is carried out, of the other the server sees nothing.
+    for (name, fault, times) in [("a", Fault::LoseAnswer, 2), ("b", Fault::Hang, 1)] {
+        api.seen();
+        api.fail("PATCH /api/v1/namespaces/ns/configmaps", 1, fault);
+        widget(&api, name, 2);
+        sleep(Duration::from_secs(60)).await;
+        let asked: Vec<String> = api.seen().into_iter().map(|seen| seen.what).collect();
+        let (child, status) = (
+            format!("PATCH /api/v1/namespaces/ns/configmaps/{name}"),
+            format!("PATCH /apis/example.com/v1/namespaces/ns/widgets/{name}/status"),
+        );
+        let expected: Vec<String> = std::iter::repeat_n(child, times).chain([status]).collect();
+        assert_eq!((asked, size_of(&api, name).unwrap().as_str()), (expected, "2"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,9 @@
 
 use crate::api::{Api, Fault};
 use crate::widgets::*;
-use flyball::{Action, ObjectKey};
+use flyball::{Action, Kind, ObjectKey};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use kube::{CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,6 +107,40 @@ async fn a_definition_made_anew_under_a_running_controller_brings_new_objects() 
     widget(&api, "a", 3);
     settle().await;
     assert_eq!((widgets.calls(), size_of(&api, "a").unwrap()), (vec!["a".to_owned()], "3".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_one_kind_with_a_type_and_without() {
+    let maps = || Kind::new("", "v1", "ConfigMap");
+    let widgets = Widgets::new(move |widget, cx| {
+        Box::pin(async move {
+            let child = DynamicObject::new(&widget.name_any(), &maps().api_resource());
+            let applied = cx.apply(&child.data(serde_json::json!({"data": {"size": "1"}}))).await?;
+            let typed = cx.get::<ConfigMap>(cx.key()).await?.ok_or("no config map")?;
+            let dynamic = cx.get_of(&maps(), cx.key()).await?.ok_or("no object")?;
+            assert_eq!((typed.data.unwrap()["size"].as_str(), &dynamic.data["data"]["size"]), ("1", &"1".into()));
+            assert_eq!((applied.types, cx.children_of(&maps()).await?.len()), (dynamic.types, 1));
+            // What is not declared is refused by its name.
+            let nameless: DynamicObject = serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}}))?;
+            let mut refused = vec![cx.get_of(&Kind::new("", "v1", "Secret"), cx.key()).await.unwrap_err().to_string()];
+            for object in [DynamicObject::new("a", &Kind::new("apps", "v1", "Deployment").api_resource()), nameless] {
+                refused.push(cx.apply(&object).await.unwrap_err().to_string());
+            }
+            Err(flyball::Error::from(refused.join("; ")).wait())
+        })
+    });
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let stage = Stage::with(&api, &widgets, |controller| {
+        let kind = Kind::new("example.com", "v1", "Widget");
+        controller.owns_kind(&maps()).watches::<ConfigMap>(|_, _| Ok(vec![])).watches_kind(&kind, |_, _| Ok(vec![]))
+    })
+    .await;
+    let expected = "Secret of v1 has no cache: declare it with Controller::owns, watches or reads; \
+                    Deployment of apps/v1 is not owned: declare it with Controller::owns; \
+                    an object that does not say its apiVersion and kind is not owned: declare it with Controller::owns";
+    assert_eq!((stage.widgets.errors(), stage.widgets.calls().len()), (vec![expected.to_owned()], 1));
+    assert_eq!((api.watches("configmaps"), api.watches("widgets")), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,261 @@
+//! A kind as a value.
+
+use super::Resource;
+use crate::client;
+use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
+use http::Request;
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::core::{ApiResource, TypeMeta};
+use std::any::TypeId;
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+/// A kind as a value: its names, and whether its objects live in namespaces.
+///
+/// Most operators know their kinds when they are compiled, and have no need of it: a [`Resource`] knows its kind. One that is told
+/// its kinds by a file or by an object deals with them as [`DynamicObject`], and says which it means where others name
+/// a type:
+///
+/// ```
+/// use flyball::{Action, Context, Controller, Kind, Operator, Reconcile, Result};
+/// use kube::ResourceExt;
+/// use kube::core::DynamicObject;
+/// use serde_json::json;
+///
+/// /// Gives every object of one kind a child of another.
+/// struct Pages {
+///     child: Kind,
+/// }
+///
+/// impl Reconcile for Pages {
+///     type Resource = DynamicObject;
+///
+///     async fn reconcile(&self, site: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+///         let child = DynamicObject::new(&site.name_any(), &self.child.api_resource());
+///         let applied = cx.apply(&child.data(json!({"data": {"title": site.data["spec"]["title"]}}))).await?;
+///         cx.set_status(&json!({"page": applied.name_any()})).await?;
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// let (site, page) = (Kind::new("example.com", "v1", "Site"), Kind::new("", "v1", "ConfigMap"));
+/// let controller = Controller::of(&site, Pages { child: page.clone() }).owns_kind(&page);
+/// let operator = Operator::new("page-operator").controller(controller);
+/// assert_eq!(operator.describe().controllers[0].reconciles, "sites.v1.example.com");
+/// ```
+///
+/// | With a type | With a value |
+/// |---|---|
+/// | [`Controller::new(reconciler)`](crate::Controller::new) | [`Controller::of(&kind, reconciler)`](crate::Controller::of) |
+/// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind) |
+/// | [`Cache::<T>::new()`](crate::Cache::new) | [`Cache::of(&kind)`](crate::Cache::of) |
+/// | [`cx.get::<T>(&key)`](crate::Context::get), [`list`](crate::Context::list), [`children`](crate::Context::children) | [`cx.get_of(&kind, &key)`](crate::Context::get_of), [`list_of`](crate::Context::list_of), [`children_of`](crate::Context::children_of) |
+/// | [`caches.get::<T>(&key)`](crate::Caches::get), [`list`](crate::Caches::list), [`keys`](crate::Caches::keys) | [`caches.get_of(&kind, &key)`](crate::Caches::get_of), [`list_of`](crate::Caches::list_of), [`keys_of`](crate::Caches::keys_of) |
+/// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object says its `apiVersion` and `kind` |
+///
+/// Everything else is as with types: one watch for each kind whatever it is dealt with as, finalizers, status, events, and the
+/// [RBAC rules](crate::Operator::rules). A kind whose definition does not exist yet is [waited
+/// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`] that comes out of a cache, `types` is always there.
+///
+/// Indexes, webhooks and policies need a type, and so does who is content with metadata.
+///
+/// Two kinds are equal if group, version and name are, whatever is said of plural and scope; of several that an operator declares, the
+/// first one counts.
+#[derive(Clone)]
+pub struct Kind(Arc<Names>);
+
+#[derive(Clone)]
+struct Names {
+    kind: GroupVersionKind,
+    resource: GroupResource,
+    namespaced: bool,
+}
+
+impl Kind {
+    /// Names the kind of a type.
+    pub fn of<T: Resource>() -> Self {
+        let group = T::group(&());
+        let kind = GroupVersionKind::new(&group, &T::version(&()), &T::kind(&()));
+        let namespaced = TypeId::of::<T::Scope>() != TypeId::of::<ClusterResourceScope>();
+        Self::named(kind, GroupResource::new(&group, &T::plural(&())), namespaced)
+    }
+
+    /// Names a kind whose objects live in namespaces; the core group is `""`.
+    ///
+    /// Its plural is taken to be the regular one, in lower case, as tools that make definitions do: `Site`, `sites`; `Policy`,
+    /// `policies`. Where that is wrong, [`plural`](Self::plural) says it, and [`discover`](Self::discover) asks the API server.
+    pub fn new(group: &str, version: &str, kind: &str) -> Self {
+        let plural = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, kind)).plural;
+        Self::named(GroupVersionKind::new(group, version, kind), GroupResource::new(group, &plural), true)
+    }
+
+    /// Says the plural by which paths and RBAC rules name the kind.
+    pub fn plural(mut self, plural: &str) -> Self {
+        let names = Arc::make_mut(&mut self.0);
+        names.resource = GroupResource::new(&names.kind.group, plural);
+        self
+    }
+
+    /// Says that objects of the kind live in no namespace.
+    pub fn cluster_wide(mut self) -> Self {
+        Arc::make_mut(&mut self.0).namespaced = false;
+        self
+    }
+
+    /// Asks the API server for a kind of which no more is known than this; `None` if it does not serve it.
+    ///
+    /// ```
+    /// use flyball::{Client, GroupVersionKind, Kind};
+    ///
+    /// async fn kind_in_file(client: &Client) -> kube::Result<Kind> {
+    ///     let gvk = GroupVersionKind::new("example.com", "v1", "Site");
+    ///     // What is not installed yet has the regular plural, or the operator would wait for something else.
+    ///     Ok(Kind::discover(client, &gvk).await?.unwrap_or_else(|| Kind::new(&gvk.group, &gvk.version, &gvk.kind)))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
+    pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
+        let request = Request::get(root(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let list = match client::exchange(client, request).await {
+            Ok(body) => body,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
+        // Subresources, such as `sites/status`, are of the same kind.
+        let found = list.resources.into_iter().find(|known| *known.kind == *gvk.kind && !known.name.contains('/'));
+        Ok(found.map(|known| Self::named(gvk.clone(), GroupResource::new(&gvk.group, &known.name), known.namespaced)))
+    }
+
+    /// Names a kind whose names are all known.
+    pub(crate) fn named(kind: GroupVersionKind, resource: GroupResource, namespaced: bool) -> Self {
+        Self(Arc::new(Names { kind, resource, namespaced }))
+    }
+
+    /// Returns the same for kube: to make a [`DynamicObject`], or for an `Api::<DynamicObject>`.
+    pub fn api_resource(&self) -> ApiResource {
+        let GroupVersionKind { group, version, kind } = self.gvk();
+        ApiResource {
+            group: group.to_string(),
+            version: version.to_string(),
+            api_version: self.gvk().api_version(),
+            kind: kind.to_string(),
+            plural: self.resource().resource.to_string(),
+        }
+    }
+
+    /// Returns what an object of this kind calls it.
+    pub(super) fn types(&self) -> TypeMeta {
+        TypeMeta { api_version: self.gvk().api_version(), kind: self.name().to_owned() }
+    }
+
+    /// Returns group, version and kind.
+    pub fn gvk(&self) -> &GroupVersionKind {
+        &self.0.kind
+    }
+
+    /// Returns the kind's bare name.
+    pub fn name(&self) -> &str {
+        &self.0.kind.kind
+    }
+
+    /// Returns the resource by which URLs and RBAC rules name the kind.
+    pub fn resource(&self) -> &GroupResource {
+        &self.0.resource
+    }
+
+    /// Returns resource, version and group, as kubectl takes them: `deployments.v1.apps`.
+    pub(crate) fn qualified(&self) -> String {
+        let GroupVersionKind { group, version, .. } = self.gvk();
+        let plural = &self.0.resource.resource;
+        if group.is_empty() { format!("{plural}.{version}") } else { format!("{plural}.{version}.{group}") }
+    }
+
+    /// Tells whether objects of this kind live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.0.namespaced
+    }
+
+    /// Returns the URL of all objects, or of those in one namespace.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let (root, plural) = (root(self.gvk()), &self.0.resource.resource);
+        match namespace.filter(|_| self.0.namespaced) {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+            None => format!("{root}/{plural}"),
+        }
+    }
+
+    /// Returns the URL of one object.
+    pub(crate) fn object_path(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.path(key.namespace()), key.name())
+    }
+}
+
+/// Returns the URL below which a kind is served.
+fn root(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Kind {}
+
+impl Ord for Kind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.kind.cmp(&other.0.kind)
+    }
+}
+
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Prints as RBAC and error messages name it: `deployments.apps`.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.resource.fmt(f)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Namespace, Pod};
+
+    #[test]
+    fn a_kind_knows_its_urls() {
+        let key = ObjectKey::new(Some("ns"), "web");
+        assert_eq!(Kind::of::<Deployment>().object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/web");
+        assert_eq!(Kind::of::<Pod>().path(None), "/api/v1/pods");
+        assert_eq!(Kind::of::<Namespace>().object_path(&ObjectKey::new(None, "ns")), "/api/v1/namespaces/ns");
+        assert!(Kind::of::<Pod>().is_namespaced() && !Kind::of::<Namespace>().is_namespaced());
+        assert_eq!(Kind::of::<Deployment>().to_string(), "deployments.apps");
+    }
+
+    #[test]
+    fn a_kind_without_a_type_has_the_regular_plural_unless_told_otherwise() {
+        let policy = Kind::new("example.com", "v1", "Policy");
+        assert_eq!(policy.qualified(), "policies.v1.example.com");
+        assert!(policy.is_namespaced() && !policy.clone().cluster_wide().is_namespaced());
+        assert_eq!(policy.plural("policys").path(None), "/apis/example.com/v1/policys");
+        assert_eq!(Kind::new("apps", "v1", "Deployment"), Kind::of::<Deployment>());
+    }
+}
