@@ -1,8 +1,8 @@
 //! The webhooks of an operator, asked by the server.
 
 use crate::{cluster_of, eventually};
-use flyball::webhook::{AdmissionRequest, Operation, Verdict, Webhook};
-use flyball::{FieldError, Operator};
+use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict, Webhook};
+use flyball::{FieldError, Operator, Rng};
 use flyball_cluster::{Cluster, LocalWebhooks, Options, User, simulated_clock};
 use flyball_core::Clock;
 use flyball_core::time::SignedDuration;
@@ -20,7 +20,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// What does not fit into v1beta1.
 const MODE: &str = "example.com/mode";
@@ -242,6 +242,67 @@ async fn what_is_written_in_one_version_is_read_in_the_other() {
     new.create(&PostParams::default(), &widget("b", 13)).await.unwrap();
     let (code, _, message) = refusal(old.get("b").await);
     assert!(code == 500 && message.contains("13 was unknown in v1beta1"), "{code} {message}");
+}
+
+/// Takes as long to say yes as a config map says, in milliseconds.
+struct Late;
+
+impl Validator<ConfigMap> for Late {
+    async fn validate(&self, request: &AdmissionRequest<ConfigMap>) -> flyball::Result<Verdict> {
+        let delay = request.object().data.as_ref().and_then(|data| data["delay"].parse().ok());
+        sleep(Duration::from_millis(delay.unwrap_or_default())).await;
+        Ok(Verdict::allow())
+    }
+}
+
+/// Creates config maps about which an operator is asked that answers sooner or later, as the seed says; gives how long it
+/// took it, how long the client waited, and what was said.
+async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
+    let webhooks = LocalWebhooks::default();
+    let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), seed) };
+    let client = cluster_of(options).admin();
+    let webhook = Webhook::<ConfigMap>::new().validates(Late).timeout(Duration::from_secs(1));
+    let webhook = webhook.match_condition("ours", "has(object.data) && 'delay' in object.data");
+    let operator = Operator::new("op").webhook(if optional { webhook.optional() } else { webhook });
+    webhooks.serve("op-webhook.default.svc", operator.webhooks());
+    for manifest in operator.manifests() {
+        create(&client, manifest).await;
+    }
+    let admin = client.clone();
+    tokio::spawn(async move { operator.run(admin, pending()).await.unwrap() });
+    sleep(Duration::from_secs(1)).await;
+    let (maps, rng): (Api<ConfigMap>, _) = (Api::namespaced(client, "default"), Rng::from_seed(seed));
+    let drawn = (0..12).map(|_| rng.below(2000)).chain([999, 1000, 60_000]);
+    let made = drawn.enumerate().map(async |(n, delay)| {
+        let metadata = kube::core::ObjectMeta { name: Some(format!("m-{n}")), ..Default::default() };
+        let data = Some([("delay".to_owned(), delay.to_string())].into());
+        let map = ConfigMap { metadata, data, ..ConfigMap::default() };
+        let began = Instant::now();
+        let answer = maps.create(&PostParams::default(), &map).await;
+        let said = match answer {
+            Ok(_) => String::new(),
+            refused => format!("{:?}", refusal(refused)),
+        };
+        (delay, began.elapsed().as_millis() as u64, said)
+    });
+    futures_util::future::join_all(made).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_answers_too_late_is_as_none() {
+    let message = "Internal error occurred: failed calling webhook \"validate.configmaps.core.k8s.io\": failed to call webhook: Post \
+                   \"https://op-webhook.default.svc:443/validate--v1-configmap?timeout=1s\": context deadline exceeded";
+    let refused = format!("{:?}", (500, "InternalError", message));
+    for seed in 1..=5 {
+        for (optional, told) in [(false, &*refused), (true, "")] {
+            let answers = answered_late(seed, optional).await;
+            for (delay, took, said) in &answers {
+                let expected = if *delay < 1000 { "" } else { told };
+                assert_eq!((*took, &**said), ((*delay).min(1000), expected), "seed {seed}, {delay} ms");
+            }
+            assert_eq!(answered_late(seed, optional).await, answers, "seed {seed} gave two different runs");
+        }
+    }
 }
 
 proptest! {
