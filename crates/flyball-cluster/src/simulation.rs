@@ -46,10 +46,18 @@ pub struct Faults {
     pub late: f64,
     /// A frame of a watch comes twice.
     pub repeated: f64,
+    /// A watch that goes on from somewhere, or the next page of a list, is answered with 410 as if the server had forgotten the place.
+    pub expired: f64,
+    /// A request arrives late, by up to [`LATEST`](Self::LATEST).
+    pub slow: f64,
 }
 
 impl Faults {
-    /// The longest that a frame of a watch is held back.
+    /// Nothing goes wrong.
+    pub const NONE: Self =
+        Self { conflict: 0.0, refused: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
+
+    /// The longest that a request or a frame of a watch is held back.
     pub const LATEST: Duration = Duration::from_secs(5);
 }
 
@@ -123,6 +131,12 @@ impl Wire {
         head.extensions.insert(self.user.clone());
         let request = Request::from_parts(head, body);
         let number = self.trace.request(&self.now(), &self.user, &request);
+        if let Some(delay) = self.delay(self.faults.slow) {
+            delay.await;
+        }
+        if goes_on(request.uri().query().unwrap_or_default()) && self.happens(self.faults.expired) {
+            return Ok(self.answer(number, Status::new(410, Reason::Expired, "simulated: the place is forgotten")));
+        }
         if writes && self.happens(self.faults.conflict) {
             return Ok(self.answer(number, Status::new(409, Reason::Conflict, "simulated: somebody else was faster")));
         }
@@ -151,14 +165,21 @@ impl Wire {
         share > 0.0 && self.rng.fraction() < share
     }
 
-    /// Draws how long a frame is held back, if it is.
-    fn delay(&self) -> Option<Pin<Box<Sleep>>> {
-        self.happens(self.faults.late).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
+    /// Draws how long something is held back, if it is.
+    fn delay(&self, share: f64) -> Option<Pin<Box<Sleep>>> {
+        self.happens(share).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
     }
 
     fn now(&self) -> String {
         rfc3339_micro(self.clock.now())
     }
+}
+
+/// Tells whether a request goes on from a place that an earlier answer named.
+fn goes_on(query: &str) -> bool {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let watches = query.split('&').any(|pair| pair == "watch=true");
+    pairs.any(|(name, value)| name == "continue" || (watches && name == "resourceVersion" && value != "0"))
 }
 
 /// The body of an answer, recorded frame by frame.
@@ -202,7 +223,7 @@ impl Body for Recorded {
             if !streams {
                 return self.deliver(data);
             }
-            let delay = self.wire.delay();
+            let delay = self.wire.delay(self.wire.faults.late);
             self.held = Some((data, delay));
         }
         let Some((data, delay)) = &mut self.held else { return Poll::Pending };
@@ -230,5 +251,22 @@ impl Body for Recorded {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_gone_on_from_by_pages_and_resumed_watches() {
+        let check = |query: &str, expected: bool| assert_eq!(goes_on(query), expected, "{query}");
+        check("", false);
+        check("limit=500", false);
+        check("limit=500&continue=abc", true);
+        check("watch=true&allowWatchBookmarks=true&resourceVersion=7", true);
+        check("watch=true&resourceVersion=0", false);
+        check("watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", false);
+        check("resourceVersion=7&resourceVersionMatch=Exact", false);
     }
 }

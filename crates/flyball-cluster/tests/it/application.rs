@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 use tower::service_fn;
 
 /// Watches lag behind, repeat themselves and break off; nothing else goes wrong.
-const DISORDER: Faults = Faults { conflict: 0.0, refused: 0.0, lost: 0.0, cut: 0.1, late: 0.3, repeated: 0.2 };
+const DISORDER: Faults = Faults { cut: 0.1, late: 0.3, repeated: 0.2, expired: 0.2, slow: 0.1, ..Faults::NONE };
 
 fn app() -> MyApp {
     let spec = json!({"images": "registry.example.com/shop", "version": "1.0", "replicas": 2});

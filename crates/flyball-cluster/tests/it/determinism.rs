@@ -16,7 +16,16 @@ use vmgroup::vsphere::{Client, Site, Timing};
 
 const GROUPS: usize = 20;
 const SEEDS: u64 = 200;
-const FAULTS: Faults = Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.02, repeated: 0.02 };
+const FAULTS: Faults = Faults {
+    conflict: 0.03,
+    refused: 0.03,
+    lost: 0.03,
+    cut: 0.02,
+    late: 0.02,
+    repeated: 0.02,
+    expired: 0.05,
+    slow: 0.02,
+};
 
 /// Brings up groups, scales them, breaks them and deletes them; gives all that passed between operator and servers.
 async fn story(seed: u64) -> String {

@@ -223,7 +223,8 @@ fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
     }
 }
 
-const FAULTS: Faults = Faults { conflict: 0.05, refused: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05 };
+const FAULTS: Faults =
+    Faults { conflict: 0.05, refused: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05, ..Faults::NONE };
 
 fn is_lost(ended: &Result<(), RunError>) -> bool {
     matches!(ended, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
@@ -279,6 +280,26 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
             (&json!(""), &json!(1)),
             "{lease}"
         );
+    });
+}
+
+#[test]
+fn who_waits_has_filled_caches_and_who_has_not_does_not_lead() {
+    play(4, |seed| async move {
+        let stage = Stage::new(seed, Faults::default()).await;
+        let blind = stage.start("blind");
+        blind.wire.hold("/api/v1/configmaps");
+        sleep(60 * SECOND).await;
+        assert_eq!(stage.lease().await, Value::Null, "seed {seed}: nobody else is there, and still");
+        let first = stage.start("one");
+        sleep(5 * SECOND).await;
+        let second = stage.start("two");
+        sleep(20 * SECOND).await;
+        assert_eq!(stage.writers(), ["one"]);
+        // It has all that it needs: no list has to come before it acts.
+        second.wire.hold("/api/v1/configmaps");
+        first.running.abort();
+        assert!(stage.taken_over("two").await < 20 * SECOND);
     });
 }
 

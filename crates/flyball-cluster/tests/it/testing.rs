@@ -3,10 +3,12 @@
 use demovolume::operator::DemoVolumes;
 use demovolume::resource::DemoVolume;
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
-use flyball_cluster::Faults;
 use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_cluster::{Cluster, Controllers, Endpoint, Faults, Options};
+use flyball_core::Clock;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
@@ -51,7 +53,8 @@ async fn a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
-    let faults = Faults { conflict: 0.2, refused: 0.2, lost: 0.2, cut: 0.05, late: 0.2, repeated: 0.1 };
+    let faults =
+        Faults { conflict: 0.2, refused: 0.2, lost: 0.2, cut: 0.05, late: 0.2, repeated: 0.1, expired: 0.2, slow: 0.2 };
     for seed in 0..5 {
         let mut test = Test::of(volumes).seed(seed).faults(faults).start().await;
         test.apply(VOLUME).await;
@@ -66,6 +69,30 @@ async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
         test.eventually("a status", status).await;
         test.eventually("a claim", async || claims.get_opt("films").await.unwrap().is_some()).await;
     }
+}
+
+/// Has another process run a test of this binary on a cluster that it reaches by a kubeconfig.
+#[tokio::test]
+async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
+    let endpoint = Endpoint::bind(0, &Clock::system()).await.unwrap();
+    let cluster = Cluster::new(Options::system().unwrap()).with_certificate(endpoint.certificate());
+    let kubeconfig = std::env::temp_dir().join(format!("flyball-testing-{}.json", std::process::id()));
+    std::fs::write(&kubeconfig, endpoint.kubeconfig("elsewhere").to_string()).unwrap();
+    let admin = cluster.admin();
+    let running = cluster.clone();
+    tokio::spawn(async move { running.run(&Controllers::all()).await });
+    tokio::spawn(async move { endpoint.serve(&cluster, std::future::pending()).await });
+
+    let test = "testing::a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_declares";
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).env("FLYBALL_TEST_KUBECONFIG", &kubeconfig);
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
+    std::fs::remove_file(&kubeconfig).unwrap();
+    // It was there: the definition stays.
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin);
+    assert!(definitions.get_opt(DemoVolume::crd_name()).await.unwrap().is_some());
 }
 
 /// Does what the closure does, once for each config map that is labelled.
@@ -200,7 +227,7 @@ const SEEDS: u64 = 40;
 #[tokio::test(start_paused = true)]
 async fn whatever_the_order_of_events_the_end_is_the_same() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
-    let faults = Faults { cut: 0.1, late: 0.5, repeated: 0.3, ..Faults::default() };
+    let faults = Faults { cut: 0.1, late: 0.5, repeated: 0.3, expired: 0.2, slow: 0.3, ..Faults::NONE };
     let mut expected = None;
     for seed in 0..seeds {
         let test =

@@ -7,7 +7,8 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-const API: Faults = Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02 };
+const API: Faults =
+    Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02, ..Faults::NONE };
 const ETCD: Etcd = Etcd { refused: 0.1, lost: 0.1 };
 
 /// Brings up a cluster, breaks it, upgrades it and resizes it.
