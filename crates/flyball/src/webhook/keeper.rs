@@ -196,7 +196,57 @@ fn aim(object: &mut Value, target: &Target, reach: &Reach, bundle: &str) -> bool
 
 #[cfg(test)]
 mod tests {
+    use super::super::certificate::Identity;
     use super::*;
+    use http::Response;
+    use kube::client::Body;
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use std::fs;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_served_and_read_again_when_they_change() {
+        let directory = std::env::temp_dir().join(format!("flyball-certificates-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let made = ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
+        let put = |name: &str, pem: &str| fs::write(directory.join(name), pem).unwrap();
+        let serving = Arc::<Serving>::default();
+        // Which of them is served.
+        let served = || {
+            let key = serving.get()?;
+            let is =
+                |made: &Identity| CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap() == key.cert[0];
+            made.iter().position(is)
+        };
+        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
+        let keeper = Keeper {
+            client: kube::Client::new(nobody, "ns"),
+            clock: Clock::system(),
+            operator: "op".into(),
+            namespace: "ns".into(),
+            certificates: Certificates::Files(directory.clone()),
+            reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
+            targets: Vec::new(),
+            serving: serving.clone(),
+        };
+        tokio::spawn(keeper.run());
+        sleep(LOOK).await;
+        assert_eq!(served(), None);
+        put("tls.crt", &made[0].certificate);
+        put("tls.key", &made[0].key);
+        sleep(LOOK_AT_FILES).await;
+        assert_eq!(served(), Some(0));
+        // Half of a change is none.
+        put("tls.crt", &made[1].certificate);
+        sleep(LOOK).await;
+        assert_eq!(served(), Some(0));
+        put("tls.key", &made[1].key);
+        sleep(LOOK_AT_FILES).await;
+        assert_eq!(served(), Some(1));
+        fs::remove_dir_all(&directory).unwrap();
+        sleep(LOOK).await;
+        assert_eq!(served(), Some(1), "what is there stays good");
+    }
 
     #[test]
     fn an_object_is_pointed_here_and_keeps_what_others_added() {

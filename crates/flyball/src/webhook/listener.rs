@@ -48,7 +48,7 @@ impl Serving {
         self.get().is_some()
     }
 
-    fn get(&self) -> Option<Arc<CertifiedKey>> {
+    pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

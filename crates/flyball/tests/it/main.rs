@@ -18,4 +18,5 @@ mod replicaset;
 mod sources;
 mod storm;
 mod watch;
+mod webhooks;
 mod widgets;
