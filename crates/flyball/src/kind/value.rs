@@ -123,7 +123,8 @@ impl Kind {
         let request = Request::get(root(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match client::exchange(client, request).await {
             Ok(body) => body,
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            // Of a group that it does not know, the server says so in plain text.
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => return Err(error),
         };
         let list: APIResourceList = serde_json::from_slice(&list).map_err(kube::Error::SerdeError)?;
