@@ -12,10 +12,11 @@ use serde_json::json;
 const SAMPLE: &str = include_str!("../config/samples/samplecontroller_v1alpha1_foo.yaml");
 
 /// Returns what the controller told of a `Foo`, each event once.
-async fn told(test: &Test, foo: &str) -> kube::Result<Vec<(String, String)>> {
+async fn told(test: &Test, name: &str) -> kube::Result<Vec<(String, String)>> {
     let events = test.api::<Event>().list(&ListParams::default()).await?;
     // Its Deployment has the same name.
-    let is_it = |object: &ObjectReference| (object.kind.as_deref(), object.name.as_deref()) == (Some("Foo"), Some(foo));
+    let is_it =
+        |object: &ObjectReference| (object.kind.as_deref(), object.name.as_deref()) == (Some("Foo"), Some(name));
     let about = |event: &Event| event.regarding.as_ref().is_some_and(is_it);
     let said = |event: Event| Some((event.reason?, event.note?));
     Ok(events.items.into_iter().filter(about).filter_map(said).collect())
@@ -29,8 +30,8 @@ async fn its_status_says_how_many_pods_are_available() -> kube::Result<()> {
         let patch = json!({"spec": {"replicas": replicas}});
         test.api::<Foo>().patch("example-foo", &PatchParams::default(), &Patch::Merge(patch)).await?;
         test.assert_converges().await;
-        let foo = test.api::<Foo>().get("example-foo").await?;
-        assert_eq!(foo.status.unwrap_or_default().available_replicas, replicas);
+        let wanted = test.api::<Foo>().get("example-foo").await?;
+        assert_eq!(wanted.status.unwrap_or_default().available_replicas, replicas);
         let deployment = test.api::<Deployment>().get("example-foo").await?;
         assert_eq!(deployment.spec.unwrap_or_default().replicas, Some(replicas));
     }

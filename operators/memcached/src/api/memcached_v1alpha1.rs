@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 /// Desired state of a `Memcached`. The API server refuses what does not follow its rules.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
 #[kube(
     group = "cache.example.com",
     version = "v1alpha1",

@@ -20,18 +20,18 @@ impl Reconcile for FooReconciler {
 
     /// Is called when a `Foo` or what it owns may have changed, and may be called at any time: it looks at what is
     /// desired and makes it so, whatever was the case before.
-    async fn reconcile(&self, foo: &Foo, cx: &Context<Foo>) -> Result<Action> {
-        let name = &foo.spec.deployment_name;
+    async fn reconcile(&self, wanted: &Foo, cx: &Context<Foo>) -> Result<Action> {
+        let name = &wanted.spec.deployment_name;
         let found: Option<Deployment> = cx.get(&cx.sibling(name)).await?;
-        if found.is_some_and(|found| !is_controlled(&found, foo)) {
+        if found.is_some_and(|found| !is_controlled(&found, wanted)) {
             let message = format!("Resource {name:?} already exists and is not managed by Foo");
             cx.event(Event::warning("ErrResourceExists", message.as_str()));
             return Err(Error::from(message));
         }
-        let deployment = cx.apply(&deployment(foo)?).await?;
+        let deployment = cx.apply(&deployment(wanted)?).await?;
         let available_replicas = deployment.status.and_then(|status| status.available_replicas).unwrap_or_default();
         let status = FooStatus { available_replicas };
-        if foo.status.as_ref() != Some(&status) {
+        if wanted.status.as_ref() != Some(&status) {
             cx.event(Event::normal("Synced", "Foo synced successfully"));
         }
         cx.set_status(&status).await?;
@@ -40,17 +40,17 @@ impl Reconcile for FooReconciler {
 }
 
 /// Tells whether a Deployment is that of this `Foo`, as its controller reference says.
-fn is_controlled(deployment: &Deployment, foo: &Foo) -> bool {
+fn is_controlled(deployment: &Deployment, wanted: &Foo) -> bool {
     let mut owners = deployment.owner_references().iter();
-    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == foo.meta().uid.as_ref())
+    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == wanted.meta().uid.as_ref())
 }
 
-fn deployment(foo: &Foo) -> Result<Deployment> {
-    let labels = json!({"app": "nginx", "controller": foo.name_any()});
+fn deployment(wanted: &Foo) -> Result<Deployment> {
+    let labels = json!({"app": "nginx", "controller": wanted.name_any()});
     Ok(serde_json::from_value(json!({
-        "metadata": {"name": foo.spec.deployment_name},
+        "metadata": {"name": wanted.spec.deployment_name},
         "spec": {
-            "replicas": foo.spec.replicas,
+            "replicas": wanted.spec.replicas,
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
