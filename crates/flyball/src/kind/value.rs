@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A kind as a value: its names, and whether its objects live in namespaces.
 ///
 /// Most operators know their kinds when they are compiled, and have no need of it: a [`Resource`] knows its kind. One that is told
-/// its kinds by a file or by an object deals with them as [`DynamicObject`], and says which it means where others name
+/// its kinds by a file or by an object deals with them as [`DynamicObject`](kube::core::DynamicObject), and says which it means where others name
 /// a type:
 ///
 /// ```
@@ -57,7 +57,7 @@ use std::sync::Arc;
 ///
 /// Everything else is as with types: one watch for each kind whatever it is dealt with as, finalizers, status, events, and the
 /// [RBAC rules](crate::Operator::rules). A kind whose definition does not exist yet is [waited
-/// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`] that comes out of a cache, `types` is always there.
+/// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`](kube::core::DynamicObject) that comes out of a cache, `types` is always there.
 ///
 /// Indexes, webhooks and policies need a type, and so does who is content with metadata.
 ///
@@ -138,7 +138,7 @@ impl Kind {
         Self(Arc::new(Names { kind, resource, namespaced }))
     }
 
-    /// Returns the same for kube: to make a [`DynamicObject`], or for an `Api::<DynamicObject>`.
+    /// Returns the same for kube: to make a [`DynamicObject`](kube::core::DynamicObject), or for an `Api::<DynamicObject>`.
     pub fn api_resource(&self) -> ApiResource {
         let GroupVersionKind { group, version, kind } = self.gvk();
         ApiResource {

@@ -27,7 +27,7 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](LeaderElection), or one of its
+    /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](crate::LeaderElection), or one of its
     /// tasks failed. The API server being unreachable is no error but a reason to try again.
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let grace = self.grace;
