@@ -147,6 +147,13 @@ impl Stage {
         self.start_with(name, |operator| operator)
     }
 
+    /// Starts a replica that leads, and another one.
+    async fn leader_and_successor(&self) -> (Replica, Replica) {
+        let first = self.start("one");
+        sleep(5 * SECOND).await;
+        (first, self.start("two"))
+    }
+
     fn start_with(&self, name: &'static str, set_up: impl FnOnce(Operator) -> Operator) -> Replica {
         let (wire, off) = (Arc::<Wire>::default(), Arc::<AtomicI64>::default());
         let rng = Rng::from_seed(self.seed).fork(name);
@@ -262,9 +269,7 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
 fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let first = stage.start("one");
-        sleep(5 * SECOND).await;
-        let second = stage.start("two");
+        let (first, second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
         assert_eq!(stage.writers(), ["one"]);
         let acquired = stage.lease().await["spec"]["acquireTime"].clone();
@@ -290,9 +295,7 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
 fn who_waits_has_filled_caches() {
     play(4, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let first = stage.start("one");
-        sleep(5 * SECOND).await;
-        let second = stage.start("two");
+        let (first, second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
         assert_eq!(stage.writers(), ["one"]);
         // It has all that it needs: no list has to come before it acts.
@@ -306,9 +309,7 @@ fn who_waits_has_filled_caches() {
 fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let first = stage.start("one");
-        sleep(5 * SECOND).await;
-        let _second = stage.start("two");
+        let (first, _second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
         // Its other requests pass: nothing but the gate keeps it from writing.
         first.wire.hold("/leases");
@@ -369,9 +370,7 @@ fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
 fn the_time_of_day_plays_no_part() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let first = stage.start("one");
-        sleep(5 * SECOND).await;
-        let second = stage.start("two");
+        let (first, second) = stage.leader_and_successor().await;
         let offsets = [86_400, -86_400, 3600, -3600, 0];
         for offset in offsets {
             first.off.store(offset, Ordering::Relaxed);
@@ -390,9 +389,7 @@ fn the_time_of_day_plays_no_part() {
 fn what_others_do_to_the_lease_makes_no_second_leader() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let first = stage.start("one");
-        sleep(5 * SECOND).await;
-        let second = stage.start("two");
+        let (first, second) = stage.leader_and_successor().await;
         sleep(10 * SECOND).await;
 
         // Who annotates it makes the next renewal a conflict.
