@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::getppid;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -19,7 +19,10 @@ pub(crate) struct LeashArgs {
 }
 
 pub(crate) fn cmd_leash(args: &LeashArgs) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::TERM)).when("cannot ask to be told of the end of flyball")?;
+    // No other system has that, and there nothing is started by this.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+        .when("cannot ask to be told of the end of flyball")?;
     // It may have ended before the call.
     if getppid().is_none_or(|parent| parent.as_raw_pid() != args.parent) {
         return Err(Error::new("flyball has ended already"));
