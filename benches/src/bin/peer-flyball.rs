@@ -1,7 +1,7 @@
 //! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
 //!
 //! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and `CONCURRENCY`
-//! say what to do. With `queue` it prints what the work queue does in a second, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
+//! say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With `queue` it prints what the work queue does in a second, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
 //! line for each size that it saw for the first time, `total` and `end`; it ends with its input.
 
 use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
@@ -16,6 +16,7 @@ use std::io::BufRead;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokio::runtime::{Builder, Runtime};
 
 #[derive(CustomResource, Deserialize, Serialize, Clone, Debug, JsonSchema)]
 #[kube(group = "bench.flyball.dev", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
@@ -160,10 +161,18 @@ async fn queues(n: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Makes the runtime that [`Operator::main`] makes for `--threads`.
+fn runtime(threads: usize) -> std::io::Result<Runtime> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads).enable_all().build()
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if variable("WORKLOAD", "noop") == "queue" {
-        return runtime.block_on(queues(variable("N", "1000000").parse()?));
+        return runtime(2)?.block_on(queues(variable("N", "1000000").parse()?));
     }
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let (workload, wanted) = (variable("WORKLOAD", "noop"), variable("N", "0").parse()?);
@@ -188,7 +197,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         std::process::exit(0);
     });
-    runtime.block_on(async {
+    runtime(variable("FLYBALL_THREADS", "1").parse()?)?.block_on(async {
         let client = Client::try_from(Config::infer().await?)?;
         Ok(operator.run(client, std::future::pending()).await?)
     })

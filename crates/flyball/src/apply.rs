@@ -85,7 +85,7 @@ impl<K: AnyResource> Context<K> {
         );
         let entry = answer?;
         if !self.would_not_change(store, key, subresource, fields, &entry)? {
-            self.env.rephrased().learn(store.id(), key, subresource, fields, &entry.decode()?);
+            self.env.rephrased().learn(store.id(), key, subresource, fields, &entry.decode_like(fields)?);
         }
         Ok(entry)
     }
@@ -99,7 +99,7 @@ impl<K: AnyResource> Context<K> {
         known: &Entry,
     ) -> Result<bool> {
         let Some(owned) = known.applied_fields(subresource) else { return Ok(false) };
-        let live: Value = known.decode()?;
+        let live = known.decode_like(fields)?;
         Ok(unchanged::is_unchanged(&owned, fields, &live)
             || self.env.rephrased().knows(store.id(), key, subresource, fields, &live))
     }

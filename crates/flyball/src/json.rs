@@ -5,6 +5,8 @@
 //! They trust the shape of what they skip: text that is no JSON may pass here and is refused when it is decoded.
 
 use memchr::memchr2;
+use serde::de::Error;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -165,6 +167,20 @@ impl<'a> Elements<'a> {
     }
 }
 
+/// Decodes what there is of a value in the places that `wanted` names: of objects the members that it has too, all else whole.
+pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Value> {
+    let Value::Object(wanted) = wanted else { return serde_json::from_str(json) };
+    let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
+    let mut found = Map::new();
+    while let Some(member) = members.next().map_err(serde_json::Error::custom)? {
+        let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]).unwrap_or_default();
+        if let Some(wanted) = wanted.get(&*name) {
+            found.insert(name.into_owned(), decode_like(&json[member.value], wanted)?);
+        }
+    }
+    Ok(found.into())
+}
+
 /// Reads a string value; `None` if it is no string.
 pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -183,7 +199,7 @@ pub(crate) fn integer(value: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde_json::Value;
+    use serde_json::json;
 
     fn members(json: &str) -> Result<Vec<(String, String)>, Malformed> {
         let (mut members, mut found) = (Members::new(json.as_bytes(), 0)?, Vec::new());
@@ -223,7 +239,17 @@ mod tests {
         assert_eq!(integer(b"1.5"), None);
     }
 
-    fn json() -> impl Strategy<Value = Value> {
+    #[test]
+    fn only_what_is_wanted_is_decoded() {
+        let text = r#"{"a": {"b": 1, "c\u003c": [{"d": 2, "e": 3}], "f": nonsense}, "g": 4, "h": {"i": 5}}"#;
+        let wanted = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
+        let found = json!({"a": {"b": 1, "c<": [{"d": 2, "e": 3}]}, "g": 4, "h": {"i": 5}});
+        assert_eq!(decode_like(text, &wanted).unwrap(), found);
+        assert!(decode_like(text, &json!({"a": {"f": null}})).is_err());
+        assert!(decode_like(r#"{"a": 1"#, &wanted).is_err());
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
@@ -242,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_item_is_found_where_serde_finds_it(value in json(), pretty in any::<bool>()) {
+        fn every_item_is_found_where_serde_finds_it(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
             let bytes = text.as_bytes();
             // As serde reads it: not every float comes out of a text as it went in.

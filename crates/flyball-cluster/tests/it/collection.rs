@@ -152,3 +152,24 @@ async fn kinds_that_come_and_go_hold_nothing_up() {
         assert!(begun.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", begun.elapsed());
     }
 }
+
+/// Returns how often config maps were read one by one.
+async fn reads(client: &Client) -> Vec<String> {
+    let page = client.request_text(http::Request::get("/metrics").body(Vec::new()).unwrap()).await.unwrap();
+    let reads = |line: &&str| line.contains("resource=\"configmaps\"") && line.contains("verb=\"GET\"");
+    page.lines().filter(reads).map(str::to_owned).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_its_owner_is_not_looked_up() {
+    let client = cluster().admin();
+    let owner = config_map(&client, "owner", &[]).await;
+    stays(&client, "owner").await;
+    let before = reads(&client).await;
+    for i in 0..10 {
+        config_map(&client, &format!("child-{i}"), &[("owner", &owner, true)]).await;
+    }
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(reads(&client).await, before);
+    assert!(!before.is_empty(), "reads are counted");
+}

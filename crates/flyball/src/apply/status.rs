@@ -6,7 +6,7 @@ use crate::kind::AnyResource;
 use crate::reconcile::Context;
 use flyball_core::time::rfc3339;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 impl<K: AnyResource> Context<K> {
     /// Makes the status of the object be what `status` says.
@@ -31,7 +31,7 @@ impl<K: AnyResource> Context<K> {
             );
         }
         let known = self.latest_to_apply(store, &primary.key).await?;
-        let before: Option<Value> = known.entry.as_ref().map(|known| known.decode()).transpose()?;
+        let before = known.entry.as_ref().map(|known| known.decode_like(&json!({"status": null}))).transpose()?;
         let before = before.as_ref().map(|before| &before["status"]);
         condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
         let gvk = primary.kind.gvk();

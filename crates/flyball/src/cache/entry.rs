@@ -6,6 +6,7 @@ use crate::json::{self, Elements, Malformed, Members};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -152,6 +153,11 @@ impl Entry {
     /// Decodes what there is of the object.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.json)
+    }
+
+    /// Decodes what there is of the object in the places that `wanted` names.
+    pub(crate) fn decode_like(&self, wanted: &Value) -> serde_json::Result<Value> {
+        json::decode_like(&self.json, wanted)
     }
 
     /// Tells whether the object has more than is kept of it, which whoever wants it asks the API server for.

@@ -39,8 +39,11 @@ pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
         Ok(Err(error)) => (usual, Some(error)),
         Err(_) => (usual, None),
     };
+    // See https://no-color.org.
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colours = !unwanted && std::io::stderr().is_terminal();
     // An operator that is embedded may have a log already.
-    let _ = set_global_default(log(format, filter, std::io::stderr().is_terminal(), std::io::stderr, spans));
+    let _ = set_global_default(log(format, filter, colours, std::io::stderr, spans));
     if let Some(error) = wrong {
         tracing::warn!(%error, "RUST_LOG cannot be read and is passed over");
     }

@@ -107,7 +107,7 @@ impl Graph {
                 self.dependents.entry(owner.uid.clone()).or_default().insert(uid.clone());
             }
         }
-        if node.waits() || node.orphans() || (owners_changed && !node.owners.is_empty()) {
+        if node.waits() || node.orphans() || (owners_changed && !self.is_held(&node)) {
             self.look_at(uid.clone());
         }
         self.nodes.insert(uid.clone(), node);
@@ -140,6 +140,15 @@ impl Graph {
                 self.look_at(owner.uid);
             }
         }
+    }
+
+    /// Tells whether all owners of an object are there, and stay.
+    fn is_held(&self, node: &Node) -> bool {
+        let stays = |owner: &OwnerReference| {
+            let known = self.nodes.get(&owner.uid);
+            known.is_some_and(|known| known.is_meant_by(owner, node.key.namespace()) && !known.waits())
+        };
+        node.owners.iter().all(stays)
     }
 
     /// Returns an object.
