@@ -104,6 +104,13 @@ pub(crate) struct SourceArgs {
     bin: Option<String>,
 }
 
+impl SourceArgs {
+    /// Tells whether it is the project's, and not one that somebody else builds.
+    pub(crate) fn is_of_project(&self) -> bool {
+        self.program.is_none()
+    }
+}
+
 /// The program of an operator, which is asked what the operator is.
 #[derive(Debug)]
 pub(crate) struct Program(PathBuf);

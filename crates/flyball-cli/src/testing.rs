@@ -3,8 +3,15 @@
 //! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not understood
 //! is passed over, and a program that ends before it has told of all its tests is noticed.
 
+mod run;
+
+pub(crate) use run::{Voice, cargo_test, run};
+
 use serde::Serialize;
 use std::fmt::Write;
+
+/// What the tests of a project's chaos suite are called.
+pub(crate) const CHAOS: &str = "chaos_";
 
 /// What became of all tests.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -51,7 +58,34 @@ pub(crate) enum Outcome {
     Ignored,
 }
 
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
+impl Test {
+    /// Returns its name without that of its modules.
+    pub(crate) fn own_name(&self) -> &str {
+        self.name.rsplit("::").next().unwrap_or_default()
+    }
+
+    /// Tells whether it is one of the chaos suite.
+    pub(crate) fn is_chaos(&self) -> bool {
+        self.own_name().starts_with(CHAOS)
+    }
+}
+
 impl Report {
+    /// Returns all tests.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
+        self.suites.iter().flat_map(|suite| &suite.tests)
+    }
+
     /// Takes in a line of what cargo and the test programs say.
     pub(crate) fn hear(&mut self, line: &str) {
         let line = &plain(line);
@@ -60,6 +94,10 @@ impl Report {
             (self.open, self.speaker) = (None, None);
             self.suites.push(Suite { name, ..Suite::default() });
             return;
+        }
+        // Where cargo's own words are not heard, programs have no names.
+        if line.starts_with("running ") && self.suites.last().is_none_or(|last| last.name.is_empty() && last.is_over) {
+            self.suites.push(Suite::default());
         }
         let at = self.suites.len().wrapping_sub(1);
         let Some(suite) = self.suites.last_mut() else { return };

@@ -5,17 +5,12 @@ use crate::kubeconfig;
 use crate::output::Output;
 use crate::private::PrivateFolder;
 use crate::terminal::{Style, complain, paint, say};
-use crate::testing::{Outcome, Report};
+use crate::testing::{Outcome, Voice, cargo_test, run};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-/// How long a line may get before it is taken for two.
-const LONGEST: u64 = 1 << 20;
 
 /// Run the tests of the project in this folder
 ///
@@ -78,17 +73,16 @@ struct Line {
 pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.arg("test").stdin(Stdio::null());
-    // All of them, whatever fails first.
-    cargo.args((!args.args.iter().any(|arg| arg == "--no-fail-fast")).then_some("--no-fail-fast")).args(&args.args);
+    let mut cargo = cargo_test();
+    cargo.args(args.args.iter().filter(|arg| *arg != "--no-fail-fast"));
     if let Some(named) = &args.real {
         cargo.env("FLYBALL_TEST_KUBECONFIG", real(named.as_deref())?);
     }
     if args.rbac {
         cargo.env("FLYBALL_TEST_PERMISSIONS", &permissions);
     }
-    let (report, succeeded) = run(cargo, args.output.is_some())?;
+    let voice = if args.output.is_some() { Voice::Aside } else { Voice::Aloud };
+    let (report, succeeded) = run(cargo, voice)?;
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
     }
@@ -119,39 +113,6 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
     fs::canonicalize(&path)
         .when(format!("there is no kubeconfig {}", path.display()))
         .map_err(|error| error.hint("name one: --real=FILE, or start a cluster with `flyball cluster up`"))
-}
-
-/// Runs cargo, whose words people see as they come, and tells whether it was content.
-fn run(mut cargo: Command, aside: bool) -> Result<(Report, bool)> {
-    // One pipe for both, so that what is said stays in order.
-    let (reader, writer) = pipe().when("cannot make a pipe")?;
-    cargo.stdout(writer.try_clone().when("cannot make a pipe")?).stderr(writer);
-    let mut child = cargo
-        .spawn()
-        .when("cannot start cargo")
-        .map_err(|error| error.hint("install the Rust toolchain from https://rustup.rs"))?;
-    // It holds the other end of the pipe, which has to close when cargo ends.
-    drop(cargo);
-    let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
-    loop {
-        line.clear();
-        match (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot hear cargo")? {
-            0 => break,
-            _ => {
-                let text = String::from_utf8_lossy(&line);
-                let text = text.trim_end_matches(['\r', '\n']);
-                report.hear(text);
-                if aside {
-                    // Who does not listen misses nothing.
-                    let _ = writeln!(stderr(), "{text}");
-                } else {
-                    say(text);
-                }
-            }
-        }
-    }
-    report.end();
-    Ok((report, child.wait().when("cannot wait for cargo")?.success()))
 }
 
 /// Sums up what the tests told: what one leaves unused, another may use.

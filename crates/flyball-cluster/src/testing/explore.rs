@@ -1,5 +1,6 @@
 //! What a crash, an order or a delay must not change: the state in which things come to rest.
 
+use super::report::{Done, Ordeal};
 use super::{Setup, Test};
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
@@ -37,9 +38,26 @@ impl Test {
     ///
     /// When the API server cannot be asked.
     pub async fn state(&self) -> BTreeMap<String, Value> {
+        let mut state = BTreeMap::new();
+        for (plural, object) in self.objects().await {
+            if let Some(prefix) = object.metadata.generate_name {
+                let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
+                *count = (count.as_u64().unwrap_or_default() + 1).into();
+                continue;
+            }
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let mut value = serde_json::to_value(object).unwrap_or_default();
+            settle(&mut value);
+            state.insert(format!("{plural} {name}"), value);
+        }
+        state
+    }
+
+    /// Returns the objects in the namespace of the test, each with its resource, but for those that tell of the way only.
+    pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
         let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
-        let mut state = BTreeMap::new();
+        let mut objects = Vec::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let listed = capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST);
@@ -49,21 +67,10 @@ impl Test {
                 let api: Api<DynamicObject> = Api::namespaced_with(self.client(), self.namespace(), &resource);
                 let found = api.list(&ListParams::default()).await;
                 let found = found.unwrap_or_else(|error| panic!("cannot list {}: {error}", resource.plural));
-                for object in found {
-                    let plural = &resource.plural;
-                    if let Some(prefix) = object.metadata.generate_name {
-                        let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
-                        *count = (count.as_u64().unwrap_or_default() + 1).into();
-                        continue;
-                    }
-                    let name = object.metadata.name.clone().unwrap_or_default();
-                    let mut value = serde_json::to_value(object).unwrap_or_default();
-                    settle(&mut value);
-                    state.insert(format!("{plural} {name}"), value);
-                }
+                objects.extend(found.into_iter().map(|object| (resource.plural.clone(), object)));
             }
         }
-        state
+        objects
     }
 }
 
@@ -128,6 +135,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
     if !undisturbed.is_alone() {
         return 0;
     }
+    let mut ordeal = Ordeal::new(&undisturbed.installed.operator, Done::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
     for request in 1..=LAST_CRASH {
@@ -137,6 +145,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
         {
             let (state, test) = play(setup).await;
             crashes += usize::from(test.crashed());
+            ordeal.done = Done::Crashes(crashes);
             let differences = differences(&expected, &state);
             assert!(
                 differences.is_empty(),
@@ -147,6 +156,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
             break;
         }
     }
+    ordeal.passed();
     crashes
 }
 
