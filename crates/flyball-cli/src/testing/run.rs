@@ -20,6 +20,17 @@ pub(crate) enum Voice {
     Quiet,
 }
 
+impl Voice {
+    pub(crate) fn say(self, text: &str) {
+        match self {
+            Self::Aloud => say(text),
+            // Who does not listen misses nothing.
+            Self::Aside => drop(writeln!(stderr(), "{text}")),
+            Self::Quiet => {}
+        }
+    }
+}
+
 /// Begins a command that runs all tests, whatever fails first.
 pub(crate) fn cargo_test() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -50,12 +61,7 @@ pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\r', '\n']);
         report.hear(text);
-        match voice {
-            Voice::Aloud => say(text),
-            // Who does not listen misses nothing.
-            Voice::Aside => drop(writeln!(stderr(), "{text}")),
-            Voice::Quiet => {}
-        }
+        voice.say(text);
     }
     report.end();
     if voice == Voice::Quiet {

@@ -453,15 +453,15 @@ fn the_rules_of_operators_that_do_well_are_checked() {
     let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
     assert_eq!(
         lint(&[]).ok().out,
-        "RULE                                                  OUTCOME
-one Deployment                                        kept
-one controller for a kind                             kept
-no permission for everything                          kept
-leader election with several replicas                 kept
-probes and bounds of memory                           kept
-no root                                               kept
-the chaos suite exists and passes                     not checked   a program has no tests: leave out --program in the project's folder
-killed for ten minutes, it leaves what it made alone  not checked   a program has no tests: leave out --program in the project's folder
+        "RULE                                                   OUTCOME
+one Deployment                                         kept
+one controller for a kind                              kept
+no permission for everything                           kept
+leader election with several replicas                  kept
+probes and bounds of memory                            kept
+no root                                                kept
+the chaos suite exists and passes                      not checked   a program has no tests: leave out --program in the project's folder
+killed for ten minutes, it leaves what it made alone   not checked   a program has no tests: leave out --program in the project's folder
 "
     );
     let patch =
@@ -470,7 +470,7 @@ killed for ten minutes, it leaves what it made alone  not checked   a program ha
     fs::write(home.0.join("patch.yaml"), patch).unwrap();
     let said = lint(&["--patch", "patch.yaml"]);
     said.fails_with(&["2 of 8 rules are not kept"]);
-    assert!(said.out.contains("not kept   container manager has no livenessProbe\n"), "{said:?}");
+    assert!(said.out.contains("not kept      container manager has no livenessProbe\n"), "{said:?}");
     let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
     assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
     assert_eq!(json[6]["passed"], Value::Null);

@@ -4,7 +4,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::private::PrivateFolder;
-use crate::testing::{CHAOS, Outcome, Report, Test, Voice, cargo_test, run};
+use crate::testing::{CHAOS, Outcome, Report, Suite, Test, Voice, cargo_test, run};
 use serde::Deserialize;
 use std::fs;
 
@@ -50,7 +50,7 @@ impl Chaos {
 
     /// Says why there is no suite that passes.
     pub(super) fn is_missing(&self) -> Option<String> {
-        let tests: Vec<&Test> = self.report.tests().filter(|test| test.is_chaos()).collect();
+        let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
         let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
         let failed: Vec<&str> = named(Outcome::Failed).collect();
         let did = self.ordeals.iter().any(|ordeal| !matches!(ordeal.done, Done::Crashes(0)));
