@@ -25,6 +25,7 @@ pub(crate) mod manifests;
 pub(crate) mod old;
 pub(crate) mod render;
 pub(crate) mod run;
+pub(crate) mod scorecard;
 pub(crate) mod test;
 pub(crate) mod trace;
 pub(crate) mod undeploy;

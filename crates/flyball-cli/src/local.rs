@@ -44,6 +44,16 @@ pub(crate) struct LocalArgs {
     pub(crate) args: Vec<String>,
 }
 
+impl LocalArgs {
+    /// Builds the program, unless it is built already; who hears what cargo says may be given.
+    pub(crate) async fn build(&self, hear: Option<Hear>) -> Result<PathBuf> {
+        match &self.program {
+            Some(program) => Ok(program.clone()),
+            None => Build { hear, ..Build::new(self.bin.as_deref(), self.release) }.run().await,
+        }
+    }
+}
+
 /// An object that holds variables.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
@@ -121,6 +131,21 @@ impl Local {
         }
     }
 
+    /// Has it be on the cluster as in its pod: as a service account of its own name, by a kubeconfig that is written for it. Its pages
+    /// are at these addresses.
+    pub(crate) fn be_as_in_pod(&mut self, config: Config, kubeconfig: PathBuf, metrics: &str, health: &str) {
+        self.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
+        self.own_account = Some((config, kubeconfig));
+        self.variables = [
+            ("FLYBALL_METRICS_ADDR", metrics),
+            ("FLYBALL_METRICS_SECURE", "false"),
+            ("FLYBALL_HEALTH_ADDR", health),
+            ("FLYBALL_OPERATOR_NAMESPACE", &self.connection.namespace),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    }
+
     /// Runs the operator until it is told to stop or ends by itself; if its files are [watched](Self::watch), the newest one
     /// that builds, and until it is told to stop only. It has ended when this returns.
     ///
@@ -184,15 +209,18 @@ impl Local {
         }
     }
 
-    /// Builds the program, unless it is built already.
-    async fn build(&self) -> Result<PathBuf> {
-        match &self.args.program {
-            Some(program) => Ok(program.clone()),
-            None => {
-                let build = Build::new(self.args.bin.as_deref(), self.args.release);
-                Build { hear: self.hear.build.clone(), ..build }.run().await
-            }
-        }
+    /// Builds it, gives it what it needs of the cluster and starts it, once; samples are not applied.
+    pub(crate) async fn launch(&mut self) -> Result<Process> {
+        let program = self.args.build(self.hear.build.clone()).await?;
+        let variables = self.variables().await?;
+        self.install(&program, &variables).await?;
+        self.start(&program, &variables)
+    }
+
+    async fn variables(&self) -> Result<BTreeMap<String, String>> {
+        let mut variables = variables(&self.connection, &self.args.env_from).await?;
+        variables.extend(self.variables.clone());
+        Ok(variables)
     }
 
     /// Returns the files whose change means something.
@@ -212,13 +240,12 @@ impl Local {
     async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
         // A mistake in samples costs nothing if it is found before anything is done.
         let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
-        let program = self.build().await?;
+        let program = self.args.build(self.hear.build.clone()).await?;
         let written = std::fs::metadata(&program).and_then(|found| found.modified()).ok();
         let current = Some((program.clone(), written));
         let mut webhooks = Vec::new();
         if running.is_none() || current != self.current {
-            let mut variables = variables(&self.connection, &self.args.env_from).await?;
-            variables.extend(self.variables.clone());
+            let variables = self.variables().await?;
             webhooks = self.install(&program, &variables).await?;
             if let Some(old) = running {
                 say(&paint(Style::Faint, "stopping the program before"));

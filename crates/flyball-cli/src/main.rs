@@ -32,6 +32,7 @@ mod rollout;
 mod safety;
 mod saved;
 mod scaffold;
+mod scorecard;
 mod table;
 mod terminal;
 mod testing;
@@ -41,8 +42,8 @@ mod yaml;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
     apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, edit, get,
-    image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, render, run, test, trace,
-    undeploy,
+    image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, render, run,
+    scorecard as scorecard_command, test, trace, undeploy,
 };
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -77,6 +78,7 @@ enum Command {
     Dev(dev::DevArgs),
     Image(image_command::ImageArgs),
     Test(test::TestArgs),
+    Scorecard(scorecard_command::ScorecardArgs),
     Bench(bench::BenchArgs),
     Manifests(manifests::ManifestsArgs),
     Render(render::RenderArgs),
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Dev(args) => dev::cmd_dev(args),
         Command::Image(args) => image_command::cmd_image(args),
         Command::Test(args) => test::cmd_test(&args),
+        Command::Scorecard(args) => scorecard_command::cmd_scorecard(args),
         Command::Bench(args) => bench::cmd_bench(&args),
         Command::Man(args) => man::cmd_man(&args, Cli::command()),
         Command::Manifests(args) => manifests::cmd_manifests(&args),

@@ -30,17 +30,27 @@ impl Metrics {
 
     /// Returns the sums of a name by the values of one of its labels.
     pub(crate) fn by(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
-        let begin = format!("{label}=\"");
         let mut sums = BTreeMap::new();
-        for (labels, value) in self.series(name) {
-            let of = labels.split_once(&begin).and_then(|(_, rest)| rest.split_once('"')).map_or("", |(of, _)| of);
-            *sums.entry(of.to_owned()).or_default() += value;
+        for (labels, count) in self.series(name) {
+            *sums.entry(value(labels, label).to_owned()).or_default() += count;
         }
         sums
     }
 
+    /// Names what an API server denied, such as `list pods`.
+    pub(crate) fn denied(&self) -> Vec<String> {
+        let denied = self.series("apiserver_request_total").filter(|(labels, _)| value(labels, "code") == "403");
+        let told = |(labels, _): (&str, f64)| {
+            let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
+            let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
+            let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
+            format!("{} {}{subresource}{group}", value(labels, "verb").to_lowercase(), value(labels, "resource"))
+        };
+        denied.map(told).collect()
+    }
+
     /// Returns labels and value of each series of a name.
-    fn series(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
+    pub(crate) fn series(&self, name: &str) -> impl Iterator<Item = (&str, f64)> {
         self.0.lines().filter_map(move |line| {
             let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
             let (labels, value) = rest.rsplit_once(' ')?;
@@ -49,13 +59,20 @@ impl Metrics {
     }
 }
 
+/// Finds the value of one of the labels of a series, empty if there is no such label.
+fn value<'a>(labels: &'a str, label: &str) -> &'a str {
+    let all = labels.trim_matches(['{', '}']).split("\",");
+    all.filter_map(|one| one.split_once("=\""))
+        .find(|(name, _)| *name == label)
+        .map_or("", |(_, value)| value.trim_end_matches('"'))
+}
+
 /// Finds an address where nobody listens, for an operator to serve its metrics.
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map(|address| address.to_string()).when("cannot find a free port")
 }
 
-#[cfg(test)]
 impl From<&str> for Metrics {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
@@ -70,10 +87,14 @@ mod tests {
     fn series_are_summed_up_by_name_and_label() {
         let metrics = Metrics::from(
             "# HELP calls Calls\ncalls{code=\"200\",method=\"GET\"} 1\ncalls{code=\"404\",method=\"GET\"} 2\n\
-             calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n",
+             calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n\
+             apiserver_request_total{code=\"403\",group=\"apps\",resource=\"deployments\",subresource=\"status\",verb=\"PATCH\"} 2\n\
+             apiserver_request_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"LIST\"} 1\n\
+             apiserver_request_total{code=\"200\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"GET\"} 1\n",
         );
         assert_eq!((metrics.sum("calls", ""), metrics.sum("calls", "code=\"200\"")), (7.0, 5.0));
         assert_eq!(metrics.by("calls", "method"), [("GET".to_owned(), 3.0), ("PUT".to_owned(), 4.0)].into());
+        assert_eq!(metrics.denied(), ["patch deployments/status.apps", "list pods"]);
         assert_eq!((metrics.sum("plain", ""), metrics.sum("broken", ""), metrics.sum("none", "")), (3.0, 0.0, 0.0));
     }
 }

@@ -99,8 +99,13 @@ impl Process {
             () = again => {}
             () = sleep(PATIENCE) => {}
         }
+        self.kill().await.map(Some)
+    }
+
+    /// Kills it, and waits: it can do nothing more, as after a crash.
+    pub(crate) async fn kill(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::KILL);
-        self.ended().await.map(Some)
+        self.ended().await
     }
 
     fn signal(&self, signal: Signal) {

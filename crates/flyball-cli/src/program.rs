@@ -19,6 +19,8 @@ pub(crate) struct Build {
     pub(crate) bin: Option<String>,
     /// Cargo's profile; `dev` unless given.
     pub(crate) profile: Option<String>,
+    /// Whether what `cargo test` built is taken: the features of what tests depend on may differ, and all would be built again.
+    pub(crate) of_tests: bool,
     /// What it is to run on; this machine unless given.
     pub(crate) target: Option<String>,
     /// What cargo finds in its environment besides ours.
@@ -45,9 +47,13 @@ impl Build {
     /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
     pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
         let mut cargo = cargo();
-        cargo.args(["build", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped()).kill_on_drop(true);
-        for (flag, value) in [("--bin", &self.bin), ("--profile", &self.profile), ("--target", &self.target)] {
-            cargo.args(value.as_ref().map(|value| format!("{flag}={value}")));
+        cargo.args(if self.of_tests { &["test", "--no-run"][..] } else { &["build"] });
+        cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped()).kill_on_drop(true);
+        // Of a program alone, cargo would build the tests.
+        let bin = self.bin.as_ref().filter(|_| !self.of_tests);
+        for (flag, value) in [("--bin", bin), ("--profile", self.profile.as_ref()), ("--target", self.target.as_ref())]
+        {
+            cargo.args(value.map(|value| format!("{flag}={value}")));
         }
         cargo.envs(&self.variables);
         if self.hear.is_some() {
@@ -68,6 +74,10 @@ impl Build {
         }
         let messages = built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         let program = |message: Value| {
+            let is_meant = self.bin.as_ref().is_none_or(|bin| message["target"]["name"] == **bin);
+            if self.of_tests && (message["profile"]["test"] == true || !is_meant) {
+                return None;
+            }
             Some((message["executable"].as_str()?.to_owned(), message["package_id"].as_str()?.to_owned()))
         };
         let programs: Vec<(String, String)> = messages.filter_map(program).collect();
@@ -102,6 +112,13 @@ pub(crate) struct SourceArgs {
     /// Which program of the project, if it has several
     #[arg(long)]
     bin: Option<String>,
+}
+
+impl SourceArgs {
+    /// Tells whether it is the project's, and not one that somebody else builds.
+    pub(crate) fn is_of_project(&self) -> bool {
+        self.program.is_none()
+    }
 }
 
 /// The program of an operator, which is asked what the operator is.

@@ -3,13 +3,25 @@
 //! On a stable toolchain a test program speaks to people only. Its lines have been the same for years; what is not understood
 //! is passed over, and a program that ends before it has told of all its tests is noticed.
 
+mod junit;
+mod run;
+mod targets;
+
+pub(crate) use run::{Voice, cargo_test, run};
+pub(crate) use targets::Targets;
+
+use crate::scorecard::{Check, Found};
+use clap::ValueEnum;
 use serde::Serialize;
-use std::fmt::Write;
+use std::time::Duration;
+
+/// What the tests of a project's chaos suite are called.
+pub(crate) const CHAOS: &str = "chaos_";
 
 /// What became of all tests.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Report {
-    pub(crate) suites: Vec<Suite>,
+    pub(crate) programs: Vec<Program>,
     /// The test whose name was told, and its end not yet.
     #[serde(skip)]
     open: Option<String>,
@@ -18,10 +30,37 @@ pub(crate) struct Report {
     speaker: Option<(usize, usize)>,
 }
 
+/// What a test is one of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Suite {
+    /// Tests beside the code, and examples in documentation
+    #[default]
+    Unit,
+    /// Tests in files of their own, in which operators run on control planes
+    Cluster,
+    /// Tests whose names begin with chaos_, wherever they are
+    Chaos,
+    /// The checks of `flyball scorecard`
+    Scorecard,
+}
+
+/// How many tests of a suite had which outcome.
+#[derive(Debug, Serialize)]
+pub(crate) struct Count {
+    pub(crate) suite: Suite,
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) ignored: usize,
+}
+
 /// One test program.
 #[derive(Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Suite {
+pub(crate) struct Program {
     pub(crate) name: String,
+    /// What its tests are, but for those that are called otherwise.
+    #[serde(skip)]
+    suite: Suite,
     pub(crate) tests: Vec<Test>,
     /// How long it took.
     pub(crate) seconds: f64,
@@ -37,8 +76,9 @@ pub(crate) struct Suite {
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Test {
     pub(crate) name: String,
+    pub(crate) suite: Suite,
     pub(crate) outcome: Outcome,
-    /// What a test that failed said.
+    /// What a test that failed said, or why one was left out.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) output: String,
 }
@@ -51,34 +91,96 @@ pub(crate) enum Outcome {
     Ignored,
 }
 
+impl Outcome {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
+impl Test {
+    /// Returns its name without that of its modules.
+    pub(crate) fn own_name(&self) -> &str {
+        own_name(&self.name)
+    }
+}
+
 impl Report {
+    /// Tells what came of a scorecard, which took so long.
+    pub(crate) fn of_scorecard(checks: &[Check], took: Duration) -> Self {
+        let mut program =
+            Program { name: "the operator's program".into(), suite: Suite::Scorecard, ..Program::default() };
+        (program.seconds, program.is_over) = (took.as_secs_f64(), true);
+        for Check { name, found } in checks {
+            let (outcome, output) = match found {
+                Found::Passed => (Outcome::Passed, String::new()),
+                Found::Failed { why, remedy } => (Outcome::Failed, format!("{why}\n{remedy}")),
+                Found::Skipped { why } => (Outcome::Ignored, why.clone()),
+            };
+            program.add((*name).to_owned(), outcome, output);
+        }
+        Self { programs: vec![program], ..Self::default() }
+    }
+
+    /// Takes in another one.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.programs.extend(other.programs);
+    }
+
+    /// Returns all tests.
+    pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
+        self.programs.iter().flat_map(|program| &program.tests)
+    }
+
+    /// Counts the tests of each suite that has any.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        let suites = Suite::value_variants().iter().copied();
+        let has_any = suites.filter(|suite| self.tests().any(|test| test.suite == *suite));
+        let of = |suite, outcome| self.tests().filter(|test| (test.suite, test.outcome) == (suite, outcome)).count();
+        let count = |suite| Count {
+            suite,
+            passed: of(suite, Outcome::Passed),
+            failed: of(suite, Outcome::Failed),
+            ignored: of(suite, Outcome::Ignored),
+        };
+        has_any.map(count).collect()
+    }
+
     /// Takes in a line of what cargo and the test programs say.
     pub(crate) fn hear(&mut self, line: &str) {
         let line = &plain(line);
         let trimmed = line.trim_start();
-        if let Some(name) = suite(trimmed) {
+        if let Some((name, suite)) = program(trimmed) {
             (self.open, self.speaker) = (None, None);
-            self.suites.push(Suite { name, ..Suite::default() });
+            self.programs.push(Program { name, suite, ..Program::default() });
             return;
         }
-        let at = self.suites.len().wrapping_sub(1);
-        let Some(suite) = self.suites.last_mut() else { return };
-        if let Some(rest) = line.strip_prefix("running ")
-            && let Some(count) = rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test"))
-        {
-            suite.announced += count.parse::<usize>().unwrap_or_default();
+        let announced = line.strip_prefix("running ");
+        let announced = announced.and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test")));
+        // Where cargo's own words are not heard, programs have no names.
+        if announced.is_some() && self.programs.last().is_none_or(|last| last.name.is_empty()) {
+            (self.open, self.speaker) = (None, None);
+            self.programs.push(Program::default());
+        }
+        let at = self.programs.len().wrapping_sub(1);
+        let Some(program) = self.programs.last_mut() else { return };
+        if let Some(count) = announced {
+            program.announced += count.parse::<usize>().unwrap_or_default();
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             let seconds = rest.rsplit_once("finished in ").and_then(|(_, text)| text.trim().strip_suffix('s'));
-            suite.seconds += seconds.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or_default();
-            suite.is_over = true;
+            program.seconds += seconds.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or_default();
+            program.is_over = true;
             (self.open, self.speaker) = (None, None);
         } else if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----")) {
             let name = name.strip_suffix(" stdout").unwrap_or(name);
-            self.speaker = suite.tests.iter().position(|test| test.name == name).map(|test| (at, test));
+            self.speaker = program.tests.iter().position(|test| test.name == name).map(|test| (at, test));
         } else if line == "failures:" || line == "successes:" {
             self.speaker = None;
-        } else if let Some((suite_at, test)) = self.speaker {
-            if let Some(test) = self.suites.get_mut(suite_at).and_then(|suite| suite.tests.get_mut(test)) {
+        } else if let Some((program_at, test)) = self.speaker {
+            if let Some(test) = self.programs.get_mut(program_at).and_then(|program| program.tests.get_mut(test)) {
                 test.output.push_str(line);
                 test.output.push('\n');
             }
@@ -86,84 +188,77 @@ impl Report {
             // The harness says more of a test behind its name, such as that it should panic.
             let name = name.strip_suffix(" - should panic").unwrap_or(name).to_owned();
             match outcome(end) {
-                Some(outcome) => suite.tests.push(Test { name, outcome, output: String::new() }),
+                Some(outcome) => program.add(name, outcome, String::new()),
                 None => self.open = Some(name),
             }
         } else if let Some(outcome) = outcome(line).filter(|_| self.open.is_some()) {
             // One at a time, a test may say something between its name and its end.
             let name = self.open.take().unwrap_or_default();
-            suite.tests.push(Test { name, outcome, output: String::new() });
+            program.add(name, outcome, String::new());
         }
     }
 
     /// Takes note that nothing more comes: programs that did not come to their end have failed.
     pub(crate) fn end(&mut self) {
         let open = self.open.take();
-        for suite in &mut self.suites {
-            for test in &mut suite.tests {
+        for program in &mut self.programs {
+            for test in &mut program.tests {
                 test.output = test.output.trim().to_owned();
             }
-            if !suite.is_over {
-                let missing = suite.announced.saturating_sub(suite.tests.len()).max(1);
+            if !program.is_over {
+                let missing = program.announced.saturating_sub(program.tests.len()).max(1);
                 let name = open.clone().unwrap_or_else(|| "(the test program)".into());
                 let output = format!("the test program ended before it was done; {missing} tests have no outcome");
-                suite.tests.push(Test { name, outcome: Outcome::Failed, output });
+                program.add(name, Outcome::Failed, output);
             }
         }
     }
 
     /// Counts the tests with an outcome.
     pub(crate) fn count(&self, outcome: Outcome) -> usize {
-        self.suites.iter().map(|suite| suite.count(outcome)).sum()
-    }
-
-    /// Writes it as JUnit's XML, which nobody has specified and all read alike: <https://github.com/testmoapp/junitxml>.
-    pub(crate) fn junit(&self) -> String {
-        let total: usize = self.suites.iter().map(|suite| suite.tests.len()).sum();
-        let counts = |tests: usize, failed: usize, ignored: usize, seconds: f64| {
-            format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"0\" skipped=\"{ignored}\" time=\"{seconds:.3}\"")
-        };
-        let seconds = self.suites.iter().map(|suite| suite.seconds).sum();
-        let all = counts(total, self.count(Outcome::Failed), self.count(Outcome::Ignored), seconds);
-        let mut xml = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"flyball test\" {all}>\n");
-        for suite in &self.suites {
-            let name = escape(&suite.name);
-            let failed = suite.count(Outcome::Failed);
-            let counts = counts(suite.tests.len(), failed, suite.count(Outcome::Ignored), suite.seconds);
-            let _ = writeln!(xml, "  <testsuite name=\"{name}\" {counts}>");
-            for test in &suite.tests {
-                let case = format!("    <testcase name=\"{}\" classname=\"{name}\"", escape(&test.name));
-                let _ = match test.outcome {
-                    Outcome::Passed => writeln!(xml, "{case}/>"),
-                    Outcome::Ignored => writeln!(xml, "{case}><skipped/></testcase>"),
-                    Outcome::Failed => {
-                        let message = test.output.lines().find(|line| !line.trim().is_empty()).unwrap_or("failed");
-                        let (message, output) = (escape(message), escape(&test.output));
-                        writeln!(xml, "{case}><failure message=\"{message}\">{output}</failure></testcase>")
-                    }
-                };
-            }
-            xml.push_str("  </testsuite>\n");
-        }
-        xml + "</testsuites>\n"
+        self.programs.iter().map(|program| program.count(outcome)).sum()
     }
 }
 
 impl Suite {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Cluster => "cluster",
+            Self::Chaos => "chaos",
+            Self::Scorecard => "scorecard",
+        }
+    }
+}
+
+fn own_name(test: &str) -> &str {
+    test.rsplit("::").next().unwrap_or_default()
+}
+
+impl Program {
+    fn add(&mut self, name: String, outcome: Outcome, output: String) {
+        let suite = if own_name(&name).starts_with(CHAOS) { Suite::Chaos } else { self.suite };
+        self.tests.push(Test { name, suite, outcome, output });
+    }
+
     fn count(&self, outcome: Outcome) -> usize {
         self.tests.iter().filter(|test| test.outcome == outcome).count()
     }
 }
 
 /// Reads which test program begins: `Running tests/it/main.rs (target/debug/deps/it-0123456789abcdef)`.
-fn suite(line: &str) -> Option<String> {
+fn program(line: &str) -> Option<(String, Suite)> {
     if let Some(name) = line.strip_prefix("Doc-tests ") {
-        return Some(format!("{name} (examples in documentation)"));
+        return Some((format!("{name} (examples in documentation)"), Suite::Unit));
     }
     let (source, program) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
     let file = program.rsplit(['/', '\\']).next()?;
     let name = file.rsplit_once('-').map_or(file, |(name, _hash)| name);
-    Some(format!("{name} ({})", source.trim_start_matches("unittests ")))
+    let (source, suite) = match source.strip_prefix("unittests ") {
+        Some(source) => (source, Suite::Unit),
+        None => (source, Suite::Cluster),
+    };
+    Some((format!("{name} ({source})"), suite))
 }
 
 fn outcome(end: &str) -> Option<Outcome> {
@@ -186,24 +281,6 @@ fn plain(line: &str) -> String {
         !skip
     };
     line.chars().filter(keep).collect()
-}
-
-/// Writes text as XML has it, without the characters that it has no way to write.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' => escaped.push('\n'),
-            '\t' => escaped.push('\t'),
-            c if c.is_control() || c == '\u{fffe}' || c == '\u{ffff}' => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
@@ -234,7 +311,7 @@ test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
      Running tests/it.rs (target/debug/deps/it-fedcba9876543210)
 
 running 2 tests
-test first ... hello
+test a::chaos_first ... hello
 ok
 test second ... about to abort
 error: test failed, to rerun pass `--test it`
@@ -251,17 +328,29 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let mut report = Report::default();
         SAID.lines().for_each(|line| report.hear(line));
         report.end();
-        let names: Vec<&str> = report.suites.iter().map(|suite| suite.name.as_str()).collect();
+        let names: Vec<&str> = report.programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["op (src/lib.rs)", "it (tests/it.rs)", "op (examples in documentation)"]);
-        let told = |suite: usize| -> Vec<(&str, Outcome)> {
-            report.suites[suite].tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect()
+        let told = |program: usize| -> Vec<(&str, Outcome)> {
+            report.programs[program].tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect()
         };
         use Outcome::{Failed, Ignored, Passed};
         assert_eq!(told(0), [("tests::good", Passed), ("tests::slow", Ignored), ("tests::bad", Failed)]);
-        assert_eq!(told(1)[0], ("first", Passed));
-        assert_eq!(report.suites[1].tests.len(), 2, "the one that has no outcome counts as failed");
+        assert_eq!(told(1)[0], ("a::chaos_first", Passed));
+        assert_eq!(report.programs[1].tests.len(), 2, "the one that has no outcome counts as failed");
         assert_eq!(told(2), [("src/lib.rs - (line 3)", Passed)]);
-        assert!(report.suites[0].tests[2].output.contains("1 < 2 & \"x\""), "{report:?}");
+        assert!(report.programs[0].tests[2].output.contains("1 < 2 & \"x\""), "{report:?}");
+
+        // Programs are told apart without what cargo says of them.
+        let mut unnamed = Report::default();
+        let mine = |line: &&str| !line.contains("Running") && !line.contains("Doc-tests");
+        SAID.lines().filter(mine).for_each(|line| unnamed.hear(line));
+        unnamed.end();
+        let outcomes =
+            |report: &Report| report.tests().map(|test| (test.name.clone(), test.outcome)).collect::<Vec<_>>();
+        assert_eq!(outcomes(&unnamed), outcomes(&report));
+
+        let counts: Vec<_> = report.counts().iter().map(|count| (count.suite, count.passed, count.failed)).collect();
+        assert_eq!(counts, [(Suite::Unit, 2, 1), (Suite::Cluster, 0, 1), (Suite::Chaos, 1, 0)]);
 
         let xml = report.junit();
         assert!(
@@ -269,6 +358,5 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             "{xml}"
         );
         assert!(xml.contains("1 &lt; 2 &amp; &quot;x&quot;"), "{xml}");
-        assert_eq!(escape("a\u{1b}[0m\u{0}"), "a\u{fffd}[0m\u{fffd}");
     }
 }

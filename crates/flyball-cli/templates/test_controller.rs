@@ -11,3 +11,15 @@ async fn the_sample_comes_about() -> kube::Result<()> {
     test.assert_idempotent().await;
     Ok(())
 }
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    explore_crashes(|| Test::of(operator), async |test| test.apply(SAMPLE).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = Test::of(operator).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}

@@ -42,11 +42,14 @@
 //!   test in which it was denied something fails when it ends, and says what was missing and, in a debug build, at which
 //!   line of the operator it was asked for. What it may do and never did is [told](Test::unused_permissions); over all
 //!   tests, by `flyball test --rbac`, for which each test adds a line to the file that `FLYBALL_TEST_PERMISSIONS` names.
+//! - Tests whose names begin with `chaos_` are the operator's chaos suite, which `flyball lint` runs. What counts is what they do:
+//!   [`explore_crashes`] and [`Test::assert_outage_is_harmless`] each add a line to the file that `FLYBALL_TEST_CHAOS` names.
 //! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
 //!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
 //!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes) and controllers are those of the cluster.
 
 mod explore;
+mod outage;
 mod report;
 mod requests;
 mod target;
@@ -305,14 +308,15 @@ impl Test {
         assert!(since.writes == 0, "{} writes where nothing had changed{}", since.writes, self.last_writes());
     }
 
-    /// Ends the operator in the middle of whatever it does, as a crash or a node's end does; nothing runs until it is
-    /// [started](Self::restart) again.
+    /// Ends the operator in the middle of whatever it does, as a crash or a node's end does; nothing runs, and nobody answers
+    /// for its webhooks, until it is [started](Self::restart) again.
     pub async fn crash(&mut self) {
         if let Some(Running { ended, .. }) = self.running.take() {
             ended.abort();
             // It was told to end, and that is how it ends.
             let _ = ended.await;
         }
+        self.installed.target.silence(&self.installed.operator, &self.installed.namespace);
     }
 
     /// Stops the operator in order, if it runs, and starts it.

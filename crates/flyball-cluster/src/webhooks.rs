@@ -33,6 +33,11 @@ impl LocalWebhooks {
     pub fn serve(&self, host: impl Into<String>, webhooks: Webhooks) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(host.into(), webhooks);
     }
+
+    /// Answers for this host no more: it is out of reach, as that of an operator that does not run.
+    pub fn silence(&self, host: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
+    }
 }
 
 impl Caller for LocalWebhooks {

@@ -2,9 +2,10 @@
 
 use crontab::api::crontab_v1::{CronTab, CronTabSpec};
 use crontab::operator;
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::api::PostParams;
+use std::time::Duration;
 
 const DEFINITION: &str = include_str!("../config/foreign/crontabs.stable.example.com.yaml");
 const SAMPLE: &str = include_str!("../../../samples/crontab/cron.yaml");
@@ -28,4 +29,24 @@ async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn it_comes_to_rest_without_the_definition() {
     Test::of(operator).start().await.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    explore_crashes(
+        || Test::of(operator),
+        async |test| {
+            test.apply(DEFINITION).await;
+            test.apply(SAMPLE).await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = Test::of(operator).start().await;
+    test.apply(DEFINITION).await;
+    test.apply(SAMPLE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }

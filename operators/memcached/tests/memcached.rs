@@ -1,11 +1,12 @@
 //! `Memcached` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
 
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use memcached::api::memcached_v1alpha1::Memcached;
 use memcached::operator;
 use serde_json::json;
+use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_memcached.yaml");
 
@@ -44,4 +45,16 @@ async fn a_pod_that_goes_is_named_no_more() -> kube::Result<()> {
     let after = nodes().await?;
     assert!(after.len() == 3 && !after.contains(&before[0]), "{before:?} {after:?}");
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    explore_crashes(|| Test::of(operator).nodes(1), async |test| test.apply(SAMPLE).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }

@@ -1,11 +1,12 @@
 //! `Redis` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
 
-use flyball_cluster::testing::{Setup, Test};
+use flyball_cluster::testing::{Setup, Test, explore_crashes};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use redis::api::redis_v1alpha1::{Redis, RedisSpec};
 use redis::operator;
 use serde_json::json;
+use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_redis.yaml");
 
@@ -55,4 +56,16 @@ async fn what_breaks_the_rules_is_refused() {
     let refused = test.api::<Redis>().create(&PostParams::default(), &invalid).await.expect_err("it breaks two rules");
     let refused = refused.to_string();
     assert!(refused.contains("spec.size") && refused.contains("spec.image"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    explore_crashes(cluster, async |test| test.apply(SAMPLE).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = cluster().start().await;
+    test.apply(SAMPLE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }

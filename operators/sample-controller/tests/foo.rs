@@ -1,6 +1,6 @@
 //! `Foo` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
 
-use flyball_cluster::testing::Test;
+use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -8,6 +8,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use sample_controller::api::foo_v1alpha1::{Foo, FooSpec};
 use sample_controller::operator;
 use serde_json::json;
+use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../config/samples/samplecontroller_v1alpha1_foo.yaml");
 
@@ -81,4 +82,16 @@ async fn what_breaks_the_rules_is_refused() {
     let refused = test.api::<Foo>().create(&PostParams::default(), &invalid).await.expect_err("it breaks two rules");
     let refused = refused.to_string();
     assert!(refused.contains("spec.deploymentName") && refused.contains("spec.replicas"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    explore_crashes(|| Test::of(operator).nodes(1), async |test| test.apply(SAMPLE).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }

@@ -126,20 +126,10 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     let budget = args.budget(Project::find(Path::new("."))?.map(|project| project.budget));
     let own = Embedded::start("flyball-bench", args.nodes).await?;
     let folder = PrivateFolder::new("flyball-bench-operator")?;
-    let kubeconfig = folder.path().join("kubeconfig");
     let (connection, metrics) = (Connection::open(own.config.clone()).await?, free_address()?);
     let mut operator = Local::new(args.local.clone(), Connection::open(own.config.clone()).await?);
-    operator.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
-    operator.own_account = Some((own.config.clone(), kubeconfig));
-    operator.variables = [
-        ("FLYBALL_METRICS_ADDR", metrics.as_str()),
-        ("FLYBALL_METRICS_SECURE", "false"),
-        ("FLYBALL_HEALTH_ADDR", "0"),
-        ("FLYBALL_LEADER_ELECT", "true"),
-        ("FLYBALL_OPERATOR_NAMESPACE", connection.namespace.as_str()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into();
+    operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, "0");
+    operator.variables.insert("FLYBALL_LEADER_ELECT".into(), "true".into());
     operator.quiet = true;
     // Its log goes where this command's own does.
     operator.hear = Heard { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };

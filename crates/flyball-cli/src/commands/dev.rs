@@ -68,7 +68,6 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
 async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let mut stop = Box::pin(told_to_stop()?);
     let folder = PrivateFolder::new("flyball-dev-operator")?;
-    let kubeconfig = folder.path().join("kubeconfig");
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
     let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
@@ -91,16 +90,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     }
     let log = Arc::new(Log::default());
     operator.hear = Heard { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
-    operator.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
-    operator.own_account = Some((config, kubeconfig));
-    operator.variables = [
-        ("FLYBALL_METRICS_ADDR", metrics.clone()),
-        ("FLYBALL_METRICS_SECURE", "false".into()),
-        ("FLYBALL_HEALTH_ADDR", "0".into()),
-        ("FLYBALL_OPERATOR_NAMESPACE", namespace),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
+    operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
     (operator.samples, operator.watch, operator.made) = (samples, true, is_elsewhere.then(Made::default));
 
     let ended = tokio::select! {

@@ -4,15 +4,14 @@
 
 mod proof;
 
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::output::Output;
-use crate::terminal::{Style, columns, complain, paint, say};
+use crate::terminal::{Style, columns, paint, say};
+use crate::testing::{Outcome, Voice, cargo_test};
 use clap::Args;
-use proof::{Outcome, Proof, failures, read};
+use proof::Proof;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Stdio};
 
 /// The levels of <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>, from 1 on.
 const LEVELS: [&str; 5] = ["install", "upgrade", "lifecycle", "insights", "autopilot"];
@@ -104,24 +103,16 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
         return Err(error.hint("name the folder of one that has a Cargo.toml: flyball levels PATH"));
     }
     let filter = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));
-    let mut cargo = Process::new(cargo());
-    cargo.arg("test").arg("--manifest-path").arg(&manifest).args(["--no-fail-fast", "--tests"]);
-    cargo.args(args.package.iter().flat_map(|package| ["--package", package]));
-    cargo.args(["--", "--color=never", &filter]).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let answer =
-        cargo.output().when("cannot run cargo").map_err(|error| error.hint("install Rust: https://rustup.rs"))?;
-    let said = String::from_utf8_lossy(&answer.stdout);
-    let proofs = read(&said, args.level);
-    failures(&said).for_each(|why| complain("failed", why));
+    let mut cargo = cargo_test();
+    cargo.arg("--manifest-path").arg(&manifest).arg("--tests");
+    cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &filter]);
+    let (report, succeeded) = crate::testing::run(cargo, Voice::Quiet)?;
+    let proofs = proof::find(&report, args.level);
     // Without a single proof, cargo failed before it came to them, and has said why.
-    if proofs.is_empty() && !answer.status.success() {
+    if proofs.is_empty() && !succeeded {
         return Err(Error::new(format!("the tests of {} cannot be run", shown(&manifest))));
     }
-    Ok((proofs, answer.status.success()))
-}
-
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+    Ok((proofs, succeeded))
 }
 
 fn shown(manifest: &Path) -> String {

@@ -1,11 +1,14 @@
 //! `flyball lint`: whether an operator is built as operators that do well are.
 
+mod chaos;
+
 use crate::connection::block_on;
 use crate::error::{Error, Result};
 use crate::installation::{Installation, PlaceArgs};
 use crate::output::Output;
 use crate::overlay::OverlayArgs;
 use crate::terminal::{Style, columns, paint, say};
+use chaos::Chaos;
 use clap::Args;
 use flyball::Description;
 use serde::Serialize;
@@ -13,16 +16,21 @@ use serde_json::Value;
 
 /// Check an operator against the rules of operators that do well
 ///
-/// The rules are about what would be deployed, with patches if there are any.
+/// The rules are about what would be deployed, with patches if there are any; and about what the project's chaos suite shows, which are
+/// its tests whose names begin with chaos_.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball lint
+  flyball lint --no-tests
   flyball lint --program ./site-operator --patch env.yaml -o json")]
 pub(crate) struct LintArgs {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     overlay: OverlayArgs,
+    /// Leave out the rules that take tests of the project to check
+    #[arg(long)]
+    no_tests: bool,
     /// How to say it
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -33,8 +41,9 @@ pub(crate) struct LintArgs {
 #[serde(rename_all = "camelCase")]
 struct Finding {
     rule: &'static str,
-    passed: bool,
-    /// What is wrong, and what to do about it.
+    /// None if it was not checked.
+    passed: Option<bool>,
+    /// What is wrong, and what to do about it; or why it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -43,12 +52,13 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
     let installation = block_on(Installation::ask(&args.place, None, None))?;
     let mut objects = installation.objects(false);
     args.overlay.lay_over(&mut objects, &installation.place)?;
-    let findings = findings(&installation.description, &objects);
+    let mut findings = findings(&installation.description, &objects);
+    findings.extend(chaos(args)?);
     match args.output {
         Some(output) => output.say(&findings)?,
         None => lines(&findings).iter().for_each(|line| say(line)),
     }
-    match findings.iter().filter(|finding| !finding.passed).count() {
+    match findings.iter().filter(|finding| finding.passed == Some(false)).count() {
         0 => Ok(()),
         count => Err(Error::new(format!("{count} of {} rules are not kept", findings.len()))),
     }
@@ -57,7 +67,11 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
 fn lines(findings: &[Finding]) -> Vec<String> {
     let head = ["RULE", "OUTCOME", ""].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |finding: &Finding| {
-        let outcome = if finding.passed { paint(Style::Good, "kept") } else { paint(Style::Bad, "not kept") };
+        let outcome = match finding.passed {
+            Some(true) => paint(Style::Good, "kept"),
+            Some(false) => paint(Style::Bad, "not kept"),
+            None => paint(Style::Faint, "not checked"),
+        };
         vec![finding.rule.to_owned(), outcome, finding.why.clone().unwrap_or_default()]
     };
     columns(std::iter::once(head).chain(findings.iter().map(row)).collect())
@@ -73,7 +87,30 @@ fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
         ("probes and bounds of memory", probes(&deployments)),
         ("no root", root(&deployments)),
     ];
-    rules.into_iter().map(|(rule, why)| Finding { rule, passed: why.is_none(), why }).collect()
+    rules.into_iter().map(|(rule, why)| Finding::of(rule, why)).collect()
+}
+
+/// Checks what it takes tests to see.
+fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
+    let rules = ["the chaos suite exists and passes", "killed for ten minutes, it leaves what it made alone"];
+    let unchecked = match () {
+        () if args.no_tests => "left out by --no-tests",
+        () if !args.place.source.is_of_project() => {
+            "a program has no tests: leave out --program in the project's folder"
+        }
+        () => {
+            let chaos = Chaos::run()?;
+            return Ok([Finding::of(rules[0], chaos.is_missing()), Finding::of(rules[1], chaos.is_harmful())]);
+        }
+    };
+    Ok(rules.map(|rule| Finding { rule, passed: None, why: Some(unchecked.into()) }))
+}
+
+impl Finding {
+    /// Says that a rule is kept unless there is a reason why it is not.
+    fn of(rule: &'static str, why: Option<String>) -> Self {
+        Self { rule, passed: Some(why.is_none()), why }
+    }
 }
 
 fn one_deployment(deployments: &[&Value]) -> Option<String> {

@@ -1,33 +1,37 @@
 //! `flyball test`: the tests of a project, told in forms that programs read, and what its operators were permitted.
 
+use crate::commands::scorecard;
+use crate::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
+use crate::local::{self, LocalArgs};
 use crate::output::Output;
 use crate::private::PrivateFolder;
-use crate::terminal::{Style, complain, paint, say};
-use crate::testing::{Outcome, Report};
+use crate::program::{self, Build};
+use crate::terminal::{Style, columns, complain, paint, say};
+use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voice, cargo_test, run};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-/// How long a line may get before it is taken for two.
-const LONGEST: u64 = 1 << 20;
-
-/// Run the tests of the project in this folder
+/// Run the tests of the project in this folder, and its scorecard
 ///
-/// That is `cargo test`, in which operators run on control planes of their own (flyball_cluster::testing), or on a real cluster.
+/// The tests are those of `cargo test`, in which operators run on control planes of their own (flyball_cluster::testing), or on a real
+/// cluster. The scorecard is that of `flyball scorecard`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball test
+  flyball test --suite unit --suite chaos
   flyball test --junit target/junit.xml
   flyball test --rbac                 permissions that are missing, and those that nothing used
   flyball test --real=kubeconfig      on a cluster that runs
   flyball test -- --lib scale         what stands behind -- goes to cargo test")]
 pub(crate) struct TestArgs {
+    /// Run these tests only; may be repeated. All of them unless given
+    #[arg(long, value_enum, conflicts_with = "args")]
+    suite: Vec<Suite>,
     /// Write what became of the tests to this file, in JUnit's format
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -52,7 +56,8 @@ struct Told<'a> {
     passed: usize,
     failed: usize,
     ignored: usize,
-    suites: &'a [crate::testing::Suite],
+    suites: Vec<Count>,
+    programs: &'a [Program],
     #[serde(skip_serializing_if = "Option::is_none")]
     permissions: Option<BTreeMap<String, Permissions>>,
 }
@@ -78,17 +83,28 @@ struct Line {
 pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.arg("test").stdin(Stdio::null());
-    // All of them, whatever fails first.
-    cargo.args((!args.args.iter().any(|arg| arg == "--no-fail-fast")).then_some("--no-fail-fast")).args(&args.args);
-    if let Some(named) = &args.real {
-        cargo.env("FLYBALL_TEST_KUBECONFIG", real(named.as_deref())?);
+    let voice = if args.output.is_some() { Voice::Aside } else { Voice::Aloud };
+    let real = args.real.as_ref().map(|named| real(named.as_deref())).transpose()?;
+    let (mut report, mut succeeded) = (Report::default(), true);
+    for arguments in args.runs()? {
+        let mut cargo = cargo_test();
+        cargo.args(arguments);
+        cargo.envs(real.iter().map(|path| ("FLYBALL_TEST_KUBECONFIG", path)));
+        cargo.envs(args.rbac.then_some(("FLYBALL_TEST_PERMISSIONS", &permissions)));
+        let (found, content) = run(cargo, voice)?;
+        report.add(found);
+        succeeded &= content;
     }
-    if args.rbac {
-        cargo.env("FLYBALL_TEST_PERMISSIONS", &permissions);
+    let builds = succeeded || !report.programs.is_empty();
+    if args.wants(Suite::Scorecard) && builds {
+        match args.scorecard(voice)? {
+            Ok(found) => report.add(found),
+            Err(why) => complain("note", &format!("there is no scorecard: {why}")),
+        }
     }
-    let (report, succeeded) = run(cargo, args.output.is_some())?;
+    for suite in args.suite.iter().filter(|suite| !report.counts().iter().any(|count| count.suite == **suite)) {
+        complain("note", &format!("no test belongs to the suite {}", suite.word()));
+    }
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
     }
@@ -97,11 +113,14 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     let missing: usize = found.iter().flat_map(BTreeMap::values).map(|found| found.missing.len()).sum();
     match (args.output, found) {
         (Some(output), permissions) => {
-            let ignored = report.count(Outcome::Ignored);
-            output.say(&Told { passed, failed, ignored, suites: &report.suites, permissions })?;
+            let (ignored, suites) = (report.count(Outcome::Ignored), report.counts());
+            output.say(&Told { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
         }
-        (None, Some(found)) => tell(&found),
-        (None, None) => {}
+        (None, found) => {
+            say("");
+            lines(&report.counts()).iter().for_each(|line| say(line));
+            found.iter().for_each(tell);
+        }
     }
     match (failed, succeeded) {
         (0, true) if missing == 0 => Ok(()),
@@ -112,6 +131,84 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     }
 }
 
+impl TestArgs {
+    fn wants(&self, suite: Suite) -> bool {
+        self.suite.is_empty() || self.suite.contains(&suite)
+    }
+
+    /// Returns what cargo test is told, for each time that it is run.
+    fn runs(&self) -> Result<Vec<Vec<String>>> {
+        if [Suite::Unit, Suite::Cluster, Suite::Chaos].into_iter().all(|suite| self.wants(suite)) {
+            let more = self.args.iter().filter(|arg| *arg != "--no-fail-fast");
+            return Ok(vec![more.cloned().collect()]);
+        }
+        // Cargo fails where there is nothing of what it is to test.
+        let targets = if self.suite == [Suite::Scorecard] { Targets::default() } else { Targets::here()? };
+        let mut runs: Vec<&[&str]> = Vec::new();
+        if self.wants(Suite::Unit) {
+            runs.push(if targets.has_library {
+                &["--lib", "--bins", "--", "--skip", CHAOS]
+            } else {
+                &["--bins", "--", "--skip", CHAOS]
+            });
+            runs.extend(targets.has_library.then_some(&["--doc"][..]));
+        }
+        if self.wants(Suite::Cluster) && targets.has_integration_tests {
+            runs.push(&["--test", "*", "--", "--skip", CHAOS]);
+        }
+        if self.wants(Suite::Chaos) {
+            runs.push(&["--tests", "--", CHAOS]);
+        }
+        Ok(runs.iter().map(|run| run.iter().map(ToString::to_string).collect()).collect())
+    }
+
+    /// Judges the operator of the project; says why if there is nothing to judge.
+    fn scorecard(&self, voice: Voice) -> Result<Result<Report, String>> {
+        if self.real.is_some() || !self.args.is_empty() {
+            return Ok(Err("it belongs to all tests on control planes of their own".into()));
+        }
+        let bin = match Targets::here().map(|targets| targets.programs) {
+            Ok(programs) if programs.len() == 1 => programs.into_iter().next(),
+            Ok(programs) if programs.is_empty() => {
+                return Ok(Err("the project has no program that uses flyball".into()));
+            }
+            Ok(programs) => {
+                let names = programs.join(", ");
+                return Ok(Err(format!("the project has several programs, {names}: flyball scorecard --bin NAME")));
+            }
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let program = block_on(async {
+            let build = Build { bin, ..Build::default() };
+            // What was built for the tests is there already, unless no test needs the program.
+            match (Build { of_tests: self.suite.is_empty(), ..build.clone() }).run().await {
+                Err(_) if self.suite.is_empty() => build.run().await,
+                built => built,
+            }
+        })?;
+        if let Err(error) = block_on(program::describe(&program, &[], &BTreeMap::new())) {
+            return Ok(Err(error.to_string()));
+        }
+        let local =
+            LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
+        let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::PATIENCE)?;
+        voice.say("");
+        scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
+        Ok(Ok(Report::of_scorecard(&checks, took)))
+    }
+}
+
+/// Lays out how the suites ended.
+fn lines(counts: &[Count]) -> Vec<String> {
+    let head = ["SUITE", "PASSED", "FAILED", "IGNORED"].map(|word| paint(Style::Strong, word)).to_vec();
+    let row = |Count { suite, passed, failed, ignored }: &Count| {
+        let mut row = vec![suite.word().to_owned()];
+        row.extend([passed, failed, ignored].map(ToString::to_string));
+        row
+    };
+    columns(std::iter::once(head).chain(counts.iter().map(row)).collect())
+}
+
 /// Finds the kubeconfig of the cluster to test on.
 fn real(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
@@ -119,39 +216,6 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
     fs::canonicalize(&path)
         .when(format!("there is no kubeconfig {}", path.display()))
         .map_err(|error| error.hint("name one: --real=FILE, or start a cluster with `flyball cluster up`"))
-}
-
-/// Runs cargo, whose words people see as they come, and tells whether it was content.
-fn run(mut cargo: Command, aside: bool) -> Result<(Report, bool)> {
-    // One pipe for both, so that what is said stays in order.
-    let (reader, writer) = pipe().when("cannot make a pipe")?;
-    cargo.stdout(writer.try_clone().when("cannot make a pipe")?).stderr(writer);
-    let mut child = cargo
-        .spawn()
-        .when("cannot start cargo")
-        .map_err(|error| error.hint("install the Rust toolchain from https://rustup.rs"))?;
-    // It holds the other end of the pipe, which has to close when cargo ends.
-    drop(cargo);
-    let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
-    loop {
-        line.clear();
-        match (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot hear cargo")? {
-            0 => break,
-            _ => {
-                let text = String::from_utf8_lossy(&line);
-                let text = text.trim_end_matches(['\r', '\n']);
-                report.hear(text);
-                if aside {
-                    // Who does not listen misses nothing.
-                    let _ = writeln!(stderr(), "{text}");
-                } else {
-                    say(text);
-                }
-            }
-        }
-    }
-    report.end();
-    Ok((report, child.wait().when("cannot wait for cargo")?.success()))
 }
 
 /// Sums up what the tests told: what one leaves unused, another may use.

@@ -25,6 +25,7 @@ const TAKEN: &[&str] = &[
     "Debug",
     "Default",
     "Deserialize",
+    "Duration",
     "Err",
     "FieldError",
     "JsonSchema",
@@ -214,12 +215,17 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
     let mut own = [names.kind_type.clone(), format!("{kind}Spec")];
     own.sort();
     let mut uses = vec![
-        "use flyball_cluster::testing::Test;".to_owned(),
-        "use kube::api::PostParams;".into(),
+        "use kube::api::PostParams;".to_owned(),
         format!("use {{{{crate}}}}::api::{{{{module}}}}::{{{}}};", own.join(", ")),
         "use {{crate}}::operator;".into(),
     ];
-    uses.extend(controller.then(|| "use k8s_openapi::api::core::v1::{{child}};".into()));
+    if controller {
+        uses.push("use flyball_cluster::testing::{Test, explore_crashes};".into());
+        uses.push("use k8s_openapi::api::core::v1::{{child}};".into());
+        uses.push("use std::time::Duration;".into());
+    } else {
+        uses.push("use flyball_cluster::testing::Test;".into());
+    }
     uses.extend((!namespaced).then(|| "use kube::Api;".into()));
     let uses = names.sorted(uses);
     let mut text = fill(include_str!("../../templates/test_head.rs"), &[("uses", &uses)]);

@@ -88,6 +88,6 @@ fn what_has_no_level_is_told_why() {
     said(levels(&home, &["project", "--level", "5"])).fails_with(&["no test's name begins with level_5_"]);
     let mut without_cargo = levels(&home, &["project"]);
     without_cargo.env("CARGO", "/nowhere/cargo");
-    said(without_cargo).fails_with(&["cannot run cargo", "install Rust"]);
+    said(without_cargo).fails_with(&["cannot start cargo", "install the Rust toolchain"]);
     assert_eq!(said(levels(&home, &["--level", "6"])).code, Some(2));
 }

@@ -17,6 +17,7 @@ mod plugins;
 mod registry;
 mod run;
 mod scaffold;
+mod scorecard;
 mod terminal;
 mod testing;
 

@@ -453,13 +453,15 @@ fn the_rules_of_operators_that_do_well_are_checked() {
     let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
     assert_eq!(
         lint(&[]).ok().out,
-        "RULE                                    OUTCOME
-one Deployment                          kept
-one controller for a kind               kept
-no permission for everything            kept
-leader election with several replicas   kept
-probes and bounds of memory             kept
-no root                                 kept
+        "RULE                                                   OUTCOME
+one Deployment                                         kept
+one controller for a kind                              kept
+no permission for everything                           kept
+leader election with several replicas                  kept
+probes and bounds of memory                            kept
+no root                                                kept
+the chaos suite exists and passes                      not checked   a program has no tests: leave out --program in the project's folder
+killed for ten minutes, it leaves what it made alone   not checked   a program has no tests: leave out --program in the project's folder
 "
     );
     let patch =
@@ -467,8 +469,56 @@ no root                                 kept
         {op: replace, path: /spec/template/spec/securityContext/runAsNonRoot, value: false}]}";
     fs::write(home.0.join("patch.yaml"), patch).unwrap();
     let said = lint(&["--patch", "patch.yaml"]);
-    said.fails_with(&["2 of 6 rules are not kept"]);
-    assert!(said.out.contains("not kept   container manager has no livenessProbe\n"), "{said:?}");
+    said.fails_with(&["2 of 8 rules are not kept"]);
+    assert!(said.out.contains("not kept      container manager has no livenessProbe\n"), "{said:?}");
     let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
     assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
+    assert_eq!(json[6]["passed"], Value::Null);
+}
+
+#[test]
+fn a_chaos_suite_counts_by_what_it_did() {
+    let home = Home::new("chaos");
+    let vm = program(&home, &vm_operator());
+    let cargo = home.0.join("cargo");
+    // Builds the program, and runs tests that tell this.
+    let lint = |test: &str, told: &str, code: u8| {
+        let script = format!(
+            "#!/bin/sh\nif [ $1 = build ]; then echo '{{\"executable\": \"{vm}\", \"package_id\": \"vm\"}}'; exit; fi\n\
+             echo \"$*\" > args; printf '{told}' > $FLYBALL_TEST_CHAOS\n\
+             printf 'running 1 test\\n{test}\\n\\ntest result: ok.\\n'; exit {code}\n"
+        );
+        fs::write(&cargo, script).unwrap();
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        let said = Said::of(&home.command(&["lint", "-o", "json"]).env("CARGO", &cargo).output().unwrap());
+        let found: Value = serde_json::from_str(&said.out).unwrap();
+        let why = |at: usize| found[at]["why"].as_str().unwrap_or_default().to_owned();
+        (said.code.unwrap(), why(6), why(7))
+    };
+    let (good, crashes) = ("test a::chaos_b ... ok", r#"{"operator": "vm", "done": {"crashes": 9}, "passed": true}"#);
+    let outage = |seconds: u64, passed: bool| {
+        let outage = json!({"operator": "vm", "done": {"outage": {"seconds": seconds, "pods": 3}}, "passed": passed});
+        format!("{crashes}\\n{outage}\\n")
+    };
+    assert_eq!(lint(good, &outage(600, true), 0), (0, String::new(), String::new()));
+    assert_eq!(home.file("args"), "test --no-fail-fast --tests -- chaos_\n");
+    for (test, told, code, missing, harmful) in [
+        (good, outage(60, true), 0, "", "shows is 60 s"),
+        (good, crashes.into(), 0, "", "shows is 0 s"),
+        ("test chaos_b ... FAILED", outage(600, false), 101, "chaos_b failed", "an outage of 600 s changed something"),
+        ("test my_chaos_b ... ok", outage(600, true), 0, "no test was run whose name begins with chaos_", ""),
+        ("test chaos_b ... ignored", String::new(), 0, "no test was run whose name begins with chaos_", "shows is 0 s"),
+        (good, String::new(), 0, "do nothing to the operator", "shows is 0 s"),
+        ("test a ... ok", String::new(), 101, "the tests cannot be run", "shows is 0 s"),
+    ] {
+        let (code, found, harm) = lint(test, &told, code);
+        assert_eq!(
+            (code, found.is_empty(), harm.is_empty()),
+            (1, missing.is_empty(), harmful.is_empty()),
+            "{test} {told}"
+        );
+        assert!(found.contains(missing) && harm.contains(harmful), "{test} {told}: {found} {harm}");
+    }
+    let said = Said::of(&home.command(&["lint", "--no-tests"]).env("CARGO", &cargo).output().unwrap()).ok();
+    assert!(said.out.contains("not checked   left out by --no-tests"), "{said:?}");
 }

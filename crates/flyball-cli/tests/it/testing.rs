@@ -1,7 +1,8 @@
 //! `flyball test` and `flyball man`, with a program in cargo's place.
 
+use crate::run::{SAMPLE, operator};
 use crate::{Home, Said};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -29,13 +30,14 @@ fn tests_are_told_as_junit_and_json() {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <testsuites name=\"flyball test\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\" time=\"0.500\">\n\
          \x20 <testsuite name=\"it (tests/it.rs)\" tests=\"2\" failures=\"0\" errors=\"0\" skipped=\"1\" time=\"0.500\">\n\
-         \x20   <testcase name=\"scale\" classname=\"it (tests/it.rs)\"/>\n\
-         \x20   <testcase name=\"heal\" classname=\"it (tests/it.rs)\"><skipped/></testcase>\n\
+         \x20   <testcase name=\"scale\" classname=\"cluster: it (tests/it.rs)\"/>\n\
+         \x20   <testcase name=\"heal\" classname=\"cluster: it (tests/it.rs)\"><skipped/></testcase>\n\
          \x20 </testsuite>\n</testsuites>\n"
     );
     let json: Value = serde_json::from_str(&test(&home, GOOD, &["-o", "json"]).ok().out).unwrap();
     assert_eq!((&json["passed"], &json["ignored"]), (&1.into(), &1.into()));
-    assert_eq!(json["suites"][0]["tests"][0]["name"], "scale");
+    assert_eq!(json["programs"][0]["tests"][0]["name"], "scale");
+    assert_eq!(json["suites"], json!([{"suite": "cluster", "passed": 1, "failed": 0, "ignored": 1}]));
 
     let bad = GOOD.replace("scale ... ok", "scale ... FAILED") + "; exit 101";
     test(&home, &bad, &[]).fails_with(&["1 of 1 tests failed"]);
@@ -44,6 +46,55 @@ fn tests_are_told_as_junit_and_json() {
     fs::write(home.0.join("there"), "").unwrap();
     let real = test(&home, &format!("{GOOD}; echo \"real: $FLYBALL_TEST_KUBECONFIG\""), &["--real=there"]).ok();
     assert!(real.out.contains("/there\n"), "{real:?}");
+}
+
+#[test]
+fn suites_are_chosen() {
+    let home = Home::new("suites");
+    let cargo = |kinds: &[&str]| {
+        let targets: Vec<Value> = kinds.iter().map(|kind| json!({"name": "op", "kind": [kind]})).collect();
+        let package = json!({"id": "op", "targets": targets, "dependencies": [{"name": "flyball"}]});
+        let told = json!({"packages": [package], "workspace_default_members": ["op"]});
+        format!("[ $1 != metadata ] || {{ echo '{told}'; exit; }}; echo \"$*\" >> calls; {GOOD}")
+    };
+    let runs = |kinds: &[&str], flags: &[&str]| {
+        let said = test(&home, &cargo(kinds), flags).ok();
+        let calls = fs::read_to_string(home.0.join("calls")).unwrap_or_default().replace("test --no-fail-fast", "-");
+        let _ = fs::remove_file(home.0.join("calls"));
+        (calls, said)
+    };
+    assert_eq!(runs(&["lib", "test"], &["--suite=unit"]).0, "- --lib --bins -- --skip chaos_\n- --doc\n");
+    assert_eq!(runs(&["bin"], &["--suite=unit", "--suite=cluster"]).0, "- --bins -- --skip chaos_\n");
+    let (calls, said) = runs(&["test"], &["--suite=cluster", "--suite=chaos"]);
+    assert_eq!(calls, "- --test * -- --skip chaos_\n- --tests -- chaos_\n");
+    assert!(said.out.ends_with("SUITE     PASSED   FAILED   IGNORED\ncluster   2        0        2\n"), "{said:?}");
+    assert!(said.err.contains("note: no test belongs to the suite chaos"), "{said:?}");
+    let (calls, said) = runs(&["lib"], &[]);
+    assert_eq!(calls, "-\n");
+    assert!(said.err.contains("there is no scorecard: the project has no program that uses flyball"), "{said:?}");
+    assert!(runs(&["bin"], &["--", "a"]).1.err.contains("there is no scorecard: it belongs to all tests"));
+    assert_eq!(test(&home, GOOD, &["--suite=unit", "--", "a"]).code, Some(2));
+}
+
+#[test]
+fn the_scorecard_is_one_of_the_suites() {
+    let home = Home::new("suitecard");
+    let told = json!({"workspace_default_members": ["op"], "packages":
+        [{"id": "op", "targets": [{"name": "op", "kind": ["bin"]}], "dependencies": [{"name": "flyball"}]}]});
+    let built =
+        json!({"executable": operator(), "package_id": "op", "target": {"name": "op"}, "profile": {"test": false}});
+    let cargo = format!(
+        "[ $1 != metadata ] || {{ echo '{told}'; exit; }}\n[ \"$*\" != 'test --no-run --message-format=json-render-diagnostics' ] || {{ echo '{built}'; exit; }}; {GOOD}"
+    );
+    fs::create_dir(home.0.join("samples")).unwrap();
+    fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
+    let said = test(&home, &cargo, &["--junit", "junit.xml"]).ok();
+    assert!(said.out.ends_with("cluster     1        0        1\nscorecard   11       0        0\n"), "{said:?}");
+    let junit = fs::read_to_string(home.0.join("junit.xml")).unwrap();
+    assert!(
+        junit.contains("<testcase name=\"it comes to rest\" classname=\"scorecard: the operator's program\"/>"),
+        "{junit}"
+    );
 }
 
 #[test]

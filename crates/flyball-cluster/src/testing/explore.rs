@@ -1,5 +1,6 @@
 //! What a crash, an order or a delay must not change: the state in which things come to rest.
 
+use super::report::{Done, Ordeal};
 use super::{Setup, Test};
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
@@ -12,7 +13,7 @@ use std::fmt::Write;
 const PASSING: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
 
 /// Fields whose values differ from run to run.
-const RANDOM: [&str; 10] = [
+const RANDOM: [&str; 13] = [
     "uid",
     "resourceVersion",
     "managedFields",
@@ -21,9 +22,15 @@ const RANDOM: [&str; 10] = [
     "clusterIP",
     "clusterIPs",
     "nodePort",
+    "podIP",
+    "podIPs",
+    "containerID",
     "volumeName",
     "nodeName",
 ];
+
+/// What the names of volumes begin with that hold a pod's token.
+const TOKENS: &str = "kube-api-access-";
 
 /// The last request at which a crash is tried.
 const LAST_CRASH: u64 = 1000;
@@ -37,9 +44,26 @@ impl Test {
     ///
     /// When the API server cannot be asked.
     pub async fn state(&self) -> BTreeMap<String, Value> {
+        let mut state = BTreeMap::new();
+        for (plural, object) in self.objects().await {
+            if let Some(prefix) = object.metadata.generate_name {
+                let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
+                *count = (count.as_u64().unwrap_or_default() + 1).into();
+                continue;
+            }
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let mut value = serde_json::to_value(object).unwrap_or_default();
+            settle(&mut value);
+            state.insert(format!("{plural} {name}"), value);
+        }
+        state
+    }
+
+    /// Returns the objects in the namespace of the test, each with its resource, but for those that tell of the way only.
+    pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
         let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
-        let mut state = BTreeMap::new();
+        let mut objects = Vec::new();
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let listed = capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST);
@@ -49,21 +73,10 @@ impl Test {
                 let api: Api<DynamicObject> = Api::namespaced_with(self.client(), self.namespace(), &resource);
                 let found = api.list(&ListParams::default()).await;
                 let found = found.unwrap_or_else(|error| panic!("cannot list {}: {error}", resource.plural));
-                for object in found {
-                    let plural = &resource.plural;
-                    if let Some(prefix) = object.metadata.generate_name {
-                        let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
-                        *count = (count.as_u64().unwrap_or_default() + 1).into();
-                        continue;
-                    }
-                    let name = object.metadata.name.clone().unwrap_or_default();
-                    let mut value = serde_json::to_value(object).unwrap_or_default();
-                    settle(&mut value);
-                    state.insert(format!("{plural} {name}"), value);
-                }
+                objects.extend(found.into_iter().map(|object| (resource.plural.clone(), object)));
             }
         }
-        state
+        objects
     }
 }
 
@@ -76,6 +89,8 @@ fn settle(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(settle),
         Value::String(text) if text.parse::<flyball_core::time::Timestamp>().is_ok() => *text = "a time".to_owned(),
+        // The volume of a pod's token has a drawn name.
+        Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
         _ => {}
     }
 }
@@ -128,6 +143,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
     if !undisturbed.is_alone() {
         return 0;
     }
+    let mut ordeal = Ordeal::new(&undisturbed.installed.operator, Done::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
     for request in 1..=LAST_CRASH {
@@ -137,6 +153,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
         {
             let (state, test) = play(setup).await;
             crashes += usize::from(test.crashed());
+            ordeal.done = Done::Crashes(crashes);
             let differences = differences(&expected, &state);
             assert!(
                 differences.is_empty(),
@@ -147,6 +164,7 @@ pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&
             break;
         }
     }
+    ordeal.passed();
     crashes
 }
 
@@ -172,10 +190,11 @@ mod tests {
 
     #[test]
     fn what_differs_from_run_to_run_is_no_difference() {
-        let mut value = json!({"metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
+            "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
         settle(&mut value);
-        let settled = json!({"metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
+        let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
         let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
         assert_eq!(differences(&state(1), &state(1)), "");

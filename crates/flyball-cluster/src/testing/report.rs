@@ -1,31 +1,74 @@
-//! What a test tells of permissions to whoever started it: `flyball test --rbac`.
+//! What a test tells to whoever started it: of permissions to `flyball test --rbac`, of what the operator bore to `flyball lint`.
 
 use super::{Log, Permission};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Names the file that gets a line of JSON from each test.
-const FILE: &str = "FLYBALL_TEST_PERMISSIONS";
+const PERMISSIONS: &str = "FLYBALL_TEST_PERMISSIONS";
+/// Names the file that gets a line of JSON from each ordeal.
+const CHAOS: &str = "FLYBALL_TEST_CHAOS";
+
+/// What was done to an operator that it has to bear.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Done {
+    /// So many crashes, in a run each.
+    Crashes(usize),
+    /// It was away for so long, with so many pods in its namespace.
+    Outage { seconds: u64, pods: usize },
+}
+
+/// Something that an operator has to bear. Its line is written when this is dropped: that of a test that panics as well, which says
+/// that the operator did not pass.
+#[derive(Debug, Serialize)]
+pub(super) struct Ordeal {
+    operator: String,
+    pub(super) done: Done,
+    passed: bool,
+}
+
+impl Ordeal {
+    pub(super) fn new(operator: &str, done: Done) -> Self {
+        Self { operator: operator.to_owned(), done, passed: false }
+    }
+
+    /// Says that the operator bore it.
+    pub(super) fn passed(mut self) {
+        self.passed = true;
+    }
+}
+
+impl Drop for Ordeal {
+    fn drop(&mut self) {
+        let written = std::env::var_os(CHAOS).map_or(Ok(()), |path| append(Path::new(&path), &json!(self)));
+        assert!(written.is_ok() || std::thread::panicking(), "{CHAOS} cannot be written: {written:?}");
+    }
+}
 
 /// Adds a line about an operator if somebody asked for it: what it may do, what it did, and what it was denied.
 ///
 /// One test alone shows little: what it leaves unused, another uses. So the lines are summed up by whoever reads them.
 pub(super) fn write(operator: &str, rules: &[PolicyRule], log: &Log) -> io::Result<()> {
-    std::env::var_os(FILE).map_or(Ok(()), |path| append(Path::new(&path), operator, rules, log))
+    std::env::var_os(PERMISSIONS).map_or(Ok(()), |path| append(Path::new(&path), &line(operator, rules, log)))
 }
 
-fn append(path: &Path, operator: &str, rules: &[PolicyRule], log: &Log) -> io::Result<()> {
+fn line(operator: &str, rules: &[PolicyRule], log: &Log) -> Value {
     let told = |permission: &Permission| permission.to_string();
-    let line = json!({
+    json!({
         "operator": operator,
         "granted": Permission::granted(rules).iter().map(told).collect::<Vec<_>>(),
         "used": log.requests().counts.keys().map(told).collect::<Vec<_>>(),
         "denied": log.denials().iter().map(|denial| told(&denial.permission)).collect::<Vec<_>>(),
         "places": log.describe_denials(),
-    });
+    })
+}
+
+fn append(path: &Path, line: &Value) -> io::Result<()> {
     // Tests end at the same time; a line written at once stays one.
     OpenOptions::new().create(true).append(true).open(path)?.write_all(format!("{line}\n").as_bytes())
 }
@@ -33,7 +76,6 @@ fn append(path: &Path, operator: &str, rules: &[PolicyRule], log: &Log) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     #[test]
     fn each_test_adds_a_line() {
@@ -41,7 +83,8 @@ mod tests {
         let rule = json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "get"]});
         let rules: Vec<PolicyRule> = vec![serde_json::from_value(rule).expect("it is a rule")];
         for operator in ["a", "b"] {
-            append(&path, operator, &rules, &Log::default()).expect("the folder for temporary files can be written to");
+            let line = line(operator, &rules, &Log::default());
+            append(&path, &line).expect("the folder for temporary files can be written to");
         }
         let text = std::fs::read_to_string(&path).expect("it was written");
         std::fs::remove_file(&path).expect("it was written");

@@ -100,7 +100,14 @@ impl Target {
     /// Has the API server call an operator's webhooks.
     pub(super) fn serve(&self, operator: &str, namespace: &str, webhooks: Webhooks) {
         if let Self::Own { webhooks: local, .. } = self {
-            local.serve(format!("{operator}-webhook.{namespace}.svc"), webhooks);
+            local.serve(webhook_host(operator, namespace), webhooks);
+        }
+    }
+
+    /// Has nobody answer for an operator's webhooks.
+    pub(super) fn silence(&self, operator: &str, namespace: &str) {
+        if let Self::Own { webhooks, .. } = self {
+            webhooks.silence(&webhook_host(operator, namespace));
         }
     }
 
@@ -172,6 +179,10 @@ pub(super) async fn let_time_pass() {
     if began.elapsed() < wait {
         tokio::time::resume();
     }
+}
+
+fn webhook_host(operator: &str, namespace: &str) -> String {
+    format!("{operator}-webhook.{namespace}.svc")
 }
 
 fn client(config: &Config) -> Client {

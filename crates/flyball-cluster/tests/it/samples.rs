@@ -63,9 +63,7 @@ async fn a_demo_volume_has_a_bound_claim_of_its_size() {
 
 #[tokio::test(start_paused = true)]
 async fn a_visitors_site_comes_in_order_rolls_and_scales() {
-    let sites = || Visitors::new(|| "not a secret".into()).controller();
-    let operator = move || Operator::new("sample").crd(VisitorsApp::crd()).controller(sites());
-    let mut test = Test::of(operator).nodes(1).start().await;
+    let mut test = Test::of(visitors).nodes(1).start().await;
     let (sites, deployments) = (test.api::<VisitorsApp>(), test.api::<Deployment>());
     let site = json!({"metadata": {"name": "s"}, "spec": {"size": 1, "title": "Hello"}});
     sites.create(&PostParams::default(), &serde_json::from_value(site).unwrap()).await.unwrap();
@@ -112,18 +110,27 @@ async fn ready(sites: &Api<VisitorsApp>) -> bool {
         .any(|condition| condition.status == "True" && condition.observed_generation == site.metadata.generation)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_visitors_site_survives_every_crash() {
-    let operator = || {
-        let sites = Visitors::new(|| "not a secret".into()).controller();
-        Operator::new("sample").crd(VisitorsApp::crd()).controller(sites)
-    };
-    let site = "
+const SITE: &str = "
 apiVersion: example.com/v1
 kind: VisitorsApp
 metadata: {name: s}
 spec: {size: 1, title: Hello}
 ";
-    let crashes = explore_crashes(|| Test::of(operator).nodes(1), async |test| test.apply(site).await).await;
+
+fn visitors() -> Operator {
+    let sites = Visitors::new(|| "not a secret".into()).controller();
+    Operator::new("sample").crd(VisitorsApp::crd()).controller(sites)
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing_of_a_visitors_site() {
+    let crashes = explore_crashes(|| Test::of(visitors).nodes(1), async |test| test.apply(SITE).await).await;
     assert!(crashes >= 20, "{crashes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing_of_a_visitors_site() {
+    let mut test = Test::of(visitors).nodes(1).start().await;
+    test.apply(SITE).await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
 }

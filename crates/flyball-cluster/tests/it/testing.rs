@@ -12,7 +12,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Mutex;
+use std::time::Duration;
 
 const VOLUME: &str = "
 apiVersion: demo.flyball.dev/v1
@@ -71,7 +74,12 @@ async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
     }
 }
 
-/// Has another process run a test of this binary on a cluster that it reaches by a kubeconfig.
+/// Has another process run a test of this binary, with a variable that names a file.
+fn run(test: &str, variable: &str, file: &Path) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).env(variable, file).output().unwrap()
+}
+
 #[tokio::test]
 async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
     let endpoint = Endpoint::bind(0, &Clock::system()).await.unwrap();
@@ -84,9 +92,8 @@ async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
     tokio::spawn(async move { endpoint.serve(&cluster, std::future::pending()).await });
 
     let test = "testing::a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_declares";
-    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", test]).env("FLYBALL_TEST_KUBECONFIG", &kubeconfig);
-    let ran = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let named = kubeconfig.clone();
+    let ran = tokio::task::spawn_blocking(move || run(test, "FLYBALL_TEST_KUBECONFIG", &named)).await.unwrap();
     let told = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
     std::fs::remove_file(&kubeconfig).unwrap();
@@ -183,7 +190,7 @@ async fn who_writes_at_each_reconcile_is_not_idempotent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_operator_survives_every_crash() {
+async fn chaos_crashes_change_nothing_of_a_sample_operator() {
     let crashes = explore_crashes(|| Test::of(volumes), async |test| test.apply(VOLUME).await).await;
     assert!(crashes >= 8, "{crashes}");
 }
@@ -211,14 +218,78 @@ impl AsyncDoes for MakesOneEachTime {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "configmaps child-*: expected 1\n    and found 2")]
 async fn an_operator_that_forgets_what_it_did_is_found_out() {
-    let rule = PolicyRule {
+    let operator =
+        || Operator::new("op").controller(Controller::new(Does(MakesOneEachTime)).allows(may(&["create", "patch"])));
+    explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
+}
+
+/// Permits this with config maps.
+fn may(verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
         api_groups: Some(vec![String::new()]),
         resources: Some(vec!["configmaps".into()]),
-        verbs: vec!["create".into(), "patch".into()],
+        verbs: verbs.iter().map(ToString::to_string).collect(),
         ..PolicyRule::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing_of_a_sample_operator() {
+    let mut test = Test::of(volumes).start().await;
+    test.apply(VOLUME).await;
+    test.assert_outage_is_harmless(TEN_MINUTES).await;
+}
+
+const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+/// Makes its child anew when it is seen for the first time since the operator was started.
+#[derive(Default)]
+struct BeginsAnew(Mutex<bool>);
+
+impl AsyncDoes for BeginsAnew {
+    async fn call(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        if std::mem::replace(&mut *self.0.lock().unwrap(), true) {
+            return Ok(());
+        }
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
+        // The first time it is not there.
+        let _ = maps.delete("child", &DeleteParams::default()).await;
+        let child = serde_json::from_value(json!({"metadata": {"name": "child"}}))?;
+        maps.create(&PostParams::default(), &child).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "after the operator came back:\n  configmaps child was replaced by another one of its name")]
+async fn an_operator_that_begins_anew_is_found_out() {
+    let operator = || {
+        Operator::new("op").controller(Controller::new(Does(BeginsAnew::default())).allows(may(&["create", "delete"])))
     };
-    let operator = move || Operator::new("op").controller(Controller::new(Does(MakesOneEachTime)).allows(rule.clone()));
-    explore_crashes(move || Test::of(operator.clone()), async |test| test.apply(WATCHED).await).await;
+    let mut test = Test::of(operator).start().await;
+    test.apply(WATCHED).await;
+    test.assert_outage_is_harmless(TEN_MINUTES).await;
+}
+
+#[test]
+fn what_an_operator_bears_is_told() {
+    let file = std::env::temp_dir().join(format!("flyball-chaos-{}", std::process::id()));
+    for test in [
+        "chaos_crashes_change_nothing_of_a_sample_operator",
+        "chaos_an_outage_changes_nothing_of_a_sample_operator",
+        "an_operator_that_begins_anew_is_found_out",
+        "samples::chaos_an_outage_changes_nothing_of_a_visitors_site",
+    ] {
+        let test = if test.contains("::") { test.to_owned() } else { format!("testing::{test}") };
+        let ran = run(&test, "FLYBALL_TEST_CHAOS", &file);
+        assert!(ran.status.success(), "{test}: {ran:?}");
+    }
+    let told = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["done"]["crashes"].as_u64().is_some_and(|crashes| crashes >= 8), "{told}");
+    let outage = |operator: &str, pods: usize, passed: bool| json!({"operator": operator, "done": {"outage": {"seconds": 600, "pods": pods}}, "passed": passed});
+    assert_eq!(lines[1..], [outage("volumes", 0, true), outage("op", 0, false), outage("sample", 3, true)]);
 }
 
 /// How many seeds are played unless `FLYBALL_SEEDS` says so.

@@ -197,7 +197,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
             profile: Some(args.profile.clone()),
             target: Some(target.name.into()),
             variables: variables(target, &args.profile, &project.workspace_root),
-            hear: None,
+            ..Build::default()
         };
         let built = build.artifact().await.map_err(|error| match Platform::host() {
             Ok(host) if host == platform => error,

@@ -1,5 +1,6 @@
-//! Proofs, as `cargo test` tells of them.
+//! Proofs, among the tests that were run.
 
+use crate::testing::{Outcome, Report, Test};
 use serde::Serialize;
 
 /// One test that proves, or does not, that an operator is of a level.
@@ -11,53 +12,14 @@ pub(super) struct Proof {
     pub(super) outcome: Outcome,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
-    Passed,
-    Failed,
-    Ignored,
-}
-
-impl Outcome {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::Ignored => "ignored",
-        }
-    }
-}
-
-/// Reads what tests told, of one level or of all.
-///
-/// A test that says something itself may have it stand between its name and its outcome, or at the end of a line before.
-pub(super) fn read(said: &str, only: Option<u8>) -> Vec<Proof> {
-    let mut proofs: Vec<Proof> = said.lines().filter_map(proof).collect();
-    proofs.retain(|proof| only.is_none_or(|only| only == proof.level));
-    proofs
-}
-
-/// Finds what failed tests said.
-pub(super) fn failures(said: &str) -> impl Iterator<Item = &str> {
-    let reports = said.split("\nfailures:\n\n").skip(1);
-    reports.filter_map(|report| report.split("\nfailures:\n").next()).map(str::trim)
-}
-
-fn proof(line: &str) -> Option<Proof> {
-    let (test, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
-    // What is expected to panic is marked behind the name.
-    let test = test.split(" - ").next()?;
-    let name = test.rsplit("::").next()?;
-    let (level, _) = name.strip_prefix("level_")?.split_once('_')?;
-    let level = level.parse().ok().filter(|level| (1..=5).contains(level))?;
-    let outcome = match outcome.split([',', ' ']).next()? {
-        "ok" => Outcome::Passed,
-        "FAILED" => Outcome::Failed,
-        "ignored" => Outcome::Ignored,
-        _ => return None,
+/// Finds those of one level or of all.
+pub(super) fn find(report: &Report, only: Option<u8>) -> Vec<Proof> {
+    let proof = |test: &Test| {
+        let (level, _) = test.own_name().strip_prefix("level_")?.split_once('_')?;
+        let level = level.parse().ok().filter(|level| (1..=5).contains(level))?;
+        Some(Proof { level, test: test.name.clone(), outcome: test.outcome })
     };
-    Some(Proof { level, test: test.into(), outcome })
+    report.tests().filter_map(proof).filter(|proof| only.is_none_or(|only| only == proof.level)).collect()
 }
 
 #[cfg(test)]
@@ -65,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_proofs_are_read() {
+    fn only_proofs_are_found() {
         let said = "
 running 5 tests
 test levels::level_1_install ... ok
@@ -75,21 +37,15 @@ test level_6_flies ... ok
 test my_level_1_is_no_proof ... ok
 test result: FAILED. 1 passed
 ";
+        let mut report = Report::default();
+        said.lines().for_each(|line| report.hear(line));
         let proof = |level, test: &str, outcome| Proof { level, test: test.into(), outcome };
         let all = [
             proof(1, "levels::level_1_install", Outcome::Passed),
             proof(2, "level_2_upgrade", Outcome::Failed),
             proof(5, "a::level_5_tunes", Outcome::Ignored),
         ];
-        assert_eq!(read(said, None), all);
-        assert_eq!(read(said, Some(2)), all[1..2]);
-    }
-
-    #[test]
-    fn what_failed_tests_said_is_found() {
-        let said =
-            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nno\n\n\nfailures:\n    a\n\ntest result: FAILED.\n";
-        assert_eq!(failures(said).collect::<Vec<_>>(), ["---- a stdout ----\nno"]);
-        assert_eq!(failures("test a ... ok\n").count(), 0);
+        assert_eq!(find(&report, None), all);
+        assert_eq!(find(&report, Some(2)), all[1..2]);
     }
 }

@@ -1,0 +1,89 @@
+//! What a project's chaos suite shows: how its tests end, and what they did to the operator, which they tell in a file.
+//!
+//! A test's name says that it is one of the suite, and nothing more: what counts is told by `flyball_cluster::testing`.
+
+use crate::error::{Result, ResultExt};
+use crate::private::PrivateFolder;
+use crate::testing::{CHAOS, Outcome, Report, Suite, Test, Voice, cargo_test, run};
+use serde::Deserialize;
+use std::fs;
+
+/// Names the file that gets a line of whatever is done to an operator.
+const FILE: &str = "FLYBALL_TEST_CHAOS";
+/// How long an operator has to be away until that shows anything, in seconds.
+const LONG: u64 = 600;
+
+/// What came of the suite.
+pub(super) struct Chaos {
+    report: Report,
+    succeeded: bool,
+    ordeals: Vec<Ordeal>,
+}
+
+/// Something that was done to an operator.
+#[derive(Deserialize)]
+struct Ordeal {
+    done: Done,
+    passed: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Done {
+    Crashes(u64),
+    Outage { seconds: u64 },
+}
+
+impl Chaos {
+    /// Runs the suite of the project in this folder; people see how it is built, and what failed.
+    pub(super) fn run() -> Result<Self> {
+        let folder = PrivateFolder::new("flyball-lint")?;
+        let file = folder.path().join("chaos");
+        let mut cargo = cargo_test();
+        // A real cluster is not crashed on, and not waited for.
+        cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
+        let (report, succeeded) = run(cargo, Voice::Quiet)?;
+        let told = fs::read_to_string(&file).unwrap_or_default();
+        let ordeals = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        Ok(Self { report, succeeded, ordeals: ordeals.when("what a test told of the operator cannot be read")? })
+    }
+
+    /// Says why there is no suite that passes.
+    pub(super) fn is_missing(&self) -> Option<String> {
+        let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
+        let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
+        let failed: Vec<&str> = named(Outcome::Failed).collect();
+        let did = self.ordeals.iter().any(|ordeal| !matches!(ordeal.done, Done::Crashes(0)));
+        match () {
+            () if !failed.is_empty() => Some(format!("{} failed: make the operator bear it", failed.join(", "))),
+            () if !self.succeeded => Some("the tests cannot be run: what cargo said stands above".into()),
+            () if named(Outcome::Passed).next().is_none() => Some(format!(
+                "no test was run whose name begins with {CHAOS}: write some, as `flyball create api` does"
+            )),
+            () if !did => Some(format!(
+                "the tests called {CHAOS}… do nothing to the operator: call explore_crashes of flyball_cluster::testing"
+            )),
+            () => None,
+        }
+    }
+
+    /// Says why it is not known that what the operator made goes on without it.
+    pub(super) fn is_harmful(&self) -> Option<String> {
+        let outages = || {
+            self.ordeals.iter().filter_map(|ordeal| match ordeal.done {
+                Done::Outage { seconds } => Some((seconds, ordeal.passed)),
+                Done::Crashes(_) => None,
+            })
+        };
+        if let Some((seconds, _)) = outages().find(|(_, passed)| !passed) {
+            return Some(format!("an outage of {seconds} s changed something: the test that failed names it"));
+        }
+        match outages().map(|(seconds, _)| seconds).max() {
+            Some(seconds) if seconds >= LONG => None,
+            longest => Some(format!(
+                "the longest outage that a test called {CHAOS}… shows is {} s: call Test::assert_outage_is_harmless with {LONG} s",
+                longest.unwrap_or_default()
+            )),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `flyball scorecard`: how an operator does on a control plane.
+
+use crate::commands::deploy::parse_wait;
+use crate::error::{Error, Result, ResultExt};
+use crate::local::{self, LocalArgs};
+use crate::output::Output;
+use crate::process::told_to_stop;
+use crate::scorecard::{Check, Found, judge};
+use crate::terminal::{Style, columns, paint, say};
+use crate::testing::Report;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a step may take unless told otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Judge an operator by running it: with its samples, with no more rights than its roles give, killed and started again
+///
+/// Runs the operator on a control plane of its own, as a service account, with a simulated node. Ends with 1 if a check fails.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball scorecard                             the project in this folder
+  flyball scorecard --samples config/samples/small.yaml
+  flyball scorecard --program ./site-operator -o junit > scorecard.xml")]
+pub(crate) struct ScorecardArgs {
+    /// Apply the objects of this file or folder; `samples` or `config/samples` unless given
+    #[arg(long, value_name = "PATH")]
+    samples: Option<PathBuf>,
+    /// How long each step may take: to start, to come to rest, to be gone
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_wait)]
+    timeout: Duration,
+    /// How to say it
+    #[arg(short, long, value_enum)]
+    output: Option<Format>,
+    #[command(flatten)]
+    local: LocalArgs,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Format {
+    Json,
+    Yaml,
+    Junit,
+}
+
+pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
+    let samples = local::samples(args.samples.as_deref());
+    let (checks, took) = run(args.local, samples.as_deref(), args.timeout)?;
+    match args.output {
+        Some(Format::Json) => Output::Json.say(&checks)?,
+        Some(Format::Yaml) => Output::Yaml.say(&checks)?,
+        Some(Format::Junit) => say(Report::of_scorecard(&checks, took).junit().trim_end()),
+        None => lines(&checks).iter().for_each(|line| say(line)),
+    }
+    match checks.iter().filter(|check| matches!(check.found, Found::Failed { .. })).count() {
+        0 => Ok(()),
+        count => Err(Error::new(format!("{count} of {} checks failed", checks.len()))),
+    }
+}
+
+/// Judges an operator until told to stop; returns how long it took as well.
+pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<(Vec<Check>, Duration)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    runtime.block_on(async {
+        let stop = told_to_stop()?;
+        let begun = tokio::time::Instant::now();
+        tokio::select! {
+            biased;
+            () = stop => Err(Error::new("interrupted")),
+            checks = judge(local, samples, patience) => Ok((checks?, begun.elapsed())),
+        }
+    })
+}
+
+/// Lays out the checks as a table.
+pub(crate) fn lines(checks: &[Check]) -> Vec<String> {
+    let head = ["CHECK", "OUTCOME", ""].map(|word| paint(Style::Strong, word)).to_vec();
+    let row = |Check { name, found }: &Check| {
+        let (outcome, why) = match found {
+            Found::Passed => (paint(Style::Good, "passed"), String::new()),
+            Found::Failed { why, remedy } => (paint(Style::Bad, "failed"), format!("{why}; {remedy}")),
+            Found::Skipped { why } => (paint(Style::Faint, "skipped"), why.clone()),
+        };
+        vec![(*name).to_owned(), outcome, why]
+    };
+    columns(std::iter::once(head).chain(checks.iter().map(row)).collect())
+}

@@ -1,0 +1,67 @@
+//! How an operator does: what operator-sdk's scorecard reads off its manifests, and what is seen of it on a control plane.
+//!
+//! See <https://sdk.operatorframework.io/docs/testing-operators/scorecard/>.
+
+mod definitions;
+mod look;
+mod play;
+
+use crate::apply;
+use crate::error::Result;
+use crate::local::LocalArgs;
+use crate::program;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// One thing that an operator should do, and what was found.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    #[serde(flatten)]
+    pub(crate) found: Found,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "outcome", rename_all = "camelCase")]
+pub(crate) enum Found {
+    Passed,
+    Failed { why: String, remedy: String },
+    Skipped { why: String },
+}
+
+impl Found {
+    fn failed(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Failed { why: why.into(), remedy: remedy.into() }
+    }
+
+    fn skipped(why: impl Into<String>) -> Self {
+        Self::Skipped { why: why.into() }
+    }
+}
+
+/// Judges an operator by its definitions and its samples, and by running it with them on a control plane of its own. No step of that
+/// takes longer than `patience`; nothing stays of it.
+///
+/// # Errors
+///
+/// When there is no such program, it is no operator, or the samples cannot be read.
+pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<Vec<Check>> {
+    let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
+    let program = local.build(None).await?;
+    let mut definitions = program::manifests(&program, &local.args, &BTreeMap::new()).await?;
+    definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
+    local.program = Some(program);
+    let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions)];
+    checks.extend(play::play(local, &definitions, &samples, patience).await?);
+    Ok(checks)
+}
+
+/// Names a few of many.
+fn few(all: &[String]) -> String {
+    const NAMED: usize = 3;
+    let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if all.len() > NAMED { format!("{named} and {} more", all.len() - NAMED) } else { named }
+}

@@ -1,0 +1,122 @@
+//! What definitions and samples say, without anything being run.
+
+use super::{Check, Found, few};
+use serde_json::{Map, Value};
+
+/// Checks that each kind has a sample that says what is desired.
+pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
+    let has_sample = |definition: &&Value| {
+        samples.iter().any(|sample| is_of(sample, definition) && sample["spec"].as_object().is_some())
+    };
+    let missing: Vec<String> = definitions.iter().filter(|definition| !has_sample(definition)).map(kind).collect();
+    let found = match () {
+        () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
+        () if !missing.is_empty() => Found::failed(
+            format!("there is none with a spec of {}", few(&missing)),
+            "write one to config/samples, or name a folder that has one: --samples PATH",
+        ),
+        () => Found::Passed,
+    };
+    Check { name: "each kind has a sample", found }
+}
+
+/// Checks that each field of each kind has a type, and is described.
+pub(super) fn fields(definitions: &[Value]) -> Check {
+    let mut lacking = Vec::new();
+    for definition in definitions {
+        for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
+            let place = format!("{} {}", kind(definition), version["name"].as_str().unwrap_or_default());
+            for part in ["spec", "status"] {
+                let schema = &version["schema"]["openAPIV3Schema"]["properties"][part];
+                within(schema, part, &mut |field, lacks| lacking.push(format!("{field} of {place} has no {lacks}")));
+            }
+        }
+    }
+    let found = match () {
+        () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
+        () if !lacking.is_empty() => Found::failed(
+            few(&lacking),
+            "write what it is above the field of the type: `flyball get` and editors show it",
+        ),
+        () => Found::Passed,
+    };
+    Check { name: "each field has a type and a description", found }
+}
+
+/// Tells whether an object is of the kind that a definition defines.
+pub(super) fn is_of(object: &Value, definition: &Value) -> bool {
+    let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
+    group == definition["spec"]["group"].as_str() && object["kind"] == definition["spec"]["names"]["kind"]
+}
+
+fn kind(definition: &Value) -> String {
+    definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Finds what the fields within a schema lack, however deep they are.
+fn within(schema: &Value, path: &str, lacks: &mut impl FnMut(&str, &str)) {
+    let none = Map::new();
+    for (name, field) in schema["properties"].as_object().unwrap_or(&none) {
+        let path = format!("{path}.{name}");
+        let is_any = ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"];
+        if field["type"].is_null() && is_any.iter().all(|mark| field[mark] != true) {
+            lacks(&path, "type");
+        }
+        if field["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
+            lacks(&path, "description");
+        }
+        within(field, &path, lacks);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            within(&schema[inner], &format!("{path}[]"), lacks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn definition(spec: Value) -> Value {
+        let schema = json!({"openAPIV3Schema": {"properties": {"spec": spec}}});
+        json!({"kind": "CustomResourceDefinition", "spec": {"group": "a.io", "names": {"kind": "Site"},
+            "versions": [{"name": "v1", "schema": schema}]}})
+    }
+
+    #[test]
+    fn a_kind_needs_a_sample_with_a_spec() {
+        let definitions = [definition(json!({}))];
+        let sample =
+            |group: &str, spec: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Site", "spec": spec});
+        assert_eq!(samples(&definitions, &[sample("a.io", json!({}))]).found, Found::Passed);
+        for bad in [sample("b.io", json!({})), sample("a.io", Value::Null)] {
+            let found = samples(&definitions, &[bad]).found;
+            assert!(
+                matches!(&found, Found::Failed { why, .. } if why == "there is none with a spec of Site"),
+                "{found:?}"
+            );
+        }
+        assert!(matches!(samples(&[], &[]).found, Found::Skipped { .. }));
+    }
+
+    #[test]
+    fn fields_are_judged_however_deep_they_are() {
+        let field = |more: Value| json!({"type": "object", "description": "d", "properties": {"a": more}});
+        let text = json!({"type": "string", "description": "d"});
+        let any = json!({"x-kubernetes-int-or-string": true, "description": "d"});
+        for good in [field(text.clone()), field(any), json!({"type": "object"}), field(field(text.clone()))] {
+            assert_eq!(fields(&[definition(good)]).found, Found::Passed);
+        }
+        let list = |items: Value| field(json!({"type": "array", "description": "d", "items": items}));
+        for (bad, expected) in [
+            (field(json!({"type": "string"})), "spec.a of Site v1 has no description"),
+            (field(json!({"description": "d"})), "spec.a of Site v1 has no type"),
+            (list(field(json!({"type": "string"}))), "spec.a[].a of Site v1 has no description"),
+        ] {
+            let found = fields(&[definition(bad)]).found;
+            assert!(matches!(&found, Found::Failed { why, .. } if why == expected), "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `cargo test` as a process, whose words become a [`Report`].
+
+use super::{Outcome, Report};
+use crate::error::{Result, ResultExt};
+use crate::terminal::{complain, say};
+use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
+use std::process::{Command, Stdio};
+
+/// How long a line may get before it is taken for two.
+const LONGEST: u64 = 1 << 20;
+
+/// What people hear meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// All that is said.
+    Aloud,
+    /// The same on standard error: the answer is for programs.
+    Aside,
+    /// What cargo says of building, and what the tests said that failed, on standard error.
+    Quiet,
+}
+
+impl Voice {
+    pub(crate) fn say(self, text: &str) {
+        match self {
+            Self::Aloud => say(text),
+            // Who does not listen misses nothing.
+            Self::Aside => drop(writeln!(stderr(), "{text}")),
+            Self::Quiet => {}
+        }
+    }
+}
+
+/// Begins a command that runs all tests, whatever fails first.
+pub(crate) fn cargo_test() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["test", "--no-fail-fast"]).stdin(Stdio::null());
+    cargo
+}
+
+/// Runs it; returns what became of the tests, and whether cargo was content.
+pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
+    let (reader, writer) = pipe().when("cannot make a pipe")?;
+    if voice != Voice::Quiet {
+        // One pipe for both, so that what is said stays in order.
+        cargo.stderr(writer.try_clone().when("cannot make a pipe")?);
+    }
+    cargo.stdout(writer);
+    let mut child = cargo
+        .spawn()
+        .when("cannot start cargo")
+        .map_err(|error| error.hint("install the Rust toolchain from https://rustup.rs"))?;
+    // It holds the other end of the pipe, which has to close when cargo ends.
+    drop(cargo);
+    let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
+    loop {
+        line.clear();
+        if (&mut reader).take(LONGEST).read_until(b'\n', &mut line).when("cannot hear cargo")? == 0 {
+            break;
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\r', '\n']);
+        report.hear(text);
+        voice.say(text);
+    }
+    report.end();
+    if voice == Voice::Quiet {
+        for test in report.tests().filter(|test| test.outcome == Outcome::Failed) {
+            complain("failed", &format!("{}\n{}", test.name, test.output));
+        }
+    }
+    Ok((report, child.wait().when("cannot wait for cargo")?.success()))
+}

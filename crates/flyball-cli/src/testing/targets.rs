@@ -1,0 +1,86 @@
+//! What there is to test in the project in this folder, as cargo tells of it.
+
+use crate::error::{Error, Result, ResultExt};
+use serde::Deserialize;
+use std::process::{Command, Stdio};
+
+/// What cargo would test here.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Targets {
+    pub(crate) has_library: bool,
+    pub(crate) has_integration_tests: bool,
+    /// Programs of packages that use Flyball: some of them may be operators.
+    pub(crate) programs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_default_members: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    targets: Vec<Target>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+}
+
+impl Targets {
+    /// Asks cargo, which builds nothing for that.
+    pub(crate) fn here() -> Result<Self> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["metadata", "--no-deps", "--format-version=1"]).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let told = cargo.output().when("cannot start cargo")?;
+        if !told.status.success() {
+            return Err(Error::new("cargo metadata tells of no project"));
+        }
+        Self::read(&told.stdout)
+    }
+
+    fn read(told: &[u8]) -> Result<Self> {
+        let told: Metadata = serde_json::from_slice(told).when("cargo metadata is not understood")?;
+        let mut found = Self::default();
+        for package in told.packages.iter().filter(|package| told.workspace_default_members.contains(&package.id)) {
+            let uses_flyball = package.dependencies.iter().any(|dependency| dependency.name == "flyball");
+            for target in &package.targets {
+                let is = |kind: &str| target.kind.iter().any(|one| one == kind);
+                found.has_library |= ["lib", "rlib", "dylib", "cdylib", "staticlib", "proc-macro"].into_iter().any(is);
+                found.has_integration_tests |= is("test");
+                found.programs.extend((is("bin") && uses_flyball).then(|| target.name.clone()));
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_this_folder_is_not_about_is_left_out() {
+        let target = |name: &str, kind: &str| json!({"name": name, "kind": [kind]});
+        let package = |id: &str, uses: &str, targets: &[serde_json::Value]| json!({"id": id, "dependencies": [{"name": uses}], "targets": targets});
+        let told = json!({"workspace_default_members": ["a", "b"], "packages": [
+            package("a", "flyball", &[target("op", "bin")]),
+            package("b", "serde", &[target("tool", "bin"), target("it", "test")]),
+            package("c", "flyball", &[target("other", "bin"), target("other", "lib")]),
+        ]});
+        let expected = Targets { has_library: false, has_integration_tests: true, programs: vec!["op".into()] };
+        assert_eq!(Targets::read(told.to_string().as_bytes()).expect("it is as cargo tells it"), expected);
+        assert!(Targets::read(b"no").is_err());
+    }
+}
