@@ -96,7 +96,7 @@ enum Command {
     #[command(hide = true)]
     Add(old::OldArgs),
     #[command(hide = true)]
-    Generate(old::OldArgs),
+    Generate(old::GenerateArgs),
     #[command(hide = true)]
     New(old::OldArgs),
     #[command(hide = true)]
@@ -142,7 +142,7 @@ fn main() -> ExitCode {
         }
         Command::Leash(args) => leash::cmd_leash(&args),
         Command::Add(args) => old::cmd_old("add", &args),
-        Command::Generate(args) => old::cmd_old("generate", &args),
+        Command::Generate(args) => old::cmd_generate(&args),
         Command::New(args) => old::cmd_old("new", &args),
         Command::Build(args) => old::cmd_old("build", &args),
         Command::Up(args) => old::cmd_old("up", &args),

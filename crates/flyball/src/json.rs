@@ -122,6 +122,24 @@ impl<'a> Members<'a> {
 
     /// Returns the next member, `None` behind the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
+        let Some((key, start)) = self.begin()? else { return Ok(None) };
+        let end = self.skip(start)?;
+        Ok(Some(Member { key, value: start..end }))
+    }
+
+    /// Finds where the value of a member begins, and does not look for its end.
+    pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, Malformed> {
+        while let Some((found, start)) = self.begin()? {
+            if &self.0.json[found] == key.as_bytes() {
+                return Ok(Some(start));
+            }
+            self.skip(start)?;
+        }
+        Ok(None)
+    }
+
+    /// Returns the key of the next member and where its value begins, which is to be skipped before the next one.
+    fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
         let Some(at) = self.0.advance()? else { return Ok(None) };
         let json = self.0.json;
         if json.get(at) != Some(&b'"') {
@@ -132,20 +150,12 @@ impl<'a> Members<'a> {
         if json.get(colon) != Some(&b':') {
             return Err(Malformed(colon));
         }
-        let start = blank(json, colon + 1);
-        let end = value_end(json, start)?;
-        self.0.at = end;
-        Ok(Some(Member { key: at + 1..key_end - 1, value: start..end }))
+        Ok(Some((at + 1..key_end - 1, blank(json, colon + 1))))
     }
 
-    /// Finds the value of a member.
-    pub(crate) fn find(mut self, key: &str) -> Result<Option<Range<usize>>, Malformed> {
-        while let Some(member) = self.next()? {
-            if &self.0.json[member.key] == key.as_bytes() {
-                return Ok(Some(member.value));
-            }
-        }
-        Ok(None)
+    fn skip(&mut self, start: usize) -> Result<usize, Malformed> {
+        self.0.at = value_end(self.0.json, start)?;
+        Ok(self.0.at)
     }
 }
 
@@ -215,7 +225,7 @@ mod tests {
         let found = members(json).unwrap();
         let expected = [("a", "1"), ("b\\\"", "\"x\\\\\""), ("c", r#"{"d":[1,"]}"]}"#), ("e", "null")];
         assert_eq!(found, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        assert_eq!(Members::new(json.as_bytes(), 0).unwrap().find("e").unwrap().map(|r| &json[r]), Some("null"));
+        assert_eq!(Members::new(json.as_bytes(), 0).unwrap().find("e").unwrap().map(|at| &json[at..]), Some("null}"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Verbs that other tools have, or had: what to type instead.
 
-use crate::error::Error;
+use super::manifests::{ManifestsArgs, cmd_manifests};
+use crate::error::{Error, Result};
 use clap::Args;
 
 #[derive(Args, Debug)]
@@ -8,6 +9,23 @@ pub(crate) struct OldArgs {
     /// What came behind it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
+}
+
+/// Write what an operator needs in the cluster, as `manifests` does
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    manifests: ManifestsArgs,
+    /// What other tools generate
+    #[arg(hide = true)]
+    what: Option<String>,
+}
+
+pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
+    match &args.what {
+        Some(what) => refuse("generate", what),
+        None => cmd_manifests(&args.manifests),
+    }
 }
 
 /// Each verb with what follows it, and what does the same here.
@@ -28,7 +46,10 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 
 /// Says what to type, and ends the program as one that was not understood.
 pub(crate) fn cmd_old(verb: &str, args: &OldArgs) -> ! {
-    let next = args.words.first().map_or("", String::as_str);
+    refuse(verb, args.words.first().map_or("", String::as_str))
+}
+
+fn refuse(verb: &str, next: &str) -> ! {
     let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
     let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
     let error = Error::new(format!("`flyball {verb}{what}` is what other tools call it"));

@@ -97,8 +97,11 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     fs::write(home.0.join("file"), "").unwrap();
     up("file").fails_with(&["cannot make", "can be written to"]);
     // The second run's writes follow the first one's: what is damaged before them was acknowledged.
-    for _ in 0..2 {
+    for run in 0..2 {
         up("ok").ok();
+        let map = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: run-{run}}}}}");
+        fs::write(home.0.join("map.yaml"), map).unwrap();
+        home.run(&["apply", "-f", "map.yaml"]).ok();
         home.run(&["cluster", "down"]).ok();
     }
     let log = home.0.join("ok/000000000001.log");

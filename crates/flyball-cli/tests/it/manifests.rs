@@ -111,6 +111,9 @@ fn files_are_what_the_program_says_and_stay_so() {
     );
     assert_eq!(home.manifests(&vm, &["--check"]).ok().out, "");
     assert_eq!(home.manifests(&vm, &[]).ok().out, "28 files unchanged\n");
+    assert_eq!(home.run(&["generate", "--program", &vm]).ok().out, "28 files unchanged\n");
+    let old = home.run(&["generate", "openapi"]);
+    assert!(old.code == Some(2) && old.err.contains("flyball manifests: schemas"), "{old:?}");
     assert_eq!(
         home.file("config/default/kustomization.yaml"),
         format!(

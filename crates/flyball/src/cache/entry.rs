@@ -62,7 +62,7 @@ impl Entry {
         let (mut name, mut namespace, mut resource_version) = (None, None, 0);
         let (mut generation, mut deleting, mut managed) = (0, false, None);
         let [mut uid, mut labels, mut annotations, mut owner_references, mut finalizers] = [const { 0..0 }; 5];
-        let (mut members, mut previous) = (Members::new(object, metadata.start)?, None);
+        let (mut members, mut previous) = (Members::new(object, metadata)?, None);
         while let Some(member) = members.next()? {
             let value = &object[member.value.clone()];
             match &object[member.key.clone()] {
@@ -316,15 +316,17 @@ impl Cut {
 }
 
 fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<bool, Malformed> {
-    let (mut members, mut ours, mut applied) = (Members::new(object, at)?, false, false);
-    while let Some(member) = members.next()? {
+    let (mut members, mut ours, mut applied) = (Members::new(object, at)?, None, None);
+    // Both stand before the fields themselves, which may be many.
+    while ours.is_none() || applied.is_none() {
+        let Some(member) = members.next()? else { break };
         match &object[member.key] {
-            b"manager" => ours = json::text(&object[member.value]).is_some_and(|text| text == manager),
-            b"operation" => applied = &object[member.value] == b"\"Apply\"",
+            b"manager" => ours = Some(json::text(&object[member.value]).is_some_and(|text| text == manager)),
+            b"operation" => applied = Some(&object[member.value] == b"\"Apply\""),
             _ => {}
         }
     }
-    Ok(ours && applied)
+    Ok(ours == Some(true) && applied == Some(true))
 }
 
 #[cfg(test)]

@@ -85,13 +85,13 @@ pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
 fn bookmark(object: &[u8]) -> Result<Event<'_>, Malformed> {
     let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Malformed(object.len()))?;
     let (mut revision, mut initial) = (0, false);
-    let mut members = Members::new(object, metadata.start)?;
+    let mut members = Members::new(object, metadata)?;
     while let Some(member) = members.next()? {
         match &object[member.key] {
             b"resourceVersion" => revision = number(&object[member.value]),
             b"annotations" => {
                 let end = Members::new(object, member.value.start)?.find("k8s.io/initial-events-end")?;
-                initial = end.is_some_and(|value| &object[value] == b"\"true\"");
+                initial = end.is_some_and(|value| object[value..].starts_with(b"\"true\""));
             }
             _ => {}
         }
