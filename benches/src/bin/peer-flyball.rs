@@ -1,8 +1,9 @@
 //! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
 //!
 //! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and `CONCURRENCY`
-//! say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With `queue` it prints what the work queue does in a second, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency`
-//! line for each size that it saw for the first time, `total` and `end`; it ends with its input.
+//! say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With `queue` it prints what the
+//! work queue does in a second on two threads, and ends. Else it prints `ready T` and `reconciled N T`, in nanoseconds since 1970; on
+//! the line `dump` it prints a `latency` line for each size that it saw for the first time, `total` and `end`; it ends with its input.
 
 use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};

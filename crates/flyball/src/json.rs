@@ -183,7 +183,8 @@ pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Valu
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
     let mut found = Map::new();
     while let Some(member) = members.next().map_err(serde_json::Error::custom)? {
-        let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]).unwrap_or_default();
+        let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]);
+        let name = name.ok_or_else(|| serde_json::Error::custom(Malformed(member.key.start)))?;
         if let Some(wanted) = wanted.get(&*name) {
             found.insert(name.into_owned(), decode_like(&json[member.value], wanted)?);
         }
@@ -257,6 +258,7 @@ mod tests {
         assert_eq!(decode_like(text, &wanted).unwrap(), found);
         assert!(decode_like(text, &json!({"a": {"f": null}})).is_err());
         assert!(decode_like(r#"{"a": 1"#, &wanted).is_err());
+        assert!(decode_like(r#"{"\x": 1}"#, &wanted).is_err());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -40,8 +40,9 @@ pub(super) fn start(format: Format, verbose: u8, spans: Option<SpanLayer>) {
         Err(_) => (usual, None),
     };
     // See https://no-color.org.
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colours = !unwanted && std::io::stderr().is_terminal();
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let plain = set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb");
+    let colours = !plain && std::io::stderr().is_terminal();
     // An operator that is embedded may have a log already.
     let _ = set_global_default(log(format, filter, colours, std::io::stderr, spans));
     if let Some(error) = wrong {
