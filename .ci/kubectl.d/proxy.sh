@@ -1,6 +1,7 @@
 # proxy, asked with curl.
 if command -v curl >/dev/null; then
   step="kubectl proxy" out=""
+  : >"$work/proxy"
   "$program" proxy --port=0 >"$work/proxy" 2>&1 & proxy=$!
   for i in {1..50}; do port=$(sed -n 's/.*127.0.0.1:\([0-9]*\)$/\1/p' "$work/proxy"); [ -z "$port" ] || break; sleep 0.1; done
   [ -n "$port" ] || fail "does not start: $(cat "$work/proxy")"

@@ -11,7 +11,7 @@ use kube::{Client, Config, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::BufRead;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,8 +35,8 @@ struct WidgetStatus {
 /// What has been seen so far.
 #[derive(Default)]
 struct Seen {
-    names: BTreeSet<String>,
-    sizes: BTreeMap<String, i64>,
+    names: HashSet<String>,
+    sizes: HashMap<String, i64>,
     reconciles: usize,
     samples: Vec<(i64, u128, u128)>,
 }

@@ -26,13 +26,33 @@ pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
 /// Returns the end of the string whose opening quote is at `at`.
 pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
     let mut from = at + 1;
-    while let Some(found) = json.get(from..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
-        match json[from + found] {
-            b'"' => return Ok(from + found + 1),
-            _ => from += found + 2, // the byte after a backslash never ends a string
+    while let Some(found) = quote_or_backslash(json, from) {
+        match json[found] {
+            b'"' => return Ok(found + 1),
+            _ => from = found + 2, // the byte after a backslash never ends a string
         }
     }
     Err(Malformed(at))
+}
+
+/// Returns the position of the first quote or backslash from `at` on.
+#[inline]
+pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    // The high bit of the first byte that is zero; behind it others may be set as well.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    let mut rest = json.get(at..)?;
+    // Most strings are shorter than what memchr is quick at.
+    for _ in 0..4 {
+        let Some((word, behind)) = rest.split_first_chunk() else { break };
+        let word = u64::from_le_bytes(*word);
+        let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            return Some(json.len() - rest.len() + found.trailing_zeros() as usize / 8);
+        }
+        rest = behind;
+    }
+    memchr2(b'"', b'\\', rest).map(|found| json.len() - rest.len() + found)
 }
 
 /// Returns the end of the value that begins at `at`.
@@ -123,7 +143,8 @@ impl<'a> Members<'a> {
     /// Returns the next member, `None` behind the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
         let Some((key, start)) = self.begin()? else { return Ok(None) };
-        let end = self.skip(start)?;
+        let end = value_end(self.0.json, start)?;
+        self.resume(end);
         Ok(Some(Member { key, value: start..end }))
     }
 
@@ -133,13 +154,14 @@ impl<'a> Members<'a> {
             if &self.0.json[found] == key.as_bytes() {
                 return Ok(Some(start));
             }
-            self.skip(start)?;
+            let end = value_end(self.0.json, start)?;
+            self.resume(end);
         }
         Ok(None)
     }
 
-    /// Returns the key of the next member and where its value begins, which is to be skipped before the next one.
-    fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
+    /// Returns the key of the next member and where its value begins; the next one is looked for where that ends.
+    pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
         let Some(at) = self.0.advance()? else { return Ok(None) };
         let json = self.0.json;
         if json.get(at) != Some(&b'"') {
@@ -153,9 +175,9 @@ impl<'a> Members<'a> {
         Ok(Some((at + 1..key_end - 1, blank(json, colon + 1))))
     }
 
-    fn skip(&mut self, start: usize) -> Result<usize, Malformed> {
-        self.0.at = value_end(self.0.json, start)?;
-        Ok(self.0.at)
+    /// Goes on behind a value.
+    pub(crate) fn resume(&mut self, end: usize) {
+        self.0.at = end;
     }
 }
 
@@ -174,6 +196,11 @@ impl<'a> Elements<'a> {
         let end = value_end(self.0.json, at)?;
         self.0.at = end;
         Ok(Some(at..end))
+    }
+
+    /// Returns the end of the array, when there is no next element.
+    pub(crate) fn end(&self) -> usize {
+        self.0.at + 1
     }
 }
 

@@ -60,12 +60,22 @@ impl Entry {
         let size = u32::try_from(object.len()).map_err(|_| Error::TooLarge)?;
         let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Error::Missing("name"))?;
         let (mut name, mut namespace, mut resource_version) = (None, None, 0);
-        let (mut generation, mut deleting, mut managed) = (0, false, None);
+        let (mut generation, mut deleting, mut cut) = (0, false, None);
         let [mut uid, mut labels, mut annotations, mut owner_references, mut finalizers] = [const { 0..0 }; 5];
         let (mut members, mut previous) = (Members::new(object, metadata)?, None);
-        while let Some(member) = members.next()? {
-            let value = &object[member.value.clone()];
-            match &object[member.key.clone()] {
+        while let Some((key, start)) = members.begin()? {
+            let end = match &object[key.clone()] {
+                // Looked through on the way to their end, as they may be most of the object.
+                b"managedFields" => {
+                    let (end, applied) = applied_by(object, start, manager)?;
+                    cut = Some(Cut::new(object, previous, key.start - 1, start..end, applied));
+                    end
+                }
+                _ => json::value_end(object, start)?,
+            };
+            members.resume(end);
+            let (place, value) = (start..end, &object[start..end]);
+            match &object[key] {
                 b"name" => name = json::text(value),
                 b"namespace" => namespace = json::text(value).filter(|text| !text.is_empty()),
                 b"resourceVersion" => {
@@ -73,21 +83,17 @@ impl Entry {
                 }
                 b"generation" => generation = json::integer(value).unwrap_or_default(),
                 b"deletionTimestamp" => deleting = value != b"null",
-                b"uid" => uid = member.value.clone(),
-                b"labels" => labels = member.value.clone(),
-                b"annotations" => annotations = member.value.clone(),
-                b"ownerReferences" => owner_references = member.value.clone(),
-                b"finalizers" => finalizers = member.value.clone(),
-                b"managedFields" => managed = Some((previous, member.clone())),
+                b"uid" => uid = place,
+                b"labels" => labels = place,
+                b"annotations" => annotations = place,
+                b"ownerReferences" => owner_references = place,
+                b"finalizers" => finalizers = place,
                 _ => {}
             }
-            previous = Some(member.value.end);
+            previous = Some(end);
         }
         let key = ObjectKey::new(namespace.as_deref(), &name.ok_or(Error::Missing("name"))?);
-        let cut = match managed {
-            Some((previous, member)) => Cut::new(object, previous, member.key.start - 1, member.value, manager)?,
-            None => Cut { replaced: size as usize..size as usize, kept: Vec::new(), list: 0 },
-        };
+        let cut = cut.unwrap_or_else(|| Cut { replaced: size as usize..size as usize, kept: Vec::new(), list: 0 });
         let mut json = Vec::with_capacity(object.len() - cut.replaced.len() + cut.kept.len());
         json.extend_from_slice(&object[..cut.replaced.start]);
         json.extend_from_slice(&cut.kept);
@@ -271,38 +277,30 @@ struct Cut {
 }
 
 impl Cut {
-    /// Plans the cut of the member whose key begins at `start`; `previous` is the end of the member before it.
+    /// Plans the cut of the member that begins at `start` down to the `applied` ones of its elements; `previous` is the end
+    /// of the member before it.
     fn new(
         object: &[u8],
         previous: Option<usize>,
         start: usize,
         value: Range<usize>,
-        manager: &str,
-    ) -> Result<Self, Malformed> {
-        let mut list = Vec::new();
-        if object[value.start] == b'[' {
-            let mut entries = Elements::new(object, value.start)?;
-            while let Some(entry) = entries.next()? {
-                if is_applied_by(object, entry.start, manager)? {
-                    list.push(if list.is_empty() { b'[' } else { b',' });
-                    list.extend_from_slice(&object[entry]);
-                }
-            }
+        applied: Vec<Range<usize>>,
+    ) -> Self {
+        if applied.is_empty() {
+            // One comma goes with the member: the one before it, or the one behind it if it comes first. There is one of
+            // them, since the metadata holds a name as well.
+            let behind = || object[value.end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
+            let replaced = previous.map_or_else(|| start..value.end + behind(), |previous| previous..value.end);
+            return Self { replaced, kept: Vec::new(), list: 0 };
         }
-        if !list.is_empty() {
-            list.push(b']');
-            let mut kept = object[start..value.start].to_vec();
-            let at = kept.len();
-            kept.append(&mut list);
-            return Ok(Self { replaced: start..value.end, kept, list: at });
+        let mut kept = object[start..value.start].to_vec();
+        let list = kept.len();
+        for (at, entry) in applied.into_iter().enumerate() {
+            kept.push(if at == 0 { b'[' } else { b',' });
+            kept.extend_from_slice(&object[entry]);
         }
-        // One comma goes with the member: the one before it, or the one behind it if it comes first. There is one of
-        // them, since the metadata holds a name as well.
-        let replaced = match previous {
-            Some(end) => end..value.end,
-            None => start..value.end + object[value.end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1),
-        };
-        Ok(Self { replaced, kept: Vec::new(), list: 0 })
+        kept.push(b']');
+        Self { replaced: start..value.end, kept, list }
     }
 
     /// Returns where a piece of the old text lies in the new one.
@@ -313,6 +311,20 @@ impl Cut {
         let by = self.replaced.len() - self.kept.len();
         Span::new(piece.start - by..piece.end - by)
     }
+}
+
+/// Returns where the managed fields that begin at `at` end, and which of them `manager` applied.
+fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<Range<usize>>), Malformed> {
+    if object.get(at) != Some(&b'[') {
+        return Ok((json::value_end(object, at)?, Vec::new()));
+    }
+    let (mut entries, mut applied) = (Elements::new(object, at)?, Vec::new());
+    while let Some(entry) = entries.next()? {
+        if is_applied_by(object, entry.start, manager)? {
+            applied.push(entry);
+        }
+    }
+    Ok((entries.end(), applied))
 }
 
 fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<bool, Malformed> {

@@ -231,11 +231,11 @@ impl Scan {
         let mut at = start + self.seen;
         while let Some(&byte) = json.get(at) {
             if self.in_text {
-                let Some(found) = memchr::memchr2(b'"', b'\\', &json[at..]) else {
+                let Some(found) = json::quote_or_backslash(json, at) else {
                     at = json.len();
                     break;
                 };
-                at += found;
+                at = found;
                 if json[at] == b'\\' {
                     if at + 1 == json.len() {
                         break;
