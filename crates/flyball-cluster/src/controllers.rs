@@ -37,10 +37,9 @@ use crate::{node, scheduler};
 use flyball::{Operator, Reconcile};
 use flyball_core::{Clock, Rng};
 use flyball_server::User;
-use futures_util::future::{join_all, pending};
+use futures_util::future::{BoxFuture, join_all, pending};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::pin::Pin;
 use std::str::FromStr;
 
 /// Who sets the fields that controllers set: the program that they are part of elsewhere.
@@ -262,7 +261,7 @@ impl FromIterator<Controller> for Controllers {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Running = BoxFuture<'static, ()>;
 
 /// One of the controllers that run together, as the user that it is.
 struct Member {
@@ -283,7 +282,18 @@ impl Member {
 }
 
 /// Runs controllers until the future is dropped. Nearly all of them are one operator, so that they share watches and caches.
-pub(crate) async fn run(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
+///
+/// Boxed here, so that they are compiled here: what an `async fn` does is compiled by each crate that awaits it.
+pub(crate) fn run<'a>(
+    cluster: &'a Cluster,
+    controllers: &'a Controllers,
+    clock: &'a Clock,
+    rng: &'a Rng,
+) -> BoxFuture<'a, ()> {
+    Box::pin(run_all(cluster, controllers, clock, rng))
+}
+
+async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
     let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
     let mut apart: Vec<Running> = Vec::new();
     for controller in &controllers.0 {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use patient::Patient;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -57,9 +57,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(server.clone(), acceptor.clone(), stream, connections.watcher()).boxed());
-            }
+            Ok((stream, _)) => spawn(server.clone(), acceptor.clone(), stream, connections.watcher()),
             Err(error) => {
                 // The process is out of file descriptors, most likely: others must close theirs first.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -71,12 +69,12 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let _ = tokio::time::timeout(DRAIN, connections.shutdown()).await;
 }
 
-async fn connection(
-    server: Server,
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
+/// Sees to a connection. As it is no `async fn`, all that one takes is compiled here, for speed, and not in the crates that serve.
+fn spawn(server: Server, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
+    tokio::spawn(connection(server, acceptor, stream, watcher).boxed());
+}
+
+async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
