@@ -14,7 +14,7 @@ pub(crate) struct Platform {
     variant: Option<&'static str>,
     /// The target whose programs need no library.
     musl: &'static str,
-    /// The target whose programs need none if they are told so, where this machine is such a one.
+    /// The target whose programs need none if they are told so.
     gnu: &'static str,
     /// What programs for it say, see [`elf`](super::elf).
     pub(crate) machine: u16,
@@ -42,7 +42,7 @@ pub(crate) const PLATFORMS: [Platform; 4] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Whether the C library of this machine is put into the program.
+    /// Whether glibc is put into the program.
     pub(crate) is_gnu: bool,
 }
 
@@ -75,18 +75,18 @@ impl Platform {
         }
     }
 
-    /// Finds how programs for it are built: for the target that needs no library if it is installed, else for this machine.
+    /// Finds how programs for it are built: for the target that needs no library if it is installed, else with glibc built in.
     ///
     /// # Errors
     ///
     /// When nothing is installed that could do it.
     pub(crate) fn target(&self) -> Result<Target> {
-        let (sysroot, host) = toolchain()?;
+        let sysroot = sysroot()?;
         let is_installed = |target: &str| Path::new(&sysroot).join("lib/rustlib").join(target).join("lib").is_dir();
         if is_installed(self.musl) {
             return Ok(Target { name: self.musl, is_gnu: false });
         }
-        if host == self.gnu && is_installed(self.gnu) {
+        if is_installed(self.gnu) {
             return Ok(Target { name: self.gnu, is_gnu: true });
         }
         Err(Error::new(format!("there is no Rust target for {} here", self.name))
@@ -95,15 +95,12 @@ impl Platform {
     }
 }
 
-/// Asks the compiler where it keeps its targets, and which one is this machine's.
-fn toolchain() -> Result<(String, String)> {
-    let ask = |args: &[&str]| -> Result<String> {
-        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let answer = Command::new(compiler).args(args).output().when("cannot run rustc").map_err(|error| {
-            error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
-        })?;
-        Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
-    };
-    let host = ask(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
-    Ok((ask(&["--print", "sysroot"])?, host.unwrap_or_default()))
+/// Asks the compiler where it keeps its targets.
+fn sysroot() -> Result<String> {
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let answer = Command::new(compiler).args(["--print", "sysroot"]).output().when("cannot run rustc");
+    let answer = answer.map_err(|error| {
+        error.hint("install the Rust toolchain from https://rustup.rs, or name a program with --program")
+    })?;
+    Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
 }

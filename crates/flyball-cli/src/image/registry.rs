@@ -43,11 +43,7 @@ impl Registry {
         let web = Web::new(PATIENCE)?;
         let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
         // Asked for something small, it says what it wants to know before something large is on its way.
-        let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await;
-        let answer = answer.map_err(|error| match plain {
-            true => error.hint(format!("is a registry running at {}?", reference.registry)),
-            false => error.hint("is it spelled right? A registry that speaks plain HTTP takes --insecure"),
-        })?;
+        let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
         match answer.status().is_success() {
             true => Ok(registry),
             false => Err(registry
@@ -136,7 +132,12 @@ impl Registry {
             }
             request.body(body.clone()).when("cannot ask the registry")
         };
-        let answer = self.web.send(request(self.authorization.as_ref())?).await?;
+        let answer = self.web.send(request(self.authorization.as_ref())?).await;
+        let answer = answer.map_err(|error| match self.base.scheme_str() {
+            _ if !is_home => error,
+            Some("http") => error.hint(format!("is a registry running at {}?", self.reference.registry)),
+            _ => error.hint("is it spelled right? A registry that speaks plain HTTP takes --insecure"),
+        })?;
         if answer.status() != StatusCode::UNAUTHORIZED || !is_home {
             return Ok(answer);
         }

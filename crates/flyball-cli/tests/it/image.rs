@@ -185,7 +185,9 @@ fn a_registry_is_told_who_one_is() {
         let registry = Registry::start(manner);
         let address = &registry.address;
         let _ = fs::remove_file(home.0.join(".docker/config.json"));
-        push(&home, &registry).fails_with(&["lets only those push to team/op whom it knows", "docker login", address]);
+        let said = push(&home, &registry);
+        said.fails_with(&["lets only those push to team/op whom it knows", "docker login", address]);
+        assert!(!said.err.contains("is a registry running"), "{said:?}");
         // d3Jvbmc6c2VjcmV0 is wrong:secret.
         config(&json!({"auths": {address: {"auth": "d3Jvbmc6c2VjcmV0"}}}));
         let said = push(&home, &registry);

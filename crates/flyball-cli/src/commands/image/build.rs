@@ -185,10 +185,8 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for (platform, target) in platforms.into_iter().zip(targets) {
         if target.is_gnu {
-            let note = format!(
-                "no musl target is installed: the C library of this machine becomes a part of the {} program",
-                platform.name
-            );
+            let note =
+                format!("no musl target is installed for {}: glibc becomes a part of the program", platform.name);
             complain("note", &note);
         }
         let project = Project::ask(Some(target.name)).await?;
@@ -200,8 +198,10 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
             ..Build::default()
         };
         let built = build.artifact().await.map_err(|error| match Platform::host() {
-            Ok(host) if host == platform => error,
-            _ => error.hint(format!("a program for {} takes a linker and a C compiler for it too", platform.name)),
+            Ok(host) if host == platform && target.is_gnu => error,
+            _ => error
+                .hint(format!("{} takes a linker for it, and a C compiler where a crate has C in it", target.name))
+                .hint(format!("cargo takes the linker's name from CARGO_TARGET_{}_LINKER", shout(target.name))),
         });
         let (path, id) = built?;
         let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
@@ -221,6 +221,11 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     Ok(parts)
 }
 
+/// Writes a name as it stands in a variable's.
+fn shout(name: &str) -> String {
+    name.to_uppercase().replace('-', "_")
+}
+
 /// Has cargo build what is small, needs no libraries, and does not depend on which folders things lie in.
 fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -234,7 +239,6 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
         let folder = folder.map(|folder| folder.display().to_string()).filter(|folder| !folder.contains(' '));
         flags.extend(folder.map(|folder| format!("--remap-path-prefix={folder}={shown}")));
     }
-    let shout = |name: &str| name.to_uppercase().replace('-', "_");
     // Who sets flags for everything sets them instead of those for a target.
     let (name, before) = match std::env::var("RUSTFLAGS") {
         Ok(before) => ("RUSTFLAGS".to_owned(), before + " "),
