@@ -198,9 +198,12 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
             ..Build::default()
         };
         let built = build.artifact().await.map_err(|error| match Platform::host() {
-            Ok(host) if host == platform && target.is_gnu => error,
+            Ok(host) if host == platform => error,
             _ => error
-                .hint(format!("{} takes a linker for it, and a C compiler where a crate has C in it", target.name))
+                .hint(format!(
+                    "a program for {} takes a linker for it, and a C compiler where a crate has C in it",
+                    platform.name
+                ))
                 .hint(format!("cargo takes the linker's name from CARGO_TARGET_{}_LINKER", shout(target.name))),
         });
         let (path, id) = built?;
