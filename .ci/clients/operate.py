@@ -21,6 +21,8 @@ def until(what, check):
             if check():
                 done.append(f"kopf: {what} ({time.monotonic() - started:.1f} s)")
                 return
+        except KeyError:
+            pass  # not there yet
         except client.ApiException as error:
             if error.status != 404:
                 raise
