@@ -5,7 +5,7 @@
 //! name, so that fields of others stay theirs and what is no longer wanted goes. They send nothing if the cache shows that nothing
 //! would change. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 //!
-//! Every request passes the reconcile's context, which notes it for the barrier.
+//! Every request is noted for the barrier, by the pass that it belongs to.
 
 mod child;
 mod children;
@@ -26,16 +26,15 @@ pub(crate) use unchanged::Rephrased;
 
 use crate::cache::{Entry, Store};
 use crate::error::Result;
-use crate::kind::AnyResource;
 use crate::operator::metrics::Applied;
-use crate::reconcile::{Context, Known};
+use crate::reconcile::{Known, Pass};
 use flyball_core::ObjectKey;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::Value;
 use std::sync::Arc;
 use tracing::Instrument;
 
-impl<K: AnyResource> Context<K> {
+impl Pass {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
     /// `fields` is what `object` consists of besides its names, `known` what it is [known](Self::latest_to_apply) as.

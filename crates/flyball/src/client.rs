@@ -13,6 +13,7 @@ pub(crate) use gate::Gate;
 
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
+use futures_util::future::BoxFuture;
 use gate::NotLeading;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
@@ -124,7 +125,7 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 }
 
 /// Sends a request and reads the answer; a refusal is an error.
-pub(crate) async fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> kube::Result<Vec<u8>> {
+pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
     let exchange = async {
         let answer = client.send(request.map(Body::from)).await?;
         if !answer.status().is_success() {
@@ -133,7 +134,9 @@ pub(crate) async fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -
         let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
         Ok(body.map_err(kube::Error::Service)?.to_bytes().into())
     };
-    timeout(2 * DEADLINE, exchange).await.unwrap_or_else(|_| Err(kube::Error::Service(Late.into())))
+    let late = |_| Err(kube::Error::Service(Late.into()));
+    // Boxed, as what it keeps while it waits is large, and would be kept by whoever may have to ask.
+    Box::pin(async move { timeout(2 * DEADLINE, exchange).await.unwrap_or_else(late) })
 }
 
 /// Reads why the server refused; what is no `Status` is taken as the message.

@@ -84,7 +84,7 @@ use std::time::Duration;
 pub struct Operator {
     name: String,
     field_manager: Option<String>,
-    controllers: Vec<Box<dyn Declaration>>,
+    controllers: Vec<Declaration>,
     plans: Vec<Plan>,
     crds: Vec<CustomResourceDefinition>,
     webhooks: Vec<webhook::Declared>,
@@ -282,7 +282,7 @@ impl Operator {
 
     /// Adds a controller.
     pub fn controller<R: Reconcile>(mut self, controller: Controller<R>) -> Self {
-        self.controllers.push(Box::new(controller));
+        self.controllers.push(controller.into_declaration());
         self
     }
 
@@ -530,7 +530,7 @@ impl Operator {
     }
 
     fn extra_rules(&self) -> Vec<PolicyRule> {
-        self.controllers.iter().flat_map(|controller| controller.rules().to_vec()).collect()
+        self.controllers.iter().flat_map(|controller| controller.rules.clone()).collect()
     }
 
     /// Returns the rules for what tells the API server of webhooks, unless others do that, and for asking who may see metrics.
@@ -573,7 +573,7 @@ impl Operator {
     }
 
     fn grants(&self) -> Vec<Grant> {
-        let declared = self.controllers.iter().flat_map(|controller| controller.grants().to_vec());
+        let declared = self.controllers.iter().flat_map(|controller| controller.grants.clone());
         let watched = self.plans.iter().map(|plan| Grant::new(&plan.kind, "", &["get", "list", "watch"]));
         let place = |grant: Grant| match self.plans.iter().find(|plan| grant.is_of(&plan.kind)) {
             Some(plan) => grant.within(&plan.namespaces),
@@ -585,7 +585,7 @@ impl Operator {
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let controllers: Vec<&str> = self.controllers.iter().map(|controller| controller.name()).collect();
+        let controllers: Vec<&str> = self.controllers.iter().map(|controller| &*controller.name).collect();
         f.debug_struct("Operator").field("name", &self.name).field("controllers", &controllers).finish_non_exhaustive()
     }
 }

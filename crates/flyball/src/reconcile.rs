@@ -11,18 +11,20 @@
 mod cleanup;
 mod context;
 mod controller;
+mod declaration;
 mod dynamic;
 mod finalizer;
 mod idempotency;
+mod pass;
 mod predicate;
 mod source;
 mod sources;
 mod worker;
 
 pub use context::Context;
-pub(crate) use context::{Known, Primary};
 pub use controller::Controller;
-pub(crate) use controller::Declaration;
+pub(crate) use declaration::Declaration;
+pub(crate) use pass::{Known, Pass, Primary};
 pub use predicate::Predicate;
 pub use source::{Channel, Source};
 pub use sources::Changed;

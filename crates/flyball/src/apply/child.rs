@@ -4,10 +4,12 @@ use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, Kind, dealt, key_of};
+use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
 use crate::queue::Effect;
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Pass};
 use flyball_core::ObjectKey;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::{Request, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -41,10 +43,59 @@ impl<K: AnyResource> Context<K> {
     /// this name exists that somebody else made or controls; while it is being deleted (the reconcile then
     /// [waits](Error::wait) for it to be gone); when the API server refuses.
     pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let kind = self.owned_kind(&dealt(child))?;
-        let (key, object) = self.named_child(kind, serde_json::to_value(child)?)?;
-        let store = self.env.caches.store_of(kind, key.namespace())?;
-        Ok(self.apply_child(store, &key, &object).await?.object(kind)?)
+        let (kind, entry) = self.pass.apply(dealt(child), serde_json::to_value(child)?).await?;
+        Ok(entry.object(kind)?)
+    }
+
+    /// Makes a new object, owned by the one being reconciled, and returns it.
+    ///
+    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn here.
+    /// So a request whose answer was lost is repeated without making a second object. As long as the cache
+    /// does not show the new object, no other reconcile of the owner runs that could miss it in
+    /// [`children`](Self::children).
+    ///
+    /// # Errors
+    ///
+    /// As for [`apply`](Self::apply); and when the name is taken.
+    pub async fn create<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
+        let (kind, entry) = self.pass.create(dealt(child), serde_json::to_value(child)?).await?;
+        Ok(entry.object(kind)?)
+    }
+
+    /// Makes a new object that outlives the one being reconciled, which does not own it, and returns it.
+    ///
+    /// Otherwise as [`create`](Self::create). Nobody but the controller sees to it that such objects go.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Self::create).
+    pub async fn create_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
+        let (kind, entry) = self.pass.create_unowned(dealt(object), serde_json::to_value(object)?).await?;
+        Ok(entry.object(kind)?)
+    }
+
+    /// Deletes an object, if it is still the one that was read: another one of the same name stays.
+    ///
+    /// What is gone already counts as deleted. The object may stay for as long as finalizers and grace periods hold it; the
+    /// owner is reconciled when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server refuses.
+    pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
+        self.pass.delete(dealt(object), key_of(object), object.meta().uid.clone()).await
+    }
+}
+
+impl Pass {
+    fn apply(&self, ty: Type, child: Value) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
+        async move {
+            let kind = self.owned_kind(&ty)?;
+            let (key, object) = self.named_child(kind, child)?;
+            let store = self.env.caches.store_of(kind, key.namespace())?;
+            Ok((kind, self.apply_child(store, &key, &object).await?))
+        }
+        .boxed()
     }
 
     /// Makes the JSON of a child, and tells where it is.
@@ -70,40 +121,27 @@ impl<K: AnyResource> Context<K> {
         self.apply_fields(store, key, "", object, &fields, known).await
     }
 
-    /// Makes a new object, owned by the one being reconciled, and returns it.
-    ///
-    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn here.
-    /// So a request whose answer was lost is repeated without making a second object. As long as the cache
-    /// does not show the new object, no other reconcile of the owner runs that could miss it in
-    /// [`children`](Self::children).
-    ///
-    /// # Errors
-    ///
-    /// As for [`apply`](Self::apply); and when the name is taken.
-    pub async fn create<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let kind = self.owned_kind(&dealt(child))?;
-        let object = self.owned_object(kind, serde_json::to_value(child)?)?;
-        Ok(self.post(kind, object).await?.object(kind)?)
+    fn create(&self, ty: Type, child: Value) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
+        async move {
+            let kind = self.owned_kind(&ty)?;
+            Ok((kind, self.post(kind, self.owned_object(kind, child)?).await?))
+        }
+        .boxed()
     }
 
-    /// Makes a new object that outlives the one being reconciled, which does not own it, and returns it.
-    ///
-    /// Otherwise as [`create`](Self::create). Nobody but the controller sees to it that such objects go.
-    ///
-    /// # Errors
-    ///
-    /// As for [`create`](Self::create).
-    pub async fn create_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
-        let kind = self.owned_kind(&dealt(object))?;
-        let object = self.new_object(kind, serde_json::to_value(object)?)?;
-        Ok(self.post(kind, object).await?.object(kind)?)
+    fn create_unowned(&self, ty: Type, object: Value) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
+        async move {
+            let kind = self.owned_kind(&ty)?;
+            Ok((kind, self.post(kind, self.new_object(kind, object)?).await?))
+        }
+        .boxed()
     }
 
     async fn post(&self, kind: &Kind, mut object: Value) -> Result<Arc<Entry>> {
         let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
         if let (Some(Value::String(prefix)), None) = (metadata.get("generateName"), metadata.get("name")) {
             let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
-            metadata.insert("name".into(), format!("{prefix}{}", self.rng().suffix(SUFFIX)).into());
+            metadata.insert("name".into(), format!("{prefix}{}", self.env.rng.suffix(SUFFIX)).into());
         }
         let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
         let Some(name) = text("name") else {
@@ -152,21 +190,16 @@ impl<K: AnyResource> Context<K> {
         unreachable!("the last attempt returns")
     }
 
-    /// Deletes an object, if it is still the one that was read: another one of the same name stays.
-    ///
-    /// What is gone already counts as deleted. The object may stay for as long as finalizers and grace periods hold it; the
-    /// owner is reconciled when it is gone.
-    ///
-    /// # Errors
-    ///
-    /// When the kind is not [owned](crate::Controller::owns), when `object` has no UID, or when the API server refuses.
-    pub async fn delete<T: AnyResource>(&self, object: &T) -> Result<()> {
-        let (kind, key) = (self.owned_kind(&dealt(object))?, key_of(object));
-        let store = self.env.caches.store_of(kind, key.namespace())?;
-        let Some(uid) = object.meta().uid.clone().filter(|uid| !uid.is_empty()) else {
-            return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
-        };
-        self.delete_child(store, &key, uid).await
+    fn delete(&self, ty: Type, key: ObjectKey, uid: Option<String>) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let kind = self.owned_kind(&ty)?;
+            let store = self.env.caches.store_of(kind, key.namespace())?;
+            let Some(uid) = uid.filter(|uid| !uid.is_empty()) else {
+                return Err(Error::from(format!("{kind} {key} has no UID: delete what was read")).terminal());
+            };
+            self.delete_child(store, &key, uid).await
+        }
+        .boxed()
     }
 
     /// Deletes an object if it still has a UID.

@@ -3,8 +3,10 @@
 use super::{Condition, readiness};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Kind, Type, dealt};
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Pass};
 use flyball_core::ObjectKey;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +138,16 @@ impl<K: AnyResource> Context<K> {
     /// Those of [`apply`](Self::apply) and [`delete`](Self::delete); when a stage waits for one that does not come before it; when
     /// a child is declared twice. What was done until then is done.
     pub async fn apply_all(&self, children: &Children) -> Result<Rollout> {
+        self.pass.apply_all(children).await
+    }
+}
+
+impl Pass {
+    fn apply_all<'a>(&'a self, children: &'a Children) -> BoxFuture<'a, Result<Rollout>> {
+        self.apply_stages(children).boxed()
+    }
+
+    async fn apply_stages(&self, children: &Children) -> Result<Rollout> {
         let mut rollout = Rollout { waiting: Vec::new(), ready: BTreeSet::new() };
         let declared = self.declared(children)?;
         for (stage, declared) in children.stages.iter().zip(&declared) {

@@ -1,7 +1,7 @@
 //! Events about the object being reconciled, which `kubectl describe` shows.
 
 use crate::kind::AnyResource;
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Pass};
 
 /// Something worth telling about an object; see [`Context::event`].
 ///
@@ -43,6 +43,12 @@ impl<K: AnyResource> Context<K> {
     /// time. There is a limit to the rate, beyond which events are dropped and counted: they are for people to read, nothing may
     /// depend on them.
     pub fn event(&self, event: Event) {
+        self.pass.event(event);
+    }
+}
+
+impl Pass {
+    pub(crate) fn event(&self, event: Event) {
         self.env.recorder.record(&self.primary, event, self.now());
     }
 }

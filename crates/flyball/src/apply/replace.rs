@@ -1,11 +1,16 @@
 //! Replaces objects whole, for controllers that must say of every field what it is.
 
+use crate::cache::Entry;
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, dealt, key_of};
-use crate::reconcile::Context;
+use crate::kind::{AnyResource, Kind, Type, dealt, key_of};
+use crate::reconcile::{Context, Pass};
+use flyball_core::ObjectKey;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::{Request, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 impl<K: AnyResource> Context<K> {
     /// Replaces an object by a changed copy of what was read, and returns it as it is then.
@@ -33,24 +38,40 @@ impl<K: AnyResource> Context<K> {
         self.put(object, "/status").await
     }
 
-    async fn put<T: AnyResource + Serialize>(&self, object: &T, subresource: &str) -> Result<T> {
-        let (kind, key) = (self.replaced_kind(&dealt(object))?, key_of(object));
-        if object.meta().resource_version.is_none() {
-            return Err(Error::from(format!("{kind} {key} has no resourceVersion: replace what was read")).terminal());
-        }
-        let store = self.env.caches.store_of(kind, key.namespace())?;
-        let mut value = serde_json::to_value(object)?;
-        value["apiVersion"] = kind.gvk().api_version().into();
-        value["kind"] = kind.name().into();
-        if let Some(metadata) = value["metadata"].as_object_mut() {
-            metadata.retain(|field, value| field != "managedFields" && *value != Value::Null);
-        }
-        let path = format!("{}{subresource}?fieldManager={}", kind.object_path(&key), self.env.manager);
-        let request = Request::put(path)
-            .header(CONTENT_TYPE, "application/json")
-            .body(value.to_string().into_bytes())
-            .map_err(kube::Error::HttpError)?;
-        let entry = self.write(store, &key, request).await?;
+    async fn put<T: AnyResource + Serialize>(&self, object: &T, subresource: &'static str) -> Result<T> {
+        let value = serde_json::to_value(object)?;
+        let (kind, entry) = self.pass.put(dealt(object), key_of(object), value, subresource).await?;
         Ok(entry.object(kind)?)
+    }
+}
+
+impl Pass {
+    fn put(
+        &self,
+        ty: Type,
+        key: ObjectKey,
+        mut object: Value,
+        subresource: &'static str,
+    ) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
+        async move {
+            let kind = self.replaced_kind(&ty)?;
+            object["apiVersion"] = kind.gvk().api_version().into();
+            object["kind"] = kind.name().into();
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.retain(|field, value| field != "managedFields" && *value != Value::Null);
+            }
+            if object["metadata"].get("resourceVersion").is_none() {
+                let text = format!("{kind} {key} has no resourceVersion: replace what was read");
+                return Err(Error::from(text).terminal());
+            }
+            let store = self.env.caches.store_of(kind, key.namespace())?;
+            let path = format!("{}{subresource}?fieldManager={}", kind.object_path(&key), self.env.manager);
+            let request = Request::put(path)
+                .header(CONTENT_TYPE, "application/json")
+                .body(object.to_string().into_bytes())
+                .map_err(kube::Error::HttpError)?;
+            Ok((kind, self.write(store, &key, request).await?))
+        }
+        .boxed()
     }
 }

@@ -3,10 +3,12 @@
 use super::{condition, unchanged::without_nulls};
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
-use crate::reconcile::Context;
+use crate::reconcile::{Context, Pass};
 use flyball_core::time::rfc3339;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 impl<K: AnyResource> Context<K> {
     /// Makes the status of the object be what `status` says.
@@ -21,32 +23,40 @@ impl<K: AnyResource> Context<K> {
     ///
     /// When the API server refuses; with a conflict if another object has taken the name in the meantime.
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
-        let primary = &self.primary;
-        let store = self.primary_store()?;
-        let mut status = serde_json::to_value(status)?;
-        without_nulls(&mut status);
-        if !status.is_object() {
-            return Err(
-                Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal()
-            );
+        self.pass.set_status(serde_json::to_value(status)?).await
+    }
+}
+
+impl Pass {
+    fn set_status(&self, mut status: Value) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let primary = &self.primary;
+            let store = self.primary_store()?;
+            without_nulls(&mut status);
+            if !status.is_object() {
+                return Err(
+                    Error::from(format!("the status of {} {} is no JSON object", primary.kind, primary.key)).terminal()
+                );
+            }
+            let known = self.latest_to_apply(store, &primary.key).await?;
+            let before = known.entry.as_ref().map(|known| known.decode_like(&json!({"status": null}))).transpose()?;
+            let before = before.as_ref().map(|before| &before["status"]);
+            condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
+            let gvk = primary.kind.gvk();
+            let mut object = json!({
+                "apiVersion": gvk.api_version(),
+                "kind": *gvk.kind,
+                // With the UID, the status of an object that is gone cannot land on one made anew under its name.
+                "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
+                "status": status,
+            });
+            if let Some(namespace) = primary.key.namespace() {
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            let fields = json!({"status": object["status"]});
+            self.apply_fields(store, &primary.key, "status", &object, &fields, known).await?;
+            Ok(())
         }
-        let known = self.latest_to_apply(store, &primary.key).await?;
-        let before = known.entry.as_ref().map(|known| known.decode_like(&json!({"status": null}))).transpose()?;
-        let before = before.as_ref().map(|before| &before["status"]);
-        condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
-        let gvk = primary.kind.gvk();
-        let mut object = json!({
-            "apiVersion": gvk.api_version(),
-            "kind": *gvk.kind,
-            // With the UID, the status of an object that is gone cannot land on one made anew under its name.
-            "metadata": {"name": primary.key.name(), "uid": primary.entry.uid()},
-            "status": status,
-        });
-        if let Some(namespace) = primary.key.namespace() {
-            object["metadata"]["namespace"] = namespace.into();
-        }
-        let fields = json!({"status": object["status"]});
-        self.apply_fields(store, &primary.key, "status", &object, &fields, known).await?;
-        Ok(())
+        .boxed()
     }
 }

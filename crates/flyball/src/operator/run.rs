@@ -74,7 +74,7 @@ impl Operator {
             client::layered(client.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone()))
         });
         let client = client::layered(client, metrics.requests(), &self.rng, None);
-        let types = self.controllers.iter().flat_map(|controller| controller.types().to_vec());
+        let types = self.controllers.iter().flat_map(|controller| controller.types.clone());
         let planned = Caches::planned(types, &self.plans, &self.namespaces);
         let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;
         let caches = Arc::new(caches);
@@ -84,8 +84,7 @@ impl Operator {
         let recorder = || Arc::new(Recorder::new(name.clone(), instance.clone(), &self.rng, metrics.events.clone()));
         let (first, second) = (recorder(), standing.is_some().then(recorder));
         let controllers = self.controllers.iter();
-        let queues: Vec<_> =
-            controllers.map(|each| (each.name().to_owned(), Arc::new(each.queue(&self.rng)))).collect();
+        let queues: Vec<_> = controllers.map(|each| (each.name.clone(), Arc::new(each.queue(&self.rng)))).collect();
         metrics.observe(queues.clone(), caches.clone());
         self.figures.into_iter().for_each(|register| metrics.register(register));
         let metrics = Arc::new(metrics);
@@ -120,7 +119,7 @@ impl Operator {
             running.recorders.push(leading.recorder.clone());
         }
         for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
-            let env = if controller.runs_everywhere() { &everywhere } else { &leading };
+            let env = if controller.everywhere { &everywhere } else { &leading };
             for work in controller.start(env, queue.clone(), &mut writers) {
                 running.workers.spawn(work);
             }
@@ -223,8 +222,8 @@ impl Operator {
         }
         let mut seen: BTreeMap<&str, &Kind> = BTreeMap::new();
         for controller in &self.controllers {
-            if let Some(first) = seen.insert(controller.name(), controller.primary()) {
-                let (name, second) = (controller.name().to_owned(), controller.primary().to_string());
+            if let Some(first) = seen.insert(&controller.name, &controller.primary) {
+                let (name, second) = (controller.name.clone(), controller.primary.to_string());
                 return Err(RunError::SameName { name, first: first.to_string(), second });
             }
         }
@@ -237,8 +236,8 @@ impl Operator {
             return Err(RunError::SamePolicy { kind: twice.kind().to_string() });
         }
         for plan in self.plans.iter().filter(|plan| plan.loses_fields()) {
-            if let Some(controller) = self.controllers.iter().find(|controller| controller.replaces(&plan.kind)) {
-                let name = controller.name();
+            if let Some(controller) = self.controllers.iter().find(|controller| controller.does_replace(&plan.kind)) {
+                let name = &controller.name;
                 let why =
                     format!("controller {name} replaces its objects, which would lose the fields that are not kept");
                 return Err(RunError::Cache { kind: plan.kind.to_string(), why });
@@ -246,7 +245,7 @@ impl Operator {
         }
         for controller in &mut self.controllers {
             let made = controller.set_up();
-            made.map_err(|source| RunError::SetUp { controller: controller.name().to_owned(), source })?;
+            made.map_err(|source| RunError::SetUp { controller: controller.name.clone(), source })?;
         }
         Ok(())
     }

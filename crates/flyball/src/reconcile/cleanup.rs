@@ -1,10 +1,9 @@
 //! Tells people why an object that was deleted is still there.
 
-use super::Context;
+use super::Pass;
 use crate::apply::{Condition, Event, complete_conditions};
 use crate::cache::Entry;
 use crate::client::chain;
-use crate::kind::AnyResource;
 use flyball_core::time::rfc3339;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ const CONDITION: &str = "CleanedUp";
 /// What is said of a failure, at the longest.
 const LONGEST: usize = 1024;
 
-impl<K: AnyResource> Context<K> {
+impl Pass {
     /// Says that the cleanup failed: by an event, and by a condition if the kind has conditions that others may add to.
     pub(super) async fn show_stuck(&self, why: &str) {
         let why: String = why.chars().take(LONGEST).collect();

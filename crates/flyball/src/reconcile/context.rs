@@ -1,21 +1,14 @@
-//! What a reconcile sees of the world, and what it wrote to it.
+//! What a reconcile works with.
 
+use super::Pass;
 use super::guarded;
-use crate::cache::{self, Caches, Entry, Index, Selection, Store, StoreId};
-use crate::client;
+use crate::cache::{Caches, Index};
 use crate::error::{Error, Result};
-use crate::kind::{AnyResource, Kind, Resource, Type, dealt, key_of, reads_metadata};
-use crate::operator::Environment;
-use crate::queue::{Behind, Effect, Write};
+use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
-use http::Request;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// So many objects of which a cache does not keep all are asked for one by one; of more, all that there are.
-const FEW: usize = 8;
+use std::sync::Arc;
 
 /// What a reconcile works with: reads, writes, events, time and chance.
 ///
@@ -48,59 +41,14 @@ const FEW: usize = 8;
 /// }
 /// ```
 pub struct Context<K> {
-    pub(crate) env: Arc<Environment>,
-    pub(crate) declared: Arc<Declared>,
-    /// The object being reconciled, as the reconcile got it.
-    pub(crate) primary: Primary,
-    /// What the caches do not show of what this key wrote.
-    behind: Behind,
-    written: Mutex<Vec<Option<Written>>>,
+    pub(crate) pass: Arc<Pass>,
     kind: PhantomData<fn(K)>,
 }
 
-/// The object that a context belongs to.
-#[derive(Debug)]
-pub(crate) struct Primary {
-    pub(crate) kind: Kind,
-    pub(crate) key: ObjectKey,
-    pub(crate) entry: Arc<Entry>,
-}
-
-/// What a controller said it would do with which types.
-#[derive(Debug, Default)]
-pub(crate) struct Declared {
-    /// Types whose caches the controller waits for and listens to.
-    pub(crate) cached: BTreeSet<Type>,
-    /// Types that may be applied, created and deleted.
-    pub(crate) owned: BTreeSet<Type>,
-    /// Types that may be replaced.
-    pub(crate) replaced: BTreeSet<Type>,
-    /// Whether the reconciler has a finalizer.
-    pub(crate) finalizes: bool,
-    /// Types without a cache that may be read.
-    pub(crate) read: BTreeMap<Type, Kind>,
-}
-
-/// What is known of an object that is to be applied.
-#[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) entry: Option<Arc<Entry>>,
-    /// Whether that is all: what a write made of it whose answer was lost may be missing.
-    pub(crate) sure: bool,
-}
-
-/// A write, and what it made of the object.
-#[derive(Debug)]
-struct Written {
-    write: Write,
-    entry: Option<Arc<Entry>>,
-}
-
+// Types are for those who write operators. Here they only choose what is decoded: all else is done by the pass, once for all types.
 impl<K: AnyResource> Context<K> {
-    pub(crate) fn new(env: Arc<Environment>, declared: Arc<Declared>, primary: Primary, behind: Behind) -> Self {
-        let unknown = behind.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
-        let written = Mutex::new(unknown.collect());
-        Self { env, declared, primary, behind, written, kind: PhantomData }
+    pub(super) fn of(pass: Arc<Pass>) -> Self {
+        Self { pass, kind: PhantomData }
     }
 
     /// Returns the client, for requests that the context has no method for.
@@ -126,32 +74,32 @@ impl<K: AnyResource> Context<K> {
     /// }
     /// ```
     pub fn client(&self) -> &kube::Client {
-        &self.env.client
+        &self.pass.env.client
     }
 
     /// Returns the caches, which may be behind what this reconcile wrote.
     pub fn caches(&self) -> &Caches {
-        &self.env.caches
+        &self.pass.env.caches
     }
 
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
-        self.env.clock.now()
+        self.pass.now()
     }
 
     /// Returns the source of chance. What is drawn from it repeats in a simulation.
     pub fn rng(&self) -> &Rng {
-        &self.env.rng
+        &self.pass.env.rng
     }
 
     /// Returns namespace and name of the object being reconciled.
     pub fn key(&self) -> &ObjectKey {
-        &self.primary.key
+        &self.pass.primary.key
     }
 
     /// Names an object in the namespace of the one being reconciled.
     pub fn sibling(&self, name: &str) -> ObjectKey {
-        ObjectKey::new(self.primary.key.namespace(), name)
+        ObjectKey::new(self.pass.primary.key.namespace(), name)
     }
 
     /// Returns an object, `None` if there is none.
@@ -167,21 +115,7 @@ impl<K: AnyResource> Context<K> {
     }
 
     pub(super) async fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
-        let (kind, cached) = self.kind(ty)?;
-        let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
-            Some(store) if !store.portion().selection.may_hold(key) => {
-                return Err(cache::Error::not_selected(store, key));
-            }
-            Some(store) => {
-                let mut entry = self.latest(store, key).await?;
-                if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !reads_metadata::<T>() {
-                    entry = self.env.fetch(store.kind(), key).await?;
-                    entry.iter().for_each(|entry| self.relied_on(store, key, entry));
-                }
-                entry
-            }
-            None => self.env.fetch(kind, key).await?,
-        };
+        let (kind, entry) = self.pass.get(ty, key, reads_metadata::<T>()).await?;
         let decoded = entry.map(|entry| entry.object(kind)).transpose();
         decoded.map_err(|error| Error::from(error).context(format_args!("{kind} {key}")))
     }
@@ -198,17 +132,8 @@ impl<K: AnyResource> Context<K> {
     }
 
     pub(super) async fn list_as<T: AnyResource>(&self, ty: &Type, namespace: Option<&str>) -> Result<Vec<T>> {
-        let (kind, cached) = self.kind(ty)?;
-        let mut found = Vec::new();
-        if cached {
-            let metadata = reads_metadata::<T>();
-            for store in self.env.caches.stores_of(kind, namespace)? {
-                found.extend(self.latest_list(store, namespace, metadata, |store| store.list(namespace)).await?);
-            }
-        } else {
-            found = self.env.fetch_list(kind, namespace, &Selection::default()).await?;
-        }
-        Ok(found.iter().filter_map(|(key, entry)| self.env.caches.decode(kind, key, entry)).collect())
+        let (kind, found) = self.pass.list(ty, namespace, reads_metadata::<T>()).await?;
+        Ok(found.iter().filter_map(|(key, entry)| self.caches().decode(kind, key, entry)).collect())
     }
 
     /// Returns the objects that an index finds by a value, in the order of their keys.
@@ -219,21 +144,18 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
-        let ty = Type::of::<I::Resource>();
-        if !self.kind(&ty)?.1 {
-            return Err(Error::from(cache::Error::NotDeclared(ty.to_string())).terminal());
-        }
-        let metadata = reads_metadata::<I::Resource>();
-        let mut found = Vec::new();
-        for (store, known) in self.env.caches.found_by::<I>(value)? {
-            for (key, entry) in self.latest_list(store, None, metadata, |_| known).await? {
-                let object = self.env.caches.decode::<I::Resource>(store.kind(), &key, &entry);
+        self.pass.cached_kind(&Type::of::<I::Resource>())?;
+        let mut objects = Vec::new();
+        for (store, known) in self.caches().found_by::<I>(value)? {
+            let found = self.pass.latest_list(store, None, reads_metadata::<I::Resource>(), Box::new(|_| known));
+            for (key, entry) in found.await? {
+                let object = self.caches().decode::<I::Resource>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
                 let holds = |object: &_| guarded(|| I::values(object)).is_ok_and(|values| values.contains(value));
-                found.extend(object.filter(holds));
+                objects.extend(object.filter(holds));
             }
         }
-        Ok(found)
+        Ok(objects)
     }
 
     /// Returns the objects that refer to the one being reconciled as their owner, in the order of their keys.
@@ -247,247 +169,22 @@ impl<K: AnyResource> Context<K> {
     }
 
     pub(super) async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
-        let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
-        let mut children = Vec::new();
-        for store in self.env.caches.stores_of(self.env.caches.kind(ty)?, namespace)? {
-            let metadata = reads_metadata::<T>();
-            for (key, entry) in self.latest_list(store, namespace, metadata, |store| store.owned_by(&uid)).await? {
-                if entry.owner_references().iter().any(|owner| owner.uid == uid) {
-                    let child = entry.object(store.kind());
-                    children.push(child.map_err(|error| Error::from(error).context(format_args!("child {key}")))?);
-                }
-            }
-        }
-        Ok(children)
+        let (kind, children) = self.pass.children(ty, reads_metadata::<T>()).await?;
+        let decode = |(key, entry): (ObjectKey, Arc<_>)| {
+            let child = crate::cache::Entry::object(&entry, kind);
+            child.map_err(|error| Error::from(error).context(format_args!("child {key}")))
+        };
+        children.into_iter().map(decode).collect()
     }
 
     /// Notes a write that was made through [`client`](Self::client): `object` is what the API server answered.
     pub fn wrote<T: AnyResource>(&self, object: &T) {
-        let key = key_of(object);
-        let Ok((kind, true)) = self.kind(&dealt(object)) else { return };
-        let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
-        let version = object.meta().resource_version.as_ref().and_then(|version| version.parse().ok());
-        let number = self.note(store, &key);
-        self.settle(number, version.map_or(Effect::Unknown, Effect::Version), None);
-    }
-
-    /// Returns the kind of a type, and whether it has a cache or is read without one.
-    fn kind(&self, ty: &Type) -> Result<(&Kind, bool)> {
-        if self.declared.cached.contains(ty) {
-            return Ok((self.env.caches.kind(ty)?, true));
-        }
-        let read = self.declared.read.get(ty).map(|kind| (kind, false));
-        read.ok_or_else(|| Error::from(cache::Error::NotDeclared(ty.to_string())).terminal())
-    }
-
-    /// Returns the kind of a type that the controller may write.
-    pub(crate) fn owned_kind(&self, ty: &Type) -> Result<&Kind> {
-        if !self.declared.owned.contains(ty) {
-            return Err(Error::from(format!("{ty} is not owned: declare it with Controller::owns")).terminal());
-        }
-        self.env.caches.kind(ty)
-    }
-
-    /// Returns the kind of a type whose objects the controller may replace.
-    pub(crate) fn replaced_kind(&self, ty: &Type) -> Result<&Kind> {
-        if !self.declared.replaced.contains(ty) {
-            return Err(Error::from(format!("{ty} is not replaced: declare it with Controller::replaces")).terminal());
-        }
-        self.env.caches.kind(ty)
-    }
-
-    /// Returns what was applied in the operator's name to be controlled by the object being reconciled: of all types that
-    /// the controller owns.
-    pub(crate) async fn applied_children(&self) -> Result<Vec<(&Arc<Store>, ObjectKey, Arc<Entry>)>> {
-        let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
-        let mut found = Vec::new();
-        for store in self.env.caches.stores_among(&self.declared.owned) {
-            for (key, entry) in self.latest_list(store, namespace, true, |store| store.owned_by(&uid)).await? {
-                let controller = entry.controller();
-                if controller.is_some_and(|owner| owner.uid == *uid) && entry.applied_fields("").is_some() {
-                    found.push((store, key, entry));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns the cache of the object being reconciled.
-    pub(crate) fn primary_store(&self) -> Result<&Arc<Store>> {
-        self.env.caches.store_of(&self.primary.kind, self.primary.key.namespace())
-    }
-
-    /// Returns the newest state of an object that is known, without asking the API server if the cache may be relied on.
-    pub(crate) async fn latest(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        let known = match self.behind.stores.contains(&store.id()) || self.is_unsure(store, key) {
-            true => {
-                let found = self.env.fetch_selected(store, key).await?;
-                self.looked(store, |object| object == key);
-                found.inspect(|entry| self.relied_on(store, key, entry))
-            }
-            false => store.get(key),
-        };
-        let version = known.as_ref().map_or(0, |entry| entry.resource_version());
-        let written = self.written_to(store.id()).remove(key);
-        Ok(written.filter(|entry| entry.resource_version() > version).or(known))
-    }
-
-    /// Returns what is known of an object that is to be applied. If it is unsure what became of a write, nobody is asked: applying
-    /// it once more costs no more than a look at it, and often has to follow anyway.
-    pub(crate) async fn latest_to_apply(&self, store: &Store, key: &ObjectKey) -> kube::Result<Known> {
-        let sure = self.behind.stores.contains(&store.id()) || !self.is_unsure(store, key);
-        let entry = if sure { self.latest(store, key).await? } else { store.get(key) };
-        Ok(Known { entry, sure })
-    }
-
-    /// Tells whether it is not known what became of a write of this object, by this reconcile's word either.
-    fn is_unsure(&self, store: &Store, key: &ObjectKey) -> bool {
-        self.behind.is_unsure(store.id(), key) && !self.written_to(store.id()).contains_key(key)
-    }
-
-    /// Notes that objects of a cache were looked at: what became of the writes of earlier reconciles is known now.
-    fn looked(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
-        for earlier in self.written().iter_mut().take(self.behind.unknown.len()) {
-            let is_settled = |earlier: &Written| earlier.write.store == store.id() && at(&earlier.write.object);
-            if earlier.as_ref().is_some_and(is_settled) {
-                *earlier = None;
-            }
-        }
-    }
-
-    /// Notes that the reconcile relies on a state of an object that the cache may not have shown yet. As with a write, the
-    /// next reconcile must not go back behind it.
-    pub(crate) fn relied_on(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
-        if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
-            let number = self.note(store, key);
-            self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
-        }
-    }
-
-    /// Lists a cache, or what it should hold, together with what this reconcile wrote; of objects of which the cache
-    /// does not keep all, more than their metadata unless that is enough.
-    async fn latest_list(
-        &self,
-        store: &Store,
-        namespace: Option<&str>,
-        metadata: bool,
-        cached: impl FnOnce(&Store) -> Vec<(ObjectKey, Arc<Entry>)>,
-    ) -> kube::Result<BTreeMap<ObjectKey, Arc<Entry>>> {
-        let unsure = |store: &Store| self.behind.unknown.iter().any(|write| write.store == store.id());
-        let known = match self.behind.stores.contains(&store.id()) || unsure(store) {
-            true => None,
-            false => Some(cached(store)),
-        };
-        let lacking = |known: &Vec<(_, Arc<Entry>)>| match metadata {
-            true => 0,
-            false => known.iter().filter(|(_, entry)| entry.is_withheld()).count(),
-        };
-        let found = match known {
-            Some(known) if lacking(&known) <= FEW => {
-                let mut found = Vec::new();
-                for (key, entry) in known {
-                    let entry = match entry.is_withheld() && !metadata {
-                        true => self.env.fetch(store.kind(), &key).await?.inspect(|e| self.relied_on(store, &key, e)),
-                        false => Some(entry),
-                    };
-                    found.extend(entry.map(|entry| (key, entry)));
-                }
-                found
-            }
-            _ => {
-                let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
-                let found = self.env.fetch_list(store.kind(), namespace, selection).await?;
-                self.looked(store, |object| namespace.is_none_or(|namespace| object.namespace() == Some(namespace)));
-                found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
-                found
-            }
-        };
-        let mut found: BTreeMap<_, _> = found.into_iter().collect();
-        for (key, entry) in self.written_to(store.id()) {
-            let newer = found.get(&key).is_none_or(|known| known.resource_version() < entry.resource_version());
-            if newer && namespace.is_none_or(|namespace| key.namespace() == Some(namespace)) {
-                found.insert(key, entry);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Sends a write and notes what became of it; gives the object that the API server answered with.
-    pub(crate) async fn write(
-        &self,
-        store: &Store,
-        key: &ObjectKey,
-        request: Request<Vec<u8>>,
-    ) -> kube::Result<Arc<Entry>> {
-        let number = self.note(store, key);
-        let answer = client::exchange(&self.env.client, request).await;
-        let entry = answer.and_then(|body| self.env.parse(&body));
-        match &entry {
-            Ok(entry) => self.settle_at(number, store, key, entry),
-            Err(error) if client::is_ambiguous(error) => {}
-            Err(_) => self.cancel(number),
-        }
-        entry
-    }
-
-    /// Notes that a request made an object what it is.
-    pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
-        tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
-        self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
-    }
-
-    /// Notes that a request is about to be sent. Whatever ends the reconcile before it is settled, the effect is unknown.
-    pub(crate) fn note(&self, store: &Store, key: &ObjectKey) -> usize {
-        let before = store.get(key).map_or(0, |entry| entry.resource_version());
-        let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
-        let mut written = self.written();
-        written.push(Some(Written { write, entry: None }));
-        written.len() - 1
-    }
-
-    /// Notes what a request effected; that answers for earlier ones about the same object whose answers were lost.
-    pub(crate) fn settle(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
-        let mut written = self.written();
-        let Some(mut settled) = written[number].take() else { return };
-        (settled.write.effect, settled.entry) = (effect, entry);
-        let same = |w: &Write| w.store == settled.write.store && w.object == settled.write.object;
-        for earlier in written.iter_mut() {
-            if earlier.as_ref().is_some_and(|e| e.write.effect == Effect::Unknown && same(&e.write)) {
-                *earlier = None;
-            }
-        }
-        written[number] = Some(settled);
-    }
-
-    /// Notes that a request effected nothing.
-    pub(crate) fn cancel(&self, number: usize) {
-        self.written()[number] = None;
-    }
-
-    /// Returns what was written, once the reconcile is over.
-    pub(crate) fn into_writes(self) -> Vec<Write> {
-        let written = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
-        written.into_iter().flatten().map(|written| written.write).collect()
-    }
-
-    fn written_to(&self, store: StoreId) -> BTreeMap<ObjectKey, Arc<Entry>> {
-        let mut latest: BTreeMap<ObjectKey, Arc<Entry>> = BTreeMap::new();
-        for written in self.written().iter().flatten().filter(|written| written.write.store == store) {
-            match &written.entry {
-                Some(entry) => drop(latest.insert(written.write.object.clone(), entry.clone())),
-                None => drop(latest.remove(&written.write.object)),
-            }
-        }
-        latest
-    }
-
-    fn written(&self) -> MutexGuard<'_, Vec<Option<Written>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pass.wrote(&dealt(object), &key_of(object), object.meta().resource_version.as_deref());
     }
 }
 
 impl<K> fmt::Debug for Context<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("primary", &self.primary).field("behind", &self.behind).finish_non_exhaustive()
+        f.debug_tuple("Context").field(&self.pass).finish()
     }
 }

@@ -1,9 +1,8 @@
 //! Puts an operator's finalizer on objects and takes it off.
 
-use super::Context;
+use super::Pass;
 use crate::cache::Entry;
 use crate::error::Result;
-use crate::kind::AnyResource;
 use http::{Request, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 /// How often a change of the metadata is tried on a newer object before the reconcile is.
 const ATTEMPTS: usize = 5;
 
-impl<K: AnyResource> Context<K> {
+impl Pass {
     /// Makes the object have this finalizer, or not have it; gives the object as it is then, `None` if it is gone or was
     /// made anew.
     ///

@@ -1,10 +1,12 @@
 //! Keys by which the world outside recognises a call that it was asked before.
 
-use super::Context;
+use super::{Context, Pass};
 use crate::cache::Entry;
 use crate::error::{Error, Result};
 use crate::kind::AnyResource;
 use flyball_core::names;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -61,21 +63,7 @@ impl<K: AnyResource> Context<K> {
     /// When the reconciler has no [`FINALIZER`](crate::Reconcile::FINALIZER), as what is outside would stay when the object goes;
     /// when `call` cannot stand in an annotation's name; when the object is gone; when the API server refuses.
     pub async fn idempotency_key(&self, call: &str) -> Result<String> {
-        if let Some(known) = self.known_idempotency_key(call).await? {
-            return Ok(known);
-        }
-        let annotation = annotation(call)?;
-        let gone = || Error::from(format!("{} {} is gone", self.primary.kind, self.primary.key)).wait();
-        // What a cache shows may be less than there is, and a second key would be a second machine.
-        let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(gone)?;
-        let key = self.rng().uuid();
-        let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
-            Some(_) => ControlFlow::Break(Some(entry.clone())),
-            None => ControlFlow::Continue(json!({"annotations": {&*annotation: key}})),
-        };
-        let changed = self.change_metadata(entry, change).await?.ok_or_else(gone)?;
-        self.relied_on(self.primary_store()?, &self.primary.key, &changed);
-        key_in(&changed, &annotation).ok_or_else(|| format!("the API server did not keep {annotation}").into())
+        self.pass.idempotency_key(call).await
     }
 
     /// Returns the [idempotency key](Self::idempotency_key) of a call if there is one: if not, the call was never made.
@@ -84,14 +72,7 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`idempotency_key`](Self::idempotency_key).
     pub async fn known_idempotency_key(&self, call: &str) -> Result<Option<String>> {
-        let annotation = annotation(call)?;
-        if !self.declared.finalizes {
-            let why = "without a FINALIZER, what is outside would stay when the object goes: declare one";
-            return Err(Error::from(why).terminal());
-        }
-        let known = self.latest(self.primary_store()?, &self.primary.key).await?;
-        let same = known.filter(|known| known.uid() == self.primary.entry.uid());
-        Ok(key_in(&same.unwrap_or_else(|| self.primary.entry.clone()), &annotation))
+        self.pass.known_idempotency_key(call).await
     }
 
     /// Has the next [`idempotency_key`](Self::idempotency_key) of this call be another one: what the old one stood for is
@@ -101,16 +82,60 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`idempotency_key`](Self::idempotency_key).
     pub async fn forget_idempotency_key(&self, call: &str) -> Result<()> {
-        let annotation = annotation(call)?;
-        if self.known_idempotency_key(call).await?.is_none() {
-            return Ok(());
+        self.pass.forget_idempotency_key(call).await
+    }
+}
+
+impl Pass {
+    fn idempotency_key<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<String>> {
+        async move {
+            if let Some(known) = self.known_idempotency_key(call).await? {
+                return Ok(known);
+            }
+            let annotation = annotation(call)?;
+            let gone = || Error::from(format!("{} {} is gone", self.primary.kind, self.primary.key)).wait();
+            // What a cache shows may be less than there is, and a second key would be a second machine.
+            let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(gone)?;
+            let key = self.env.rng.uuid();
+            let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
+                Some(_) => ControlFlow::Break(Some(entry.clone())),
+                None => ControlFlow::Continue(json!({"annotations": {&*annotation: key}})),
+            };
+            let changed = self.change_metadata(entry, change).await?.ok_or_else(gone)?;
+            self.relied_on(self.primary_store()?, &self.primary.key, &changed);
+            key_in(&changed, &annotation).ok_or_else(|| format!("the API server did not keep {annotation}").into())
         }
-        let Some(entry) = self.env.fetch(&self.primary.kind, &self.primary.key).await? else { return Ok(()) };
-        let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
-            Some(_) => ControlFlow::Continue(json!({"annotations": {&*annotation: null}})),
-            None => ControlFlow::Break(Some(entry.clone())),
-        };
-        self.change_metadata(entry, change).await.map(drop)
+        .boxed()
+    }
+
+    fn known_idempotency_key<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        async move {
+            let annotation = annotation(call)?;
+            if !self.declared.finalizes {
+                let why = "without a FINALIZER, what is outside would stay when the object goes: declare one";
+                return Err(Error::from(why).terminal());
+            }
+            let known = self.latest(self.primary_store()?, &self.primary.key).await?;
+            let same = known.filter(|known| known.uid() == self.primary.entry.uid());
+            Ok(key_in(&same.unwrap_or_else(|| self.primary.entry.clone()), &annotation))
+        }
+        .boxed()
+    }
+
+    fn forget_idempotency_key<'a>(&'a self, call: &'a str) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let annotation = annotation(call)?;
+            if self.known_idempotency_key(call).await?.is_none() {
+                return Ok(());
+            }
+            let Some(entry) = self.env.fetch(&self.primary.kind, &self.primary.key).await? else { return Ok(()) };
+            let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
+                Some(_) => ControlFlow::Continue(json!({"annotations": {&*annotation: null}})),
+                None => ControlFlow::Break(Some(entry.clone())),
+            };
+            self.change_metadata(entry, change).await.map(drop)
+        }
+        .boxed()
     }
 }
 

@@ -1,26 +1,56 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
-use super::context::{Context, Declared, Primary};
-use super::{Action, Reconcile, panic_text};
+use super::pass::{Declared, Pass, Primary};
+use super::{Action, Context, Reconcile, panic_text};
 use crate::apply::Event;
 use crate::cache::Entry;
 use crate::error::{Error, Result, Retry};
-use crate::kind::{Kind, reads_metadata};
+use crate::kind::Kind;
 use crate::operator::Environment;
 use crate::operator::metrics::{ControllerMetrics, Outcome};
 use crate::queue::{Behind, Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+/// A [`Reconcile`] of whatever type: all that knows the type of the objects.
+pub(super) trait Reconciler: Send + Sync {
+    /// Decodes the object, and begins to do with it what is asked for.
+    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> serde_json::Result<BoxFuture<'_, Result<Action>>>;
+}
+
+/// What a reconciler is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Call {
+    Reconcile,
+    Finalize,
+}
+
+impl<R: Reconcile> Reconciler for R {
+    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> serde_json::Result<BoxFuture<'_, Result<Action>>> {
+        let object: R::Resource = entry.object(&pass.primary.kind)?;
+        let cx = Context::of(pass.clone());
+        let ending = async move {
+            match call {
+                Call::Reconcile => self.reconcile(&object, &cx).await,
+                Call::Finalize => self.finalize(&object, &cx).await,
+            }
+        };
+        Ok(ending.boxed())
+    }
+}
+
 /// What the workers of one controller share.
-#[derive(Debug)]
-pub(super) struct Worker<R> {
-    pub(super) reconciler: R,
+pub(super) struct Worker {
+    pub(super) reconciler: Box<dyn Reconciler>,
+    pub(super) finalizer: Option<&'static str>,
+    /// Whether metadata is all that is decoded.
+    pub(super) metadata: bool,
     pub(super) controller: String,
     pub(super) kind: Kind,
     pub(super) deadline: Duration,
@@ -53,7 +83,7 @@ pub(crate) fn span(controller: &str, kind: &str, key: &ObjectKey, id: u64) -> tr
     )
 }
 
-impl<R: Reconcile> Worker<R> {
+impl Worker {
     /// Works until the queue is closed.
     pub(super) async fn run(&self) {
         let mut work = self.queue.next().await;
@@ -61,8 +91,7 @@ impl<R: Reconcile> Worker<R> {
             self.metrics.waited(item.waited);
             let span = span(&self.controller, self.kind.name(), &item.key, self.env.rng.next());
             tracing::debug!(parent: &span, waited = item.waited.as_secs_f64(), "begun");
-            // What a reconcile keeps while it waits is large; a worker that waits for a key keeps none of it.
-            let (next, writes) = Box::pin(self.work(&item, since, behind)).instrument(span).await;
+            let (next, writes) = self.work(&item, since, behind).instrument(span).await;
             self.metrics.worked(since.elapsed(), item.waited);
             let stores = self.env.caches.stores();
             let ready = self.queue.done(&item, next, writes, |store, object, uid| stores[store].is_gone(object, uid));
@@ -77,16 +106,16 @@ impl<R: Reconcile> Worker<R> {
 
     async fn work(&self, item: &Item, began: Instant, behind: Behind) -> (Next, Vec<Write>) {
         let unknown = behind.unknown.clone();
-        let cx = match self.context(&item.key, behind).await {
-            Ok(Some(cx)) => cx,
+        let pass = match self.pass(&item.key, behind).await {
+            Ok(Some(pass)) => pass,
             Ok(None) => return (Next::Rest, Vec::new()),
             Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), unknown),
         };
-        if cx.primary.entry.is_paused() {
+        if pass.primary.entry.is_paused() {
             tracing::info!("paused");
-            return (self.ended(item, Ending::Idle, began, 0), cx.into_writes());
+            return (self.ended(item, Ending::Idle, began, 0), pass.take_writes());
         }
-        let call = AssertUnwindSafe(self.call(&cx)).catch_unwind();
+        let call = AssertUnwindSafe(self.call(&pass)).catch_unwind();
         let ending = match timeout(self.deadline, call).await {
             Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),
             Ok(Ok(Ok(None))) => Ending::Idle,
@@ -94,15 +123,15 @@ impl<R: Reconcile> Worker<R> {
             Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
             Err(_) => Ending::Late,
         };
-        if let Some(why) = self.stuck(item, &cx, &ending) {
-            cx.show_stuck(&why).await;
+        if let Some(why) = self.stuck(item, &pass, &ending) {
+            Box::pin(pass.show_stuck(&why)).await;
         }
-        let writes = cx.into_writes();
+        let writes = pass.take_writes();
         (self.ended(item, ending, began, writes.len()), writes)
     }
 
     /// Reads the object, past a cache that is behind; `None` if it is gone.
-    async fn context(&self, key: &ObjectKey, mut behind: Behind) -> Result<Option<Context<R::Resource>>> {
+    async fn pass(&self, key: &ObjectKey, mut behind: Behind) -> Result<Option<Arc<Pass>>> {
         let store = self.env.caches.store_of(&self.kind, key.namespace())?;
         let read_past = behind.is_unsure(store.id(), key) || behind.stores.contains(&store.id());
         let entry = match read_past {
@@ -111,60 +140,71 @@ impl<R: Reconcile> Worker<R> {
         };
         let Some(mut entry) = entry else { return Ok(None) };
         behind.unknown.retain(|write| write.store != store.id() || write.object != *key);
-        let withheld = entry.is_withheld() && !reads_metadata::<R::Resource>();
+        let withheld = entry.is_withheld() && !self.metadata;
         if withheld {
             let Some(whole) = self.env.fetch(&self.kind, key).await? else { return Ok(None) };
             entry = whole;
         }
         tracing::debug!(version = entry.resource_version(), read_past, "read");
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
-        let cx = Context::new(self.env.clone(), self.declared.clone(), primary, behind);
+        let pass = Pass::new(self.env.clone(), self.declared.clone(), primary, behind);
         if read_past || withheld {
-            cx.relied_on(store, key, &entry);
+            pass.relied_on(store, key, &entry);
         }
-        Ok(Some(cx))
+        Ok(Some(Arc::new(pass)))
     }
 
-    /// Calls what the object needs; `None` if it needs nothing.
-    async fn call(&self, cx: &Context<R::Resource>) -> Result<Option<Action>> {
-        let entry = &cx.primary.entry;
-        let Some(finalizer) = R::FINALIZER else {
+    /// Calls what the object needs; `None` if it needs nothing. What is needed seldom is boxed: each worker has room for all else, also
+    /// while it waits for a key.
+    async fn call(&self, pass: &Arc<Pass>) -> Result<Option<Action>> {
+        let entry = &pass.primary.entry;
+        let Some(finalizer) = self.finalizer else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
+                false => self.begin(Call::Reconcile, entry, pass)?.await.map(Some),
             };
         };
         let kept = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), kept) {
-            (false, true) => self.reconciler.reconcile(&self.decode(cx, entry)?, cx).await.map(Some),
-            (false, false) => match cx.set_finalizer(finalizer, true).await? {
-                Some(entry) => self.reconciler.reconcile(&self.decode(cx, &entry)?, cx).await.map(Some),
+            (false, true) => self.begin(Call::Reconcile, entry, pass)?.await.map(Some),
+            (false, false) => match Box::pin(pass.set_finalizer(finalizer, true)).await? {
+                Some(entry) => self.begin(Call::Reconcile, &entry, pass)?.await.map(Some),
                 None => Ok(None),
             },
-            (true, true) => self.finalize(cx, finalizer).await,
+            (true, true) => Box::pin(self.finalize(pass, finalizer)).await,
             (true, false) => Ok(None),
         }
     }
 
-    async fn finalize(&self, cx: &Context<R::Resource>, finalizer: &str) -> Result<Option<Action>> {
+    async fn finalize(&self, pass: &Arc<Pass>, finalizer: &str) -> Result<Option<Action>> {
         // The cache may tell of an object of the same name that is long gone.
-        let Some(entry) = self.env.fetch(&self.kind, cx.key()).await? else { return Ok(None) };
-        if entry.uid() != cx.primary.entry.uid() || !entry.is_deleting() {
+        let Some(entry) = self.env.fetch(&self.kind, &pass.primary.key).await? else { return Ok(None) };
+        if entry.uid() != pass.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
-        cx.relied_on(cx.primary_store()?, cx.key(), &entry);
-        let action = self.reconciler.finalize(&self.decode(cx, &entry)?, cx).await?;
+        pass.relied_on(pass.primary_store()?, &pass.primary.key, &entry);
+        let action = self.begin(Call::Finalize, &entry, pass)?.await?;
         if action == Action::done()
-            && let Some(entry) = cx.set_finalizer(finalizer, false).await?
+            && let Some(entry) = pass.set_finalizer(finalizer, false).await?
         {
-            cx.show_cleaned_up(&entry).await;
+            pass.show_cleaned_up(&entry).await;
         }
         Ok(Some(action))
     }
 
+    fn begin(&self, call: Call, entry: &Entry, pass: &Arc<Pass>) -> Result<BoxFuture<'_, Result<Action>>> {
+        // No retry makes it decode: either the object changes, or the operator does.
+        self.reconciler.begin(call, entry, pass).map_err(|error| {
+            let error = Error::from(error).context("the object does not decode").terminal();
+            self.metrics.undecodable();
+            pass.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
+            error
+        })
+    }
+
     /// Says why an object that is to go is still there, if that is more than a moment's trouble.
-    fn stuck(&self, item: &Item, cx: &Context<R::Resource>, ending: &Ending) -> Option<String> {
-        if R::FINALIZER.is_none() || !cx.primary.entry.is_deleting() {
+    fn stuck(&self, item: &Item, pass: &Pass, ending: &Ending) -> Option<String> {
+        if self.finalizer.is_none() || !pass.primary.entry.is_deleting() {
             return None;
         }
         let again = item.failures > 0;
@@ -174,16 +214,6 @@ impl<R: Reconcile> Worker<R> {
             Ending::Late if again => Some(Error::deadline(self.deadline).to_string()),
             Ending::Returned(_) | Ending::Panicked(_) | Ending::Late | Ending::Idle => None,
         }
-    }
-
-    fn decode(&self, cx: &Context<R::Resource>, entry: &Entry) -> Result<R::Resource> {
-        // No retry makes it fit: either the object changes, or the operator does.
-        entry.object(&self.kind).map_err(|error| {
-            let error = Error::from(error).context("the object does not decode").terminal();
-            self.metrics.undecodable();
-            cx.event(Event::warning("DecodeFailed", error.to_string()).action("Decode"));
-            error
-        })
     }
 
     /// Counts and logs how a call ended, and says what follows.

@@ -1,0 +1,269 @@
+//! What a controller declares, whatever the type of its reconciler, and how it is set to work.
+
+use super::Result;
+use super::pass::Declared;
+use super::predicate::Filter;
+use super::source::{Stimulus, Waking};
+use super::sources::{Map, Sources};
+use super::worker::{Reconciler, Worker};
+use crate::cache::{DeclaredIndex, Writer};
+use crate::kind::{Kind, Type};
+use crate::operator::rbac::Grant;
+use crate::operator::{ControllerDescription, Environment};
+use crate::queue::{Backoff, Queue, RetryRate};
+use flyball_core::Rng;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::BoxError;
+
+/// What a controller declares.
+pub(crate) struct Declaration {
+    pub(crate) name: String,
+    /// The kind that is reconciled.
+    pub(crate) primary: Kind,
+    /// The types that need a cache.
+    pub(crate) types: Vec<(Type, Kind)>,
+    pub(crate) grants: Vec<Grant>,
+    pub(crate) rules: Vec<PolicyRule>,
+    /// Whether it runs on replicas that do not lead.
+    pub(crate) everywhere: bool,
+    /// Until the reconciler is made.
+    make: Option<Box<Make>>,
+    reconciler: Option<Box<dyn Reconciler>>,
+    finalizer: Option<&'static str>,
+    /// Whether metadata is all that is decoded.
+    metadata: bool,
+    pub(super) maps: Vec<(Kind, Map)>,
+    pub(super) filters: Vec<(Kind, Filter)>,
+    /// As what the filters see objects.
+    pub(super) filtered: Vec<Type>,
+    pub(super) indexes: Vec<(Kind, DeclaredIndex)>,
+    pub(super) stimuli: Vec<Stimulus>,
+    declared: Declared,
+    pub(super) concurrency: usize,
+    pub(super) deadline: Duration,
+    pub(super) patience: Duration,
+    pub(super) backoff: Backoff,
+    pub(super) retry_rate: RetryRate,
+    pub(super) while_deleting: bool,
+    pub(super) client: Option<kube::Client>,
+}
+
+/// Makes a reconciler.
+pub(super) type Make = dyn FnOnce() -> Result<Box<dyn Reconciler>, BoxError> + Send;
+
+impl Declaration {
+    pub(super) fn new(
+        ty: Type,
+        primary: Kind,
+        make: Box<Make>,
+        finalizer: Option<&'static str>,
+        metadata: bool,
+    ) -> Self {
+        let mut grants =
+            vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
+        if finalizer.is_some() {
+            grants.push(Grant::new(&primary, "", &["patch"]));
+        }
+        Self {
+            name: primary.name().to_lowercase(),
+            types: vec![(ty.clone(), primary.clone())],
+            grants,
+            rules: Vec::new(),
+            everywhere: false,
+            make: Some(make),
+            reconciler: None,
+            finalizer,
+            metadata,
+            maps: vec![(primary.clone(), Map::Primary)],
+            primary,
+            filters: Vec::new(),
+            filtered: Vec::new(),
+            indexes: Vec::new(),
+            stimuli: Vec::new(),
+            declared: Declared { cached: [ty].into(), finalizes: finalizer.is_some(), ..Declared::default() },
+            concurrency: 16,
+            deadline: Duration::from_secs(300),
+            patience: Duration::from_secs(10),
+            backoff: Backoff::default(),
+            retry_rate: RetryRate::default(),
+            while_deleting: false,
+            client: None,
+        }
+    }
+
+    /// Needs a cache of a type.
+    pub(super) fn caches(&mut self, ty: &Type, kind: &Kind) {
+        self.types.push((ty.clone(), kind.clone()));
+        self.declared.cached.insert(ty.clone());
+        self.grants.push(Grant::new(kind, "", &["get", "list", "watch"]));
+    }
+
+    pub(super) fn owns(&mut self, ty: Type, kind: Kind) {
+        self.caches(&ty, &kind);
+        self.grants.push(Grant::new(&kind, "", &["create", "patch", "delete"]));
+        // Clusters that check who may block the deletion of an owner ask for this.
+        self.grants.push(Grant::new(&self.primary, "finalizers", &["update"]));
+        self.declared.owned.insert(ty);
+        self.maps.push((kind, Map::Owner));
+    }
+
+    pub(super) fn replaces(&mut self, ty: Type, kind: &Kind) {
+        self.caches(&ty, kind);
+        self.grants.push(Grant::new(kind, "", &["update"]));
+        self.grants.push(Grant::new(kind, "status", &["update"]));
+        self.declared.replaced.insert(ty);
+    }
+
+    pub(super) fn reads(&mut self, ty: Type, kind: Kind) {
+        self.grants.push(Grant::new(&kind, "", &["get", "list"]));
+        self.declared.read.insert(ty, kind);
+    }
+
+    /// Tells whether it replaces objects of a kind.
+    pub(crate) fn does_replace(&self, kind: &Kind) -> bool {
+        let replaced = |ty: &Type| self.declared.replaced.contains(ty);
+        self.types.iter().any(|(ty, declared)| declared == kind && replaced(ty))
+    }
+
+    pub(crate) fn describe(&self) -> ControllerDescription {
+        let kinds = |is: fn(&Map) -> bool| -> Vec<String> {
+            self.maps.iter().filter(|(_, map)| is(map)).map(|(kind, _)| kind.qualified()).collect()
+        };
+        ControllerDescription {
+            name: self.name.clone(),
+            reconciles: self.primary.qualified(),
+            owns: kinds(|map| matches!(map, Map::Owner)),
+            watches: kinds(|map| matches!(map, Map::Custom(_) | Map::Referrers(_))),
+            finalizer: self.finalizer.map(str::to_owned),
+            concurrency: self.concurrency,
+        }
+    }
+
+    /// Makes the reconciler, unless it is made already.
+    pub(crate) fn set_up(&mut self) -> Result<(), BoxError> {
+        for (kind, _) in &self.filters {
+            if !self.maps.iter().any(|(declared, _)| declared == kind) {
+                return Err(format!("it filters {kind}, which it neither reconciles, owns nor watches").into());
+            }
+        }
+        // Of what nobody else deals with, the cache may not hold what the filter looks at.
+        let is_kept = |ty: &Type| ty.is_metadata() || self.declared.cached.contains(ty);
+        if let Some(ty) = self.filtered.iter().find(|ty| !is_kept(ty)) {
+            return Err(format!("it filters {}, and neither reconciles, owns nor watches this type", ty).into());
+        }
+        let replaced = |ty: &Type| self.declared.replaced.contains(ty);
+        if let Some((_, kind)) = self.types.iter().find(|(ty, _)| replaced(ty) && ty.is_metadata()) {
+            return Err(format!("it replaces {kind} by metadata, and nothing else would be left of them").into());
+        }
+        if let Some(make) = self.make.take() {
+            self.reconciler = Some(make()?);
+        }
+        Ok(())
+    }
+
+    /// Makes the queue of the controller.
+    pub(crate) fn queue(&self, rng: &Rng) -> Queue {
+        Queue::new(self.backoff, self.retry_rate, self.patience, &rng.fork(&self.name))
+    }
+
+    /// Connects the queue with the caches, and gives what the workers are to do.
+    pub(crate) fn start(
+        self,
+        env: &Arc<Environment>,
+        queue: Arc<Queue>,
+        writers: &mut [Writer],
+    ) -> Vec<BoxFuture<'static, ()>> {
+        let env = &match self.client {
+            Some(client) => Arc::new(env.acting_as(client, &self.name)),
+            None => env.clone(),
+        };
+        let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
+        let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
+        // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
+        let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
+        for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
+            writer.subscribe(sources.clone());
+            for (kind, index) in &self.indexes {
+                if kind == writer.store().kind() {
+                    writer.index(index);
+                }
+            }
+        }
+        let mut tasks = Vec::new();
+        for stimulus in self.stimuli {
+            match stimulus {
+                // Before anything is reconciled, so that nothing is missed that happens afterwards.
+                Stimulus::Channel(ends) => ends.attach(&sources),
+                Stimulus::Task(task) => tasks.push(task(Waking {
+                    sources: sources.clone(),
+                    caches: env.caches.clone(),
+                    rng: env.rng.fork(&self.name),
+                    deadline: self.deadline,
+                })),
+            }
+        }
+        let worker = Arc::new(Worker {
+            reconciler: self.reconciler.expect("the controller was set up"),
+            finalizer: self.finalizer,
+            metadata: self.metadata,
+            metrics: env.metrics.controller(&self.name, self.concurrency),
+            controller: self.name,
+            kind: self.primary,
+            deadline: self.deadline,
+            while_deleting: self.while_deleting,
+            env: env.clone(),
+            declared: Arc::new(self.declared),
+            queue,
+        });
+        // Tells whether work may begin, or whether it is over before that.
+        let begins = || {
+            let (worker, stores) = (worker.clone(), stores.clone());
+            async move {
+                let synced = async {
+                    for store in &stores {
+                        store.synced().await;
+                    }
+                    worker.env.leads.wait().await;
+                };
+                tokio::select! {
+                    biased;
+                    () = worker.queue.closed() => false,
+                    () = synced => true,
+                }
+            }
+        };
+        let work = || {
+            let (worker, begins) = (worker.clone(), begins());
+            let work = async move {
+                if begins.await {
+                    worker.run().await;
+                }
+            };
+            Box::pin(work) as BoxFuture<'static, ()>
+        };
+        let wake = |task: BoxFuture<'static, ()>| {
+            let (worker, begins) = (worker.clone(), begins());
+            let wake = async move {
+                if begins.await {
+                    tokio::select! {
+                        biased;
+                        () = worker.queue.closed() => {}
+                        () = task => {}
+                    }
+                }
+            };
+            Box::pin(wake) as BoxFuture<'static, ()>
+        };
+        (0..self.concurrency).map(|_| work()).chain(tasks.into_iter().map(wake)).collect()
+    }
+}
+
+impl fmt::Debug for Declaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Declaration").field("name", &self.name).field("primary", &self.primary).finish_non_exhaustive()
+    }
+}
