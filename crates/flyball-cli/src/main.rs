@@ -50,6 +50,10 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// A third of what a write costs the control plane is the allocator of glibc: objects are of sizes that it searches lists for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The operator framework for Kubernetes in Rust.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, arg_required_else_help = true)]
