@@ -180,7 +180,9 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
             },
         ]);
     }
-    Ok(serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": spec}))?)
+    // The name is drawn before there is a pod, since etcd learns it first; what tells of that is said as for any drawn name.
+    let metadata = json!({"name": name, "generateName": format!("{}-", cluster.name_any()), "labels": labels});
+    Ok(serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?)
 }
 
 /// Returns the program that restores snapshots: it moved in 3.5.
