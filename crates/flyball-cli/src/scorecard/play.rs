@@ -158,6 +158,7 @@ impl<'a> Play<'a> {
             biased;
             ended = process.ended() => {
                 let (ended, said) = (ended?, self.said.lock().unwrap_or_else(PoisonError::into_inner));
+                let said = if said.is_empty() { "nothing" } else { &said };
                 return Ok(Found::failed(format!("it ended with {ended}, and said last: {said}"), LOG));
             }
             ready = ready => return ready,
@@ -297,11 +298,8 @@ impl<'a> Play<'a> {
         let told = self.connection.client.request_text(request).await.when("cannot ask the control plane")?;
         let denied: Vec<String> = Metrics::from(&*told).denied();
         let remedy = "declare what its controllers do: Controller::owns, watches, reads, replaces or allows";
-        Ok(if denied.is_empty() {
-            Found::Passed
-        } else {
-            Found::failed(format!("it was denied {}", few(&denied)), remedy)
-        })
+        let why = format!("it was denied {}", few(&denied));
+        Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 
     /// Looks at the samples and at what was made since they were applied.

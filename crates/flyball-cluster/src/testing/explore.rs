@@ -36,7 +36,7 @@ const LAST_CRASH: u64 = 1000;
 impl Test {
     /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
     /// versions, generations, times, addresses, drawn volumes and nodes. Of objects with `metadata.generateName` it has the number
-    /// only, and names them no further where others tell of them; events, leases and endpoints are not in it.
+    /// only, and where others tell of them, `*` for what was drawn; events, leases and endpoints are not in it.
     ///
     /// # Panics
     ///
@@ -227,9 +227,14 @@ mod tests {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
-        Drawn(Vec::new()).settle(&mut value);
+        Drawn::of(&[]).settle(&mut value);
         let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
+        let pod = json!({"metadata": {"name": "web-x7k2p", "generateName": "web-", "uid": "12-34"}});
+        let drawn = Drawn::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
+        let mut value = json!({"ready": ["web-x7k2p"], "versions": {"web-x7k2p": "1"}, "snapshot": "web_12-34.db"});
+        drawn.settle(&mut value);
+        assert_eq!(value, json!({"ready": ["web-*"], "versions": {"web-*": "1"}, "snapshot": "web_a UID.db"}));
         let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
         assert_eq!(differences(&state(1), &state(1)), "");
         assert_eq!(differences(&state(1), &state(2)), "\n  widgets a: expected 1\n    and found 2");
