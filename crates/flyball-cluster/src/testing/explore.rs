@@ -1,6 +1,7 @@
 //! What a crash, an order or a delay must not change: the state in which things come to rest.
 
 use super::report::{Done, Ordeal};
+use super::requests::Crash;
 use super::{Setup, Test};
 use crate::Inventory;
 use kube::Api;
@@ -174,11 +175,9 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     let mut ordeal = Ordeal::new(&undisturbed.installed.operator, Done::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
-    let ways: [(_, fn(Setup, u64) -> Setup); 2] =
-        [("crash_before", Setup::crash_before), ("crash_after", Setup::crash_after)];
     'all: for request in 1..=LAST_CRASH {
-        for (way, crash) in ways {
-            let (state, returned, test) = play(crash(setup(), request)).await;
+        for (way, crash) in [("crash_before", Crash::Before(request)), ("crash_after", Crash::After(request))] {
+            let (state, returned, test) = play(Setup { crash: Some(crash), ..setup() }).await;
             let crashed = test.installed.log.crashed();
             crashes += usize::from(crashed.is_some());
             ordeal.done = Done::Crashes(crashes);
