@@ -180,7 +180,7 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
             },
         ]);
     }
-    // The name is drawn before there is a pod, since etcd learns it first; what tells of that is said as for any drawn name.
+    // It was drawn here, and not by the API server, since etcd learns it before there is a pod.
     let metadata = json!({"name": name, "generateName": format!("{}-", cluster.name_any()), "labels": labels});
     Ok(serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?)
 }
