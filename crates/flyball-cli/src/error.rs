@@ -10,13 +10,24 @@ pub(crate) struct Error {
     what: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
     hints: Vec<String>,
+    is_usage: bool,
 }
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None, hints: Vec::new() }
+        Self { what: what.into(), source: None, hints: Vec::new(), is_usage: false }
+    }
+
+    /// Says that the command line makes no sense: what clap cannot know, for it is seen later.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self { is_usage: true, ..Self::new(what) }
+    }
+
+    /// Returns what the program ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.is_usage { 2 } else { 1 }
     }
 
     /// Says what to do about it.
@@ -77,6 +88,11 @@ pub(crate) trait ResultExt<T> {
 
 impl<T, E: Into<Box<dyn StdError + Send + Sync>>> ResultExt<T> for Result<T, E> {
     fn when(self, what: impl Into<String>) -> Result<T> {
-        self.map_err(|error| Error { what: what.into(), source: Some(error.into()), hints: Vec::new() })
+        self.map_err(|error| Error {
+            what: what.into(),
+            source: Some(error.into()),
+            hints: Vec::new(),
+            is_usage: false,
+        })
     }
 }

@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error.print();
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -5,6 +5,7 @@
 //! plugins have answered, and nothing outside of the project. See
 //! <https://book.kubebuilder.io/plugins/extending/external-plugins>.
 
+mod flags;
 mod place;
 mod protocol;
 
@@ -14,8 +15,9 @@ use crate::project::FILE;
 use crate::scaffold::changes::Changes;
 use crate::terminal::{columns, say};
 use clap::Args;
+use flags::Flag;
 use place::{Name, Plugin};
-use protocol::{Flag, Request, Response};
+use protocol::{Request, Response};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path};
@@ -87,7 +89,7 @@ impl PluginArgs {
         })
     }
 
-    /// Sees that each flag is one of a plugin's, or shows those that there are and ends the program.
+    /// Sees that each flag is one of a plugin's and its value fits, or shows those that there are and ends the program.
     async fn check(&self, asking: Asking, plugins: &[Plugin]) -> Result<()> {
         let (command, flag) = asking.words();
         let mut flags: Vec<Flag> = Vec::new();
@@ -107,14 +109,11 @@ impl PluginArgs {
             columns(rows).iter().for_each(|line| say(line));
             std::process::exit(0);
         }
-        let given = self.plugin_args.iter().filter_map(|arg| arg.strip_prefix("--"));
-        let name = |arg: &str| arg.split('=').next().unwrap_or(arg).to_owned();
-        match given.map(name).find(|name| flags.iter().all(|flag| flag.name != *name)) {
-            None => Ok(()),
-            Some(unknown) => Err(Error::new(format!("no plugin has a flag --{unknown} for `{command}`")).hint(
-                format!("flyball {command} --plugins {} -- --help lists those that there are", self.plugins[0].0),
-            )),
-        }
+        let plugins = &self.plugins[0].0;
+        flags::check(&flags, &self.plugin_args).map_err(|wrong| {
+            Error::usage(wrong)
+                .hint(format!("flyball {command} --plugins {plugins} -- --help lists the flags that there are"))
+        })
     }
 }
 

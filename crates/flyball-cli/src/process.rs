@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 /// How long a line may get before it is taken for two.
 const LONGEST: u64 = 64 << 10;
 /// How long a process may take to stop; an operator itself gives its reconciles 25 seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hears the lines that a process says.
 pub(crate) type Hear = Arc<dyn Fn(&str) + Send + Sync>;
@@ -92,7 +92,7 @@ impl Process {
                 Err(_) => pending().await,
             }
         };
-        self.signal(Signal::TERM);
+        self.terminate();
         tokio::select! {
             biased;
             ended = self.ended() => return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw()))),
@@ -100,6 +100,11 @@ impl Process {
             () = sleep(PATIENCE) => {}
         }
         self.kill().await.map(Some)
+    }
+
+    /// Tells it to stop.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
     }
 
     /// Kills it, and waits: it can do nothing more, as after a crash.

@@ -25,5 +25,6 @@ use flyball::Operator;
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
     // +flyball:operator
 }

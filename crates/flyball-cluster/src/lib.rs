@@ -27,6 +27,7 @@
 mod cluster;
 mod controllers;
 mod endpoint;
+mod inventory;
 mod metrics;
 mod node;
 mod scheduler;
@@ -39,6 +40,7 @@ pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
 pub use flyball_server::{DataDir, DataDirError, Options, User};
+pub use inventory::Inventory;
 pub use metrics::Metrics;
 pub use node::{
     Course, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start, StartError,

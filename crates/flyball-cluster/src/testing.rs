@@ -46,7 +46,8 @@
 //!   [`explore_crashes`] and [`Test::assert_outage_is_harmless`] each add a line to the file that `FLYBALL_TEST_CHAOS` names.
 //! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
 //!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
-//!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes) and controllers are those of the cluster.
+//!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes), [programs](Setup::program) and controllers are those of the
+//!   cluster.
 
 mod explore;
 mod outage;
@@ -57,7 +58,7 @@ mod target;
 pub use explore::explore_crashes;
 pub use requests::{Denial, Permission, Requests};
 
-use crate::{Controllers, Faults};
+use crate::{Controllers, Faults, Program};
 use flyball::{Operator, RunError};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -95,6 +96,7 @@ pub struct Setup {
     seed: u64,
     nodes: usize,
     controllers: Controllers,
+    program: Option<Arc<dyn Program>>,
     faults: Faults,
     crash: Option<Crash>,
 }
@@ -140,6 +142,12 @@ impl Setup {
         self
     }
 
+    /// Has the containers of pods run in this, instead of a [simulation](crate::Simulated).
+    pub fn program(mut self, program: impl Program) -> Self {
+        self.program = Some(Arc::new(program));
+        self
+    }
+
     /// Has requests and watches of the operator meet faults.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
@@ -169,7 +177,7 @@ impl Setup {
                 target::let_time_pass().await;
                 Target::real(&path).await
             }
-            Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.faults).await,
+            Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.program, self.faults).await,
         };
         let operator = (self.make)();
         let rules = operator.rules();
@@ -225,7 +233,7 @@ impl Test {
     /// Tests an operator, which is made anew for each time that it is started.
     pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
         let (controllers, faults) = (Controllers::all(), Faults::default());
-        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, faults, crash: None }
+        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, program: None, faults, crash: None }
     }
 
     /// Returns a client that may do everything.
@@ -340,7 +348,7 @@ impl Test {
 
     /// Tells whether the operator has crashed as it was [told](Setup::crash_before).
     pub fn crashed(&self) -> bool {
-        self.installed.log.crashed()
+        self.installed.log.crashed().is_some()
     }
 
     /// Returns what the operator asked of the API server so far. Leases, by which replicas elect a leader, do not count as

@@ -83,6 +83,7 @@ use std::time::Duration;
 /// new CRD yet.
 pub struct Operator {
     name: String,
+    version: Option<&'static str>,
     field_manager: Option<String>,
     controllers: Vec<Declaration>,
     plans: Vec<Plan>,
@@ -242,6 +243,7 @@ impl Operator {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            version: None,
             field_manager: None,
             controllers: Vec::new(),
             plans: Vec::new(),
@@ -270,6 +272,21 @@ impl Operator {
             longest_stale: Duration::from_secs(60),
             on_error: Vec::new(),
         }
+    }
+
+    /// Says which version it is, for `--version` of its [program](Self::main) and its [description](Self::describe).
+    ///
+    /// A program with [flags of its own](Self::main_with) says it by `#[command(version)]` on these.
+    ///
+    /// ```no_run
+    /// # use flyball::Operator;
+    /// fn main() -> std::process::ExitCode {
+    ///     Operator::new("site-operator").version(env!("CARGO_PKG_VERSION")).main()
+    /// }
+    /// ```
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = Some(version);
+        self
     }
 
     /// Names the one who sets the fields that the operator sets; the operator's name unless told otherwise.

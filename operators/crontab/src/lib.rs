@@ -26,6 +26,8 @@ use flyball::Operator;
 
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {
-    Operator::new(env!("CARGO_PKG_NAME")).controller(controllers::crontab::controller())
+    Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .controller(controllers::crontab::controller())
     // +flyball:operator
 }

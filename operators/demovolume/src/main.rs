@@ -7,5 +7,9 @@ use kube::CustomResourceExt;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Operator::new(NAME).crd(DemoVolume::crd()).controller(DemoVolumes.controller()).main()
+    Operator::new(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crd(DemoVolume::crd())
+        .controller(DemoVolumes.controller())
+        .main()
 }

@@ -180,7 +180,9 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
             },
         ]);
     }
-    Ok(serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "spec": spec}))?)
+    // It was drawn here, and not by the API server, since etcd learns it before there is a pod.
+    let metadata = json!({"name": name, "generateName": format!("{}-", cluster.name_any()), "labels": labels});
+    Ok(serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?)
 }
 
 /// Returns the program that restores snapshots: it moved in 3.5.

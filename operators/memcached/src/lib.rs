@@ -29,6 +29,7 @@ use kube::CustomResourceExt;
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
         .crd(api::memcached_v1alpha1::Memcached::crd())
         .controller(controllers::memcached::controller())
         .cache(Cache::<Pod>::new().labels(controllers::memcached::SELECTOR))

@@ -7,5 +7,10 @@ use myapp::resource::MyApp;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    Operator::new(NAME).crd(MyApp::crd()).controller(controller()).policy(policy()).main()
+    Operator::new(NAME)
+        .version(env!("CARGO_PKG_VERSION"))
+        .crd(MyApp::crd())
+        .controller(controller())
+        .policy(policy())
+        .main()
 }

@@ -28,6 +28,7 @@ use kube::CustomResourceExt;
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
         .crd(api::redis_v1alpha1::Redis::crd())
         .controller(controllers::redis::controller())
     // +flyball:operator

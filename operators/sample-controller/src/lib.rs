@@ -27,6 +27,9 @@ use kube::CustomResourceExt;
 
 /// Makes the operator of all its parts.
 pub fn operator() -> Operator {
-    Operator::new(env!("CARGO_PKG_NAME")).crd(api::foo_v1alpha1::Foo::crd()).controller(controllers::foo::controller())
+    Operator::new(env!("CARGO_PKG_NAME"))
+        .version(env!("CARGO_PKG_VERSION"))
+        .crd(api::foo_v1alpha1::Foo::crd())
+        .controller(controllers::foo::controller())
     // +flyball:operator
 }

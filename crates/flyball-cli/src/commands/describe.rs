@@ -59,7 +59,8 @@ fn ask(args: &OperatorArgs) -> Result<Description> {
 }
 
 fn lines(described: &Description) -> Vec<String> {
-    let mut lines = vec![paint(Style::Strong, &described.name)];
+    let version = described.version.iter().map(|version| format!(" {version}"));
+    let mut lines = vec![paint(Style::Strong, &described.name) + &version.collect::<String>()];
     if !described.namespaces.is_empty() {
         lines.push(format!("limited to namespaces {}", described.namespaces.join(", ")));
     }

@@ -1,6 +1,7 @@
 //! What is asked and answered: version v1alpha1 of kubebuilder's protocol, see
 //! <https://pkg.go.dev/sigs.k8s.io/kubebuilder/v4/pkg/plugin/external>.
 
+use super::flags::Flag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -52,30 +53,6 @@ pub(super) struct Metadata {
     pub(super) description: String,
     #[serde(default, alias = "Examples")]
     pub(super) examples: String,
-}
-
-/// A flag of the plugin's own.
-#[derive(Debug, Deserialize)]
-pub(super) struct Flag {
-    #[serde(alias = "Name")]
-    pub(super) name: String,
-    /// `string`, `bool`, `int` or `float`.
-    #[serde(default, rename = "type", alias = "Type")]
-    pub(super) kind: String,
-    #[serde(default, alias = "Default")]
-    pub(super) default: String,
-    #[serde(default, alias = "Usage")]
-    pub(super) usage: String,
-}
-
-impl Flag {
-    /// Says what it is for.
-    pub(super) fn told(&self) -> String {
-        match self.default.as_str() {
-            "" => self.usage.clone(),
-            default => format!("{} [default: {default}]", self.usage),
-        }
-    }
 }
 
 fn or_null<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {

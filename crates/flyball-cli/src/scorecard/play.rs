@@ -3,7 +3,7 @@
 //! It is a service account with the roles of its manifests and no others, as it will be in its pod.
 
 use super::definitions::is_of;
-use super::look::Look;
+use super::look::look;
 use super::{Check, Found, few};
 use crate::connection::Connection;
 use crate::embedded::Embedded;
@@ -12,14 +12,15 @@ use crate::kinds::Kinds;
 use crate::local::{Heard, Local, LocalArgs};
 use crate::metrics::{Metrics, free_address};
 use crate::private::PrivateFolder;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::web::Web;
 use bytes::Bytes;
+use flyball_cluster::Inventory;
 use http::Request;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -30,6 +31,8 @@ const LOG: &str = "see what it says with -v";
 
 struct Play<'a> {
     operator: Local,
+    /// The last line that it said.
+    said: Arc<Mutex<String>>,
     /// None before it is started.
     process: Option<Process>,
     connection: Connection,
@@ -41,7 +44,7 @@ struct Play<'a> {
     samples: Vec<&'a Value>,
     kinds: Option<Kinds>,
     /// What there was before the samples.
-    before: Look,
+    before: Inventory,
     patience: Duration,
     // It is there for as long as this is.
     _own: Embedded,
@@ -102,10 +105,17 @@ impl<'a> Play<'a> {
         let mut operator = Local::new(args, Connection::open(own.config.clone()).await?);
         operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
         operator.quiet = true;
+        let said = Arc::<Mutex<String>>::default();
+        let last = said.clone();
         // Its log goes where this command's own does.
-        operator.hear = Heard { build: None, operator: Some(Arc::new(|line| tracing::info!("{line}"))) };
+        let hear = move |line: &str| {
+            tracing::info!("{line}");
+            line.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
+        };
+        operator.hear = Heard { build: None, operator: Some(Arc::new(hear)) };
         Ok(Self {
             operator,
+            said,
             process: None,
             connection,
             web: Web::new(Duration::from_secs(5))?,
@@ -114,7 +124,7 @@ impl<'a> Play<'a> {
             definitions,
             samples: Vec::new(),
             kinds: None,
-            before: Look::default(),
+            before: Inventory::default(),
             patience,
             _own: own,
             _folder: folder,
@@ -132,23 +142,30 @@ impl<'a> Play<'a> {
     async fn launch(&mut self) -> Result<Found> {
         let process = self.process.insert(self.operator.launch().await?);
         let page = format!("http://{}/readyz", self.health);
+        let mut lacks = "nobody answers".to_owned();
         let ready = async {
             loop {
                 let request = Request::get(&page).body(Bytes::new()).when("no such address")?;
-                if self.web.send(request).await.is_ok_and(|answer| answer.status().is_success()) {
-                    return Ok(Found::Passed);
+                match self.web.send(request).await {
+                    Ok(answer) if answer.status().is_success() => return Ok(Found::Passed),
+                    Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
+                    Err(_) => {}
                 }
                 sleep(LOOK).await;
             }
         };
         tokio::select! {
             biased;
-            ended = process.ended() => Ok(Found::failed(format!("it ended with {}", ended?), LOG)),
-            ready = ready => ready,
-            () = sleep(self.patience) => Ok(Found::failed(
-                format!("/readyz does not say that it is ready within {} s", self.patience.as_secs()), LOG,
-            )),
+            ended = process.ended() => {
+                let (ended, said) = (ended?, self.said.lock().unwrap_or_else(PoisonError::into_inner));
+                let said = if said.is_empty() { "nothing" } else { &said };
+                return Ok(Found::failed(format!("it ended with {ended}, and said last: {said}"), LOG));
+            }
+            ready = ready => return ready,
+            () = sleep(self.patience) => {}
         }
+        let why = format!("/readyz does not say that it is ready within {} s: {lacks}", self.patience.as_secs());
+        Ok(Found::failed(why, LOG))
     }
 
     async fn accept(&mut self, samples: &'a [Value]) -> Result<Found> {
@@ -192,7 +209,7 @@ impl<'a> Play<'a> {
             if begun.elapsed() >= self.patience {
                 return Ok(Found::failed(
                     few(&lacking),
-                    "write it in each reconcile: cx.set_status, with Condition::new",
+                    "set it in each reconcile, a Condition::new for each condition included: cx.set_status",
                 ));
             }
             sleep(LOOK).await;
@@ -226,7 +243,8 @@ impl<'a> Play<'a> {
         // That it comes to rest is another matter.
         let _ = self.rest().await?;
         let harmed = made.harmed(&self.look().await?);
-        let remedy = "apply what is desired, and leave alone what is there";
+        let remedy =
+            "leave alone what is there already: cx.apply changes what differs, and cx.create makes what is missing";
         Ok(if harmed.is_empty() { Found::Passed } else { Found::failed(few(&harmed), remedy) })
     }
 
@@ -236,35 +254,41 @@ impl<'a> Play<'a> {
         }
         let begun = Instant::now();
         loop {
-            let left = self.look().await?;
-            if left.0.is_empty() {
+            let left: Vec<String> = self.look().await?.names().map(str::to_owned).collect();
+            if left.is_empty() {
                 return Ok(Found::Passed);
             }
             if begun.elapsed() >= self.patience {
-                let why = format!("after {} s there are {}", self.patience.as_secs(), few(&left.names()));
-                return Ok(Found::failed(
-                    why,
-                    "own what is made, or take it away in finalize, and let the finalizer go",
-                ));
+                let why = format!("{} s later there are still {}", self.patience.as_secs(), few(&left));
+                let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
+                              what has a finalizer goes when finalize returns Action::done()";
+                return Ok(Found::failed(why, remedy));
             }
             sleep(LOOK).await;
         }
     }
 
     async fn measure(&self) -> Result<Found> {
-        let metrics = Metrics::ask(&self.web, &self.metrics).await?;
-        let counts = metrics.series("controller_runtime_reconcile_total").next().is_some();
         let remedy = "run the operator by Operator::main, which serves them";
-        Ok(if counts { Found::Passed } else { Found::failed("no reconciles are counted in /metrics", remedy) })
+        Ok(match Metrics::ask(&self.web, &self.metrics).await {
+            Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => Found::Passed,
+            Ok(_) => Found::failed("no reconciles are counted in /metrics", remedy),
+            Err(error) => Found::failed(format!("nobody serves /metrics: {error}"), remedy),
+        })
     }
 
     async fn stop(&mut self) -> Result<Found> {
         let Some(mut process) = self.process.take() else { return Ok(Found::skipped("it does not run")) };
-        let remedy = "end what it has begun when it is told to: by SIGTERM, within 30 s";
-        Ok(match process.stop().await? {
-            Some(status) if status.success() => Found::Passed,
-            Some(status) => Found::failed(format!("it ended with {status}"), remedy),
-            None => Found::failed("it was ended by the signal, which it does not hear", remedy),
+        let patience = self.patience.min(process::PATIENCE);
+        let remedy = "run the operator by Operator::main, and end what its tasks and reconciles have begun within Operator::grace";
+        process.terminate();
+        let Ok(status) = timeout(patience, process.ended()).await else {
+            process.kill().await?;
+            return Ok(Found::failed(format!("{} s after SIGTERM it still ran", patience.as_secs()), remedy));
+        };
+        Ok(match status? {
+            status if status.success() => Found::Passed,
+            status => Found::failed(format!("SIGTERM ended it with {status}"), remedy),
         })
     }
 
@@ -274,13 +298,14 @@ impl<'a> Play<'a> {
         let told = self.connection.client.request_text(request).await.when("cannot ask the control plane")?;
         let denied: Vec<String> = Metrics::from(&*told).denied();
         let remedy = "declare what its controllers do: Controller::owns, watches, reads, replaces or allows";
-        Ok(if denied.is_empty() { Found::Passed } else { Found::failed(few(&denied), remedy) })
+        let why = format!("it was denied {}", few(&denied));
+        Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
     }
 
     /// Looks at the samples and at what was made since they were applied.
-    async fn look(&self) -> Result<Look> {
+    async fn look(&self) -> Result<Inventory> {
         let kinds = self.kinds.as_ref().ok_or_else(|| Error::new("the kinds of the control plane are not known"))?;
-        Ok(Look::take(&self.connection.client, kinds).await?.without(&self.before))
+        Ok(look(&self.connection.client, kinds).await?.without(&self.before))
     }
 
     /// Waits until nothing was written to them for a while; names what was written to last if that does not come about.
@@ -301,6 +326,13 @@ impl<'a> Play<'a> {
             }
         }
     }
+}
+
+/// Says what `/readyz` complains of.
+fn unready(page: &str) -> String {
+    let complaints: Vec<String> =
+        page.lines().filter_map(|line| line.strip_prefix("[-] ")).map(str::to_owned).collect();
+    if complaints.is_empty() { page.trim().to_owned() } else { few(&complaints) }
 }
 
 /// Says what a status lacks.

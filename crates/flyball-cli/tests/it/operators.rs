@@ -16,7 +16,7 @@ use vmgroup::resource::VmGroup;
 #[test]
 fn an_operator_is_described_by_its_program() {
     let home = Home::new("describe");
-    let operator = Operator::new("vm-operator").crd(VmGroup::crd()).policy(policy());
+    let operator = Operator::new("vm-operator").version("1.2.3").crd(VmGroup::crd()).policy(policy());
     let described = operator.leader_election(LeaderElection::default()).describe();
     fs::write(home.0.join("described.json"), serde_json::to_vec(&described).unwrap()).unwrap();
     let program = home.0.join("operator");
@@ -27,7 +27,7 @@ fn an_operator_is_described_by_its_program() {
 
     let said = home.run(&["describe", "operator", "./operator"]).ok().out;
     for words in [
-        "vm-operator\n",
+        "vm-operator 1.2.3\n",
         "led by the holder of lease vm-operator, for 15 s\n",
         "KIND      DEFINITION",
         "vmgroups.vm.codeconnect.vmworld.com",

@@ -84,8 +84,16 @@ fn plugins_add_files_and_change_them() {
     let help = home.in_project("edit --plugins licences -- --help").ok().out;
     let expected = "licences/v1: Adds licences\n\nExamples:\n  flyball edit …\n\n  --number int   How many licences [default: 1]\n";
     assert_eq!(help, expected);
-    home.in_project("edit --plugins licences -- --size=3")
-        .fails_with(&["no plugin has a flag --size for `edit`", "flyball edit --plugins licences -- --help"]);
+    for (flags, words) in [
+        ("--size=3", "no plugin has a flag --size"),
+        ("--number two", "\"two\" is no value of flag --number, whose type is int"),
+        ("--number", "flag --number lacks its value"),
+    ] {
+        let said = home.in_project(&format!("edit --plugins licences -- {flags}"));
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(words) && said.err.contains("flyball edit --plugins licences -- --help"), "{said:?}");
+        assert_eq!(home.asked()["command"], "flags", "it was not asked to edit");
+    }
     assert_eq!(home.in_project("edit").code, Some(2));
     assert_eq!(home.in_project("create webhook --group a --version v1 --kind A -- --size 1").code, Some(2));
 }

@@ -7,10 +7,15 @@ use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
-/// Returns the program of `examples/operator.rs`, which `cargo test` builds unless it is told what to build.
+/// Returns the program of `examples/operator.rs`.
 pub(crate) fn operator() -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name("examples/operator");
-    assert!(program.exists(), "build it first: cargo build -p flyball-cli --example operator");
+    example("operator")
+}
+
+/// Returns the program of an example, which `cargo test` builds unless it is told what to build.
+pub(crate) fn example(name: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_flyball")).with_file_name("examples").join(name);
+    assert!(program.exists(), "build it first: cargo build -p flyball-cli --example {name}");
     program.display().to_string()
 }
 

@@ -183,6 +183,7 @@ See it work: cargo test
     let expected = "/// Mine.
 pub fn operator() -> Operator {
     Operator::new(env!(\"CARGO_PKG_NAME\"))
+        .version(env!(\"CARGO_PKG_VERSION\"))
         .crd(api::redis_v1alpha1::Redis::crd())
         .controller(controllers::redis::controller())
         .crd(api::tenant_v1::Tenant::crd())
@@ -227,8 +228,8 @@ fn a_place_that_is_gone_is_named_and_nothing_is_written() {
     );
     edit(
         &folder.join("src/lib.rs"),
-        "    Operator::new(env!(\"CARGO_PKG_NAME\"))\n",
-        "    Operator::new(env!(\"CARGO_PKG_NAME\"))\n        .crd(api::redis_v1alpha1::Redis::crd())\n        .controller(controllers::redis::controller())\n",
+        "        .version(env!(\"CARGO_PKG_VERSION\"))\n",
+        "        .version(env!(\"CARGO_PKG_VERSION\"))\n        .crd(api::redis_v1alpha1::Redis::crd())\n        .controller(controllers::redis::controller())\n",
     );
     home.within(&folder, &format!("create api {REDIS}")).ok();
 }

@@ -1,7 +1,7 @@
 //! `flyball scorecard`.
 
-use crate::Home;
-use crate::run::{SAMPLE, operator};
+use crate::run::{SAMPLE, example, operator};
+use crate::{Home, Said};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +17,63 @@ fn an_operator_that_does_well_passes_all_checks() {
     assert!(checks[1..].iter().all(|check| check.ends_with("   passed")), "{said:?}");
     let left: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("flyball-scorecard")), "{left:?}");
+}
+
+/// Finds what was said of a check, in JSON.
+fn outcome(said: &Said, name: &str) -> Value {
+    let checks: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    checks.into_iter().find(|check| check["name"] == name).unwrap()
+}
+
+/// Asserts that these checks failed, each with these words of what is wrong and of what helps.
+fn has_failed(said: &Said, expected: &[(&str, &str, &str)]) {
+    for (name, why, remedy) in expected {
+        let check = outcome(said, name);
+        let text = |field: &str| check[field].as_str().unwrap_or_default();
+        assert_eq!(text("outcome"), "failed", "{check}");
+        assert!(text("why").contains(why) && text("remedy").contains(remedy), "{check}");
+    }
+}
+
+const GADGETS: &str = "apiVersion: bad.flyball.dev/v1
+kind: Gadget
+metadata: {name: lamp}
+spec: {size: 3}
+---
+apiVersion: bad.flyball.dev/v1
+kind: Gadget
+metadata: {name: nothing}
+spec: {size: 0}
+";
+
+#[test]
+fn an_operator_that_does_all_wrong_fails_all_checks() {
+    let home = Home::new("worstscorecard");
+    fs::write(home.0.join("gadgets.yaml"), GADGETS).unwrap();
+    let program = example("bad");
+    let args = ["scorecard", "--program", &program, "--samples=gadgets.yaml", "--timeout=5s", "-o=json"];
+    let said = home.run(&args);
+    said.fails_with(&["10 of 11 checks failed"]);
+    assert_eq!(outcome(&said, "it starts")["outcome"], "passed");
+    has_failed(
+        &said,
+        &[
+            ("each kind has a sample", "a spec of Spare", "config/samples"),
+            ("each field has a type and a description", "spec.size of Gadget v1 has no description", "above the field"),
+            ("samples are accepted", "cannot apply Gadget default/nothing: ", "correct the samples"),
+            ("each sample gets a status", "Gadget lamp has no conditions", "cx.set_status"),
+            ("it comes to rest", "after 5 s there are still writes to Gadget default/lamp", "only what has changed"),
+            ("killed, it leaves what it made as it was", "ConfigMap default/lamp-parts was replaced", "cx.apply"),
+            ("nothing is left of deleted samples", "still ConfigMap default/lamp-parts", "finalize"),
+            ("metrics are served", "nobody serves /metrics: 127.0.0.1:", "Operator::main"),
+            ("told to stop, it ends", "5 s after SIGTERM it still ran", "Operator::grace"),
+            ("it asks for nothing that its roles do not permit", "it was denied list secrets", "Controller::owns"),
+        ],
+    );
+    let said = Said::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
+    said.fails_with(&["3 of 11 checks failed"]);
+    let last = "it ended with exit status: 3, and said last: bad: the moon is not full";
+    has_failed(&said, &[("it starts", last, "-v")]);
 }
 
 #[test]
@@ -35,24 +92,24 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
 
     let said = scorecard(&["-o", "json"]);
     said.fails_with(&["4 of 11 checks failed"]);
-    let checks: Vec<Value> = serde_json::from_str(&said.out).unwrap();
-    let found = |name: &str| checks.iter().find(|check| check["name"] == name).unwrap();
-    for (name, why, remedy) in [
-        ("each kind has a sample", "there is none with a spec of MyApp", "--samples PATH"),
-        (
-            "each field has a type and a description",
-            "spec.images of MyApp v1alpha1 has no description",
-            "above the field",
-        ),
-        ("it starts", "/readyz does not say that it is ready within 2 s", "-v"),
-        ("it asks for nothing that its roles do not permit", "deployments.apps", "Controller::owns"),
-    ] {
-        let check = found(name);
-        let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
-        assert_eq!(text("outcome"), "failed", "{check}");
-        assert!(text("why").contains(why) && text("remedy").contains(remedy), "{check}");
-    }
-    assert_eq!(found("it comes to rest")["outcome"], "skipped");
+    has_failed(
+        &said,
+        &[
+            ("each kind has a sample", "there is none with a spec of MyApp", "--samples PATH"),
+            (
+                "each field has a type and a description",
+                "spec.images of MyApp v1alpha1 has no description",
+                "above the field",
+            ),
+            (
+                "it starts",
+                "/readyz does not say that it is ready within 2 s: cache of deployments.apps: not filled yet: 403 ",
+                "-v",
+            ),
+            ("it asks for nothing that its roles do not permit", "deployments.apps", "Controller::owns"),
+        ],
+    );
+    assert_eq!(outcome(&said, "it comes to rest")["outcome"], "skipped");
     let said = scorecard(&["-o", "junit"]);
     assert!(said.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{said:?}");
 

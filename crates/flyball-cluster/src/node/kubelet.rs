@@ -8,10 +8,10 @@ use crate::controllers::events::Events;
 use crate::controllers::owners::tolerate;
 use crate::controllers::pods::{self, is_deleting, is_over};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -119,7 +119,7 @@ impl Reconcile for Kubelet {
         if pod.status.as_ref() != Some(&seen.status) {
             let api = Api::<Pod>::namespaced(cx.client().clone(), cx.key().namespace().unwrap_or_default());
             let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
-            let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": seen.status});
+            let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": merged(&seen.status)});
             let written = api.patch_status(cx.key().name(), &params, &Patch::Strategic(patch)).await;
             match tolerate(written.map_err(Into::into))? {
                 Some(written) => cx.wrote(&written),
@@ -137,6 +137,18 @@ impl Reconcile for Kubelet {
         let wait = seen.due.map(|due| due.duration_since(cx.now()).unsigned_abs());
         Ok(wait.map_or_else(Action::done, |wait| Action::requeue_after(wait.max(Duration::from_millis(1)))))
     }
+}
+
+/// Says of each condition what it has no more, too: conditions are merged with those that are there.
+fn merged(status: &PodStatus) -> Value {
+    let mut status = json!(status);
+    let conditions = status["conditions"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut);
+    for condition in conditions {
+        for field in ["message", "reason"] {
+            condition.entry(field).or_insert(Value::Null);
+        }
+    }
+    status
 }
 
 /// Has the API server forget a pod of which nothing runs any more.

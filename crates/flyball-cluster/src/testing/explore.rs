@@ -1,16 +1,15 @@
 //! What a crash, an order or a delay must not change: the state in which things come to rest.
 
 use super::report::{Done, Ordeal};
+use super::requests::Crash;
 use super::{Setup, Test};
+use crate::Inventory;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use kube::discovery::{Discovery, Scope, verbs};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write;
-
-/// Resources that tell of the way, not of the goal, or name pods.
-const PASSING: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
+use std::fmt::{Debug, Write};
 
 /// Fields whose values differ from run to run.
 const RANDOM: [&str; 13] = [
@@ -37,15 +36,16 @@ const LAST_CRASH: u64 = 1000;
 
 impl Test {
     /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
-    /// versions, generations, times, addresses, drawn volumes and nodes. Of objects with generated names it has the number only; events,
-    /// leases and endpoints are not in it.
+    /// versions, generations, times, addresses, drawn volumes and nodes. Of objects with `metadata.generateName` it has the number
+    /// only, and where others tell of them, `*` for what was drawn; events, leases and endpoints are not in it.
     ///
     /// # Panics
     ///
     /// When the API server cannot be asked.
     pub async fn state(&self) -> BTreeMap<String, Value> {
-        let mut state = BTreeMap::new();
-        for (plural, object) in self.objects().await {
+        let objects = self.objects().await;
+        let (drawn, mut state) = (Drawn::of(&objects), BTreeMap::new());
+        for (plural, object) in objects {
             if let Some(prefix) = object.metadata.generate_name {
                 let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
                 *count = (count.as_u64().unwrap_or_default() + 1).into();
@@ -53,13 +53,13 @@ impl Test {
             }
             let name = object.metadata.name.clone().unwrap_or_default();
             let mut value = serde_json::to_value(object).unwrap_or_default();
-            settle(&mut value);
+            drawn.settle(&mut value);
             state.insert(format!("{plural} {name}"), value);
         }
         state
     }
 
-    /// Returns the objects in the namespace of the test, each with its resource, but for those that tell of the way only.
+    /// Returns the objects in the namespace of the test, each with its resource, but for the [passing](Inventory::PASSING) ones.
     pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
         let discovery = discovery.unwrap_or_else(|error| panic!("cannot learn what the API server serves: {error}"));
@@ -67,7 +67,7 @@ impl Test {
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let listed = capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST);
-                if !listed || PASSING.contains(&&*resource.plural) {
+                if !listed || Inventory::PASSING.contains(&&*resource.plural) {
                     continue;
                 }
                 let api: Api<DynamicObject> = Api::namespaced_with(self.client(), self.namespace(), &resource);
@@ -80,28 +80,54 @@ impl Test {
     }
 }
 
-/// Takes out what differs from run to run.
-fn settle(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|name, _| !RANDOM.contains(&&**name));
-            fields.values_mut().for_each(settle);
+/// What was drawn in a run, each with what stands for it: UIDs, and names of which the beginning only was chosen.
+struct Drawn(Vec<(String, String)>);
+
+impl Drawn {
+    fn of(objects: &[(String, DynamicObject)]) -> Self {
+        let mut drawn = Vec::new();
+        for metadata in objects.iter().map(|(_, object)| &object.metadata) {
+            drawn.extend(metadata.uid.clone().map(|uid| (uid, "a UID".to_owned())));
+            let prefix = metadata.generate_name.as_ref();
+            drawn.extend(metadata.name.clone().zip(prefix.map(|prefix| format!("{prefix}*"))));
         }
-        Value::Array(items) => items.iter_mut().for_each(settle),
-        Value::String(text) if text.parse::<flyball_core::time::Timestamp>().is_ok() => *text = "a time".to_owned(),
-        // The volume of a pod's token has a drawn name.
-        Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
-        _ => {}
+        Self(drawn)
+    }
+
+    /// Takes out what differs from run to run.
+    fn settle(&self, value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                let kept = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
+                *fields = kept.map(|(name, field)| (self.replace(name), field)).collect();
+                fields.values_mut().for_each(|field| self.settle(field));
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item)),
+            Value::String(text) if text.parse::<flyball_core::time::Timestamp>().is_ok() => *text = "a time".to_owned(),
+            // The volume of a pod's token has a drawn name.
+            Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
+            Value::String(text) => *text = self.replace(std::mem::take(text)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn replace(&self, text: String) -> String {
+        let found = |text: String, (drawn, instead): &(String, String)| match text.contains(drawn) {
+            true => text.replace(drawn, instead),
+            false => text,
+        };
+        self.0.iter().fold(text, found)
     }
 }
 
 /// Plays a scenario once undisturbed, and then again for each request of the operator: it crashes right before that one is
-/// sent, or right after it was carried out and before its answer is seen, and is started again. Each time things must come to rest in the
-/// same [state](Test::state). Returns how many crashes were tried.
+/// sent, or, if it writes, right after it was carried out and before its answer is seen, and is started again. Each time things must
+/// come to rest in the same [state](Test::state). Returns how many crashes were tried.
 ///
-/// The scenario creates and changes what it likes and need not wait for anything. The operator is not disturbed
-/// after its restart. On a real cluster there is only the first, undisturbed run; of an operator that sends more than 1,000
-/// requests, only those are tried.
+/// The scenario creates and changes what it likes and need not wait for anything. What it returns must be the same each time, too:
+/// of an operator that acts on something outside of the cluster, that is how it is out there, once all has
+/// [come to rest](Test::assert_converges). The operator is not disturbed after its restart. On a real cluster there is only
+/// the first, undisturbed run; of an operator that sends more than 1,000 requests, only those are tried.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -131,37 +157,44 @@ fn settle(value: &mut Value) {
 ///
 /// # Panics
 ///
-/// When a run comes to rest in another state, or not at all; the message says how to repeat it.
-pub async fn explore_crashes(setup: impl Fn() -> Setup, scenario: impl AsyncFn(&Test)) -> usize {
+/// When a run comes to rest in another state, or not at all, or returns something else; the message says how to repeat it.
+pub async fn explore_crashes<T: Debug + PartialEq>(
+    setup: impl Fn() -> Setup,
+    scenario: impl AsyncFn(&Test) -> T,
+) -> usize {
     let play = async |setup: Setup| {
         let test = setup.start().await;
-        scenario(&test).await;
+        let returned = scenario(&test).await;
         test.assert_converges().await;
-        (test.state().await, test)
+        (test.state().await, returned, test)
     };
-    let (expected, undisturbed) = play(setup()).await;
+    let (expected, returns, undisturbed) = play(setup()).await;
     if !undisturbed.is_alone() {
         return 0;
     }
     let mut ordeal = Ordeal::new(&undisturbed.installed.operator, Done::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
-    for request in 1..=LAST_CRASH {
-        let before = crashes;
-        for (setup, way) in
-            [(setup().crash_before(request), "crash_before"), (setup().crash_after(request), "crash_after")]
-        {
-            let (state, test) = play(setup).await;
-            crashes += usize::from(test.crashed());
+    'all: for request in 1..=LAST_CRASH {
+        for (way, crash) in [("crash_before", Crash::Before(request)), ("crash_after", Crash::After(request))] {
+            let (state, returned, test) = play(Setup { crash: Some(crash), ..setup() }).await;
+            let crashed = test.installed.log.crashed();
+            crashes += usize::from(crashed.is_some());
             ordeal.done = Done::Crashes(crashes);
-            let differences = differences(&expected, &state);
+            let mut differences = differences(&expected, &state);
+            if returned != returns {
+                differences += &format!("\n  the scenario: expected {returns:?}\n    and found {returned:?}");
+            }
             assert!(
                 differences.is_empty(),
                 "a crash changed the outcome; Setup::{way}({request}) repeats it:{differences}"
             );
-        }
-        if crashes == before {
-            break;
+            match crashed {
+                Some(true) => {}
+                // A read that was carried out leaves nothing.
+                Some(false) => break,
+                None => break 'all,
+            }
         }
     }
     ordeal.passed();
@@ -193,9 +226,14 @@ mod tests {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
-        settle(&mut value);
+        Drawn::of(&[]).settle(&mut value);
         let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
+        let pod = json!({"metadata": {"name": "web-x7k2p", "generateName": "web-", "uid": "12-34"}});
+        let drawn = Drawn::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
+        let mut value = json!({"ready": ["web-x7k2p"], "versions": {"web-x7k2p": "1"}, "snapshot": "web_12-34.db"});
+        drawn.settle(&mut value);
+        assert_eq!(value, json!({"ready": ["web-*"], "versions": {"web-*": "1"}, "snapshot": "web_a UID.db"}));
         let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
         assert_eq!(differences(&state(1), &state(1)), "");
         assert_eq!(differences(&state(1), &state(2)), "\n  widgets a: expected 1\n    and found 2");

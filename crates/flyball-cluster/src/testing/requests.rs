@@ -167,7 +167,8 @@ struct State {
     /// How many requests were sent, those that are about no object too.
     sent: u64,
     crash: Option<Crash>,
-    crashed: bool,
+    /// Whether the request at which the operator crashed was one that writes.
+    crashed: Option<bool>,
     /// Why the operator ended.
     failure: Option<String>,
     requests: Requests,
@@ -183,12 +184,14 @@ impl Log {
     }
 
     /// Counts a request on its way, and tells whether the operator crashes with it.
-    pub(super) fn sent(&self) -> Option<Crash> {
+    pub(super) fn sent(&self, method: &Method) -> Option<Crash> {
         let mut state = self.lock();
         state.sent += 1;
         let sent = state.sent;
         let crash = state.crash.filter(|crash| [Crash::Before(sent), Crash::After(sent)].contains(crash));
-        state.crashed |= crash.is_some();
+        if crash.is_some() {
+            state.crashed = Some(method != Method::GET);
+        }
         crash
     }
 
@@ -215,7 +218,7 @@ impl Log {
         self.lock().failure.clone()
     }
 
-    pub(super) fn crashed(&self) -> bool {
+    pub(super) fn crashed(&self) -> Option<bool> {
         self.lock().crashed
     }
 

@@ -1,7 +1,7 @@
 //! The cluster that a test runs on: one of its own, or a real one.
 
 use super::requests::{Crash, Log};
-use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Trace, User, simulated_clock};
+use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
 use flyball_core::{Clock, Rng};
 use http::Request;
@@ -36,10 +36,20 @@ pub(super) enum Target {
 
 impl Target {
     /// Starts a cluster in process.
-    pub(super) async fn own(seed: u64, nodes: usize, controllers: Controllers, faults: Faults) -> Self {
+    pub(super) async fn own(
+        seed: u64,
+        nodes: usize,
+        controllers: Controllers,
+        program: Option<Arc<dyn Program>>,
+        faults: Faults,
+    ) -> Self {
         let (clock, webhooks) = (simulated_clock(), LocalWebhooks::default());
         let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(clock, seed) };
         let cluster = Cluster::new(options);
+        let cluster = match program {
+            Some(program) => cluster.with_program(program),
+            None => cluster,
+        };
         let controlled = cluster.clone();
         let running = tokio::spawn(async move { controlled.run(&controllers).await });
         if nodes > 0 {
@@ -194,7 +204,7 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
         let (client, log) = (client.clone(), log.clone());
         async move {
-            let crash = log.sent();
+            let crash = log.sent(request.method());
             if let Some(Crash::Before(_)) = crash {
                 log.crash().await;
             }

@@ -25,6 +25,7 @@ mod samples;
 mod stateful_sets;
 mod terminating;
 mod testing;
+mod vm_groups;
 mod volumes;
 mod webhooks;
 mod workloads;

@@ -143,7 +143,10 @@ async fn a_pod_tells_what_a_kubelet_tells() {
     let running = pod(&client, "p").await;
     assert_eq!(condition(&running, "Ready").unwrap().message.as_deref(), Some("containers with unready status: [s c]"));
     eventually("a ready pod", || async { is_ready(&pod(&client, "p").await) }).await;
-    let status = pod(&client, "p").await.status.unwrap();
+    let ready = pod(&client, "p").await;
+    let why = condition(&ready, "Ready").map(|condition| (&condition.reason, &condition.message));
+    assert_eq!(why, Some((&None, &None)), "what it is not any more is not told");
+    let status = ready.status.unwrap();
     assert_eq!((status.host_ip.as_deref(), status.pod_ip.as_deref()), (Some("172.16.0.1"), Some("10.64.0.1")));
     assert_eq!(
         status.init_container_statuses.unwrap()[0]

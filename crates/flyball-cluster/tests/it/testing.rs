@@ -12,9 +12,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt, ResourceExt};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const VOLUME: &str = "
@@ -221,6 +222,41 @@ async fn an_operator_that_forgets_what_it_did_is_found_out() {
     let operator =
         || Operator::new("op").controller(Controller::new(Does(MakesOneEachTime)).allows(may(&["create", "patch"])));
     explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
+}
+
+/// Adds to a number outside of the cluster each time that it does not see its label, which it sets afterwards.
+struct AddsOutside(Arc<Mutex<u32>>);
+
+impl AsyncDoes for AddsOutside {
+    async fn call(&self, object: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        if object.labels().contains_key("done") {
+            return Ok(());
+        }
+        *self.0.lock().unwrap() += 1;
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), &object.namespace().unwrap_or_default());
+        let label = json!({"metadata": {"labels": {"done": ""}}});
+        let written = maps.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(label)).await?;
+        cx.wrote(&written);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "the scenario: expected 1\n    and found 2")]
+async fn what_is_done_twice_outside_of_the_cluster_is_found_out() {
+    let number = RefCell::new(Arc::<Mutex<u32>>::default());
+    let setup = || {
+        let of_this_run = Arc::default();
+        number.replace(Arc::clone(&of_this_run));
+        let adds = move || Controller::new(Does(AddsOutside(of_this_run.clone()))).allows(may(&["patch"]));
+        Test::of(move || Operator::new("op").controller(adds()))
+    };
+    explore_crashes(setup, async |test| {
+        test.apply(WATCHED).await;
+        test.assert_converges().await;
+        *number.borrow().lock().unwrap()
+    })
+    .await;
 }
 
 /// Permits this with config maps.

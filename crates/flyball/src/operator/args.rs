@@ -10,10 +10,11 @@ use flyball_core::time::parse_duration;
 use futures_util::FutureExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -197,6 +198,19 @@ fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     loopback && !in_pod
 }
 
+/// Makes the command line of an operator: of this version, or of that of its flags. `--version` names the program.
+fn command<F: Args>(version: Option<&'static str>, program: Option<&OsString>) -> clap::Command {
+    let mut command = Cli::<F>::command();
+    if let Some(version) = version {
+        command = command.version(version);
+    }
+    match program.and_then(|path| Path::new(path).file_name()) {
+        // It lives as long as the process.
+        Some(name) => command.display_name(&*name.to_string_lossy().into_owned().leak()),
+        None => command,
+    }
+}
+
 fn print(value: &Value) -> ExitCode {
     // Whoever reads it may stop halfway.
     let _ = writeln!(std::io::stdout(), "{value:#}");
@@ -252,14 +266,15 @@ impl Operator {
     /// The exit code is 0 after it was told to stop, 1 after a failure or the loss of its lease, 2 if the command line or the
     /// settings make no sense.
     pub fn main(self) -> ExitCode {
-        Self::main_with(|_: NoFlags| self)
+        Self::main_of(self.version, |_: NoFlags| self)
     }
 
     /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
     ///
     /// `declare` runs for `manifests` and `describe` as well, where nothing but the flags needs to be there. So whatever may be missing,
     /// such as credentials, belongs into a [deferred](crate::Controller::deferred) reconciler. What `Flags` says of
-    /// itself (its doc comment, `#[command(version)]`) stands in the help.
+    /// itself (its doc comment, `#[command(version)]`) holds for the program, for no operator is there yet when `--help` and
+    /// `--version` are answered.
     ///
     /// ```no_run
     /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -283,10 +298,16 @@ impl Operator {
     ///     })
     /// }
     /// ```
-    #[expect(clippy::print_stderr, reason = "the log is not there yet")]
     pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
+        Self::main_of(None, declare)
+    }
+
+    #[expect(clippy::print_stderr, reason = "the log is not there yet")]
+    fn main_of<F: Args>(version: Option<&'static str>, declare: impl FnOnce(F) -> Self) -> ExitCode {
         let arguments: Vec<_> = std::env::args_os().collect();
-        let settled = settings::settle(Cli::<F>::command(), &arguments, |name| std::env::var(name).ok());
+        let command = command::<F>(version, arguments.first());
+        let version = command.get_version().map(str::to_owned);
+        let settled = settings::settle(command, &arguments, |name| std::env::var(name).ok());
         let matches = match settled {
             Ok(command) => command.get_matches_from(arguments),
             Err(error) => {
@@ -320,7 +341,11 @@ impl Operator {
         match command {
             Command::Run => operator.run_to_the_end(common),
             Command::Manifests => print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()})),
-            Command::Describe => print(&json!(operator.describe())),
+            Command::Describe => {
+                let mut described = operator.describe();
+                described.version = described.version.or(version);
+                print(&json!(described))
+            }
         }
     }
 
@@ -416,6 +441,23 @@ mod tests {
         assert_eq!((parsed.flags.token.as_str(), parsed.common.namespace.join(" ").as_str()), ("t", "a b"));
         let error = Cli::<Flags>::try_parse_from(["op"]).expect_err("--token is missing");
         assert!(error.to_string().contains("--token <TOKEN>"), "{error}");
+    }
+
+    #[test]
+    fn a_version_is_told_of_who_has_one() {
+        #[derive(Args, Debug)]
+        #[command(version = "2.0")]
+        struct Flags {}
+        let program = OsString::from("/bin/site");
+        let told = |command: clap::Command| {
+            let told =
+                command.try_get_matches_from(["/bin/site", "--version"]).expect_err("it is no command line to run");
+            (told.exit_code(), told.to_string().lines().next().unwrap_or_default().to_owned())
+        };
+        assert_eq!(told(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));
+        assert_eq!(told(command::<Flags>(None, Some(&program))), (0, "site 2.0".into()));
+        assert_eq!(told(command::<NoFlags>(None, Some(&program))).0, 2);
+        assert_eq!(Operator::new("a").version("1.0").describe().version.as_deref(), Some("1.0"));
     }
 
     #[test]

@@ -25,6 +25,9 @@ use serde::{Deserialize, Serialize};
 pub struct Description {
     /// Its name.
     pub name: String,
+    /// Its version, if it says which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The namespaces that it is limited to; none means all.
     #[serde(default)]
     pub namespaces: Vec<String>,
@@ -183,6 +186,7 @@ impl Operator {
         Description {
             lease,
             name: self.name.clone(),
+            version: self.version.map(str::to_owned),
             namespaces: self.namespaces.iter().cloned().collect(),
             definitions: definitions.collect(),
             controllers: self.controllers.iter().map(|controller| controller.describe()).collect(),

@@ -2,6 +2,7 @@
 //! paused time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod chaos;
 mod clusters;
 mod faults;
 mod levels;

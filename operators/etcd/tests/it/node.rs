@@ -10,7 +10,7 @@ use std::sync::Mutex;
 /// How long it takes until a container runs.
 const START: SignedDuration = SignedDuration::from_secs(2);
 /// How often a probe is made.
-const PROBE: SignedDuration = SignedDuration::from_secs(2);
+const PROBE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct Machine {
     model: Model,

@@ -38,6 +38,19 @@ pub(crate) struct World {
     counting: Cell<bool>,
 }
 
+/// The operator of all etcd processes of a model.
+pub(crate) fn operator(model: &Model, figures: Figures) -> Operator {
+    let etcd = Arc::new(model.clone());
+    Operator::new(NAME)
+        .crd(EtcdCluster::crd())
+        .crd(EtcdBackup::crd())
+        .crd(EtcdRestore::crd())
+        .policy(policy())
+        .controller(controller(etcd.clone(), etcd.clone(), figures))
+        .controller(Backups::new(etcd.clone(), etcd).controller())
+        .controller(restore::controller())
+}
+
 /// Plays a story in a world without faults.
 pub(crate) fn play(story: impl AsyncFnOnce(&World)) {
     play_with(SEED, Faults::default(), story);
@@ -58,15 +71,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
             rng.fork("faults"),
             trace.clone(),
         );
-        let etcd = Arc::new(model.clone());
-        let backups = Backups::new(etcd.clone(), etcd.clone());
-        let operator = Operator::new(NAME)
-            .clock(clock)
-            .rng(rng.fork("operator"))
-            .policy(policy())
-            .controller(controller(etcd.clone(), etcd, figures.clone()))
-            .controller(backups.controller())
-            .controller(restore::controller());
+        let operator = operator(&model, figures.clone()).clock(clock).rng(rng.fork("operator"));
         for definition in [EtcdCluster::crd(), EtcdBackup::crd(), EtcdRestore::crd()] {
             Api::all(admin.clone()).create(&PostParams::default(), &definition).await.unwrap();
         }

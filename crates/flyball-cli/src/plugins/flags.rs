@@ -1,0 +1,103 @@
+//! The flags that plugins have, and whether what is given fits them.
+
+use serde::Deserialize;
+
+/// A flag of the plugin's own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Flag {
+    #[serde(alias = "Name")]
+    pub(super) name: String,
+    /// `string`, `bool`, `int` or `float`.
+    #[serde(default, rename = "type", alias = "Type")]
+    pub(super) kind: String,
+    #[serde(default, alias = "Default")]
+    pub(super) default: String,
+    #[serde(default, alias = "Usage")]
+    pub(super) usage: String,
+}
+
+impl Flag {
+    /// Says what it is for.
+    pub(super) fn told(&self) -> String {
+        match self.default.as_str() {
+            "" => self.usage.clone(),
+            default => format!("{} [default: {default}]", self.usage),
+        }
+    }
+
+    /// Says why a value does not fit the type, whose words are those of Go's package `strconv`, since most plugins read by it.
+    fn wrong_with(&self, value: &str) -> Option<&'static str> {
+        const BOOLEANS: [&str; 12] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"];
+        let (fits, wanted) = match self.kind.as_str() {
+            "bool" => (BOOLEANS.contains(&value), "true or false"),
+            "int" => (value.parse::<i64>().is_ok(), "a whole number of at most 64 bits"),
+            "float" => (value.parse::<f64>().is_ok(), "a number"),
+            // What is of a type that the protocol does not have is the plugin's matter.
+            _ => (true, ""),
+        };
+        (!fits).then_some(wanted)
+    }
+}
+
+/// Sees that each flag is one of those that there are, with a value of its type. As in Go, that of a bool stands behind `=` or is left out.
+///
+/// # Errors
+///
+/// What is wrong, in words.
+pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let Some(given) = arg.strip_prefix("--") else { continue };
+        let (name, value) = given.split_once('=').map_or((given, None), |(name, value)| (name, Some(value)));
+        // Plugins may share a flag; its value goes to each.
+        let mut named = flags.iter().filter(|flag| flag.name == name).peekable();
+        let Some(flag) = named.peek() else { return Err(format!("no plugin has a flag --{name}")) };
+        let value = match value {
+            Some(value) => value,
+            None if flag.kind == "bool" => continue,
+            None => args.next().ok_or_else(|| format!("flag --{name} lacks its value, of type {}", flag.kind))?,
+        };
+        if let Some((flag, wanted)) = named.find_map(|flag| Some((flag, flag.wrong_with(value)?))) {
+            return Err(format!("{value:?} is no value of flag --{name}, whose type is {}: give {wanted}", flag.kind));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_of_the_types_that_are_declared() {
+        let flag =
+            |kind: &str| Flag { name: kind.into(), kind: kind.into(), default: String::new(), usage: String::new() };
+        let flags = ["string", "bool", "int", "float", "duration"].map(flag);
+        let check = |line: &str| {
+            let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            check(&flags, &args)
+        };
+        for good in [
+            "--int 3 --float -1.5e3 --bool --string --int",
+            "--int=-3 --bool=False --float=2 --string= plain",
+            "--duration=soon --bool --int 0",
+        ] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for (bad, expected) in [
+            (
+                "--int two",
+                "\"two\" is no value of flag --int, whose type is int: give a whole number of at most 64 bits",
+            ),
+            ("--int=1.5", "\"1.5\" is no value of flag --int"),
+            ("--int=9223372036854775808", "\"9223372036854775808\" is no value of flag --int"),
+            ("--float= --int 1", "\"\" is no value of flag --float, whose type is float: give a number"),
+            ("--bool=yes", "\"yes\" is no value of flag --bool, whose type is bool: give true or false"),
+            ("--bool --int", "flag --int lacks its value, of type int"),
+            ("--size 3", "no plugin has a flag --size"),
+        ] {
+            let wrong = check(bad).unwrap_err();
+            assert!(wrong.starts_with(expected), "{bad}: {wrong}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Groups of virtual machines: what an operator does outside of the cluster bears as much as what it does in it.
+
+use flyball::Operator;
+use flyball_cluster::testing::{Setup, Test, explore_crashes};
+use kube::CustomResourceExt;
+use kube::api::DeleteParams;
+use std::cell::RefCell;
+use std::time::Duration;
+use vmgroup::converge::Groups;
+use vmgroup::operator::{NAME, VmGroups};
+use vmgroup::resource::VmGroup;
+use vmgroup::simulator::{Options, SimulatedVm, Simulator, TaskTimes};
+use vmgroup::vsphere::{Client, Site, Timing};
+
+const GROUP: &str = include_str!("../../../../samples/vmgroup/vg-1.yaml");
+
+/// The vCenter of the run that is being played.
+struct Vcenter(RefCell<Simulator>);
+
+impl Vcenter {
+    fn new() -> Self {
+        Self(RefCell::new(Simulator::new(Options::default())))
+    }
+
+    /// Begins a run, in which there are no machines yet.
+    fn setup(&self) -> Setup {
+        let [clone, power, destroy] = [3, 1, 1].map(Duration::from_secs);
+        let tasks = TaskTimes { clone, power, destroy };
+        let simulator = Simulator::new(Options { tasks, ..Options::default() });
+        self.0.replace(simulator.clone());
+        Test::of(move || {
+            let (site, timing) = (Site::default(), Timing::default());
+            let client = Client::new(Simulator::credentials(), site, timing, simulator.transport()).unwrap();
+            let groups = VmGroups::new(Groups::new(client, 3), Duration::from_secs(300));
+            Operator::new(NAME).crd(VmGroup::crd()).controller(groups.controller())
+        })
+    }
+
+    /// Returns what is there, in order. Names are left out, for they come of UIDs.
+    fn inventory(&self) -> (Vec<String>, Vec<SimulatedVm>) {
+        let simulator = self.0.borrow();
+        let mut machines = simulator.vms();
+        machines.iter_mut().for_each(|machine| machine.name.clear());
+        machines.sort();
+        (simulator.folders(), machines)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_leak_no_machine_and_make_none_twice() {
+    let vcenter = Vcenter::new();
+    let crashes = explore_crashes(
+        || vcenter.setup(),
+        async |test| {
+            test.apply(GROUP).await;
+            test.apply(&GROUP.replace("vg-1", "vg-2")).await;
+            test.assert_converges().await;
+            let made = vcenter.inventory();
+            test.apply(&GROUP.replace("replicas: 3", "replicas: 1")).await;
+            test.api::<VmGroup>().delete("vg-2", &DeleteParams::default()).await.unwrap();
+            test.assert_converges().await;
+            let left = vcenter.inventory();
+            assert_eq!((made.1.len(), left.1.len()), (6, 1), "{made:?} {left:?}");
+            (made, left)
+        },
+    )
+    .await;
+    assert!(crashes >= 30, "{crashes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_no_machine() {
+    let vcenter = Vcenter::new();
+    let mut test = vcenter.setup().start().await;
+    test.apply(GROUP).await;
+    test.assert_converges().await;
+    let before = vcenter.0.borrow().vms();
+    assert_eq!(before.len(), 3);
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+    assert_eq!(vcenter.0.borrow().vms(), before);
+}
