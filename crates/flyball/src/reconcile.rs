@@ -4,6 +4,9 @@
 //! keys; its workers take the keys from the queue and call [`Reconcile`]. What a reconcile sees and does passes its
 //! [`Context`]. This station knows nothing of watches and HTTP.
 //!
+//! Types of objects are known to [`Controller`], [`Context`] and [`Reconcile`] alone. Behind them stand a [`Declaration`] and a [`Pass`], which
+//! are the same for all types, and compiled once.
+//!
 //! What keeps it correct: a worker reads the object from the cache when it begins, never from the event that woke it;
 //! whatever a reconcile wrote is handed to the queue, however the reconcile ended; a panic ends one reconcile, not a
 //! worker.
