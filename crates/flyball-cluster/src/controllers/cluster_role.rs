@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>.
 
-use flyball::{Action, Caches, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::LabelSelector;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{Patch, PatchParams};
@@ -12,7 +12,7 @@ use serde_json::json;
 const NAME: &str = "clusterrole-aggregation-controller";
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Aggregation).watches(|_: &ClusterRole, caches: &Caches| {
+    Controller::new(Aggregation).watches_by_key::<ClusterRole>(|_, caches| {
         let roles = caches.list::<ClusterRole>(None)?;
         let aggregated = roles.iter().filter(|role| role.aggregation_rule.is_some());
         Ok(aggregated.map(|role| ObjectKey::new(None, &role.name_any())).collect())

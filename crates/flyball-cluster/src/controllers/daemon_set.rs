@@ -34,7 +34,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .owns::<Pod>()
         .owns::<ControllerRevision>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
-        .watches::<Node>(|_, caches| caches.keys::<DaemonSet>(None))
+        .watches_by_key::<Node>(|_, caches| caches.keys::<DaemonSet>(None))
         .filter::<Node>(is_moved)
         .index::<Orphans<Pod>>()
         .replaces::<Pod>()

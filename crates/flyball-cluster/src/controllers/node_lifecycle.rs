@@ -29,9 +29,9 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Lifecycle)
-        .watches(|lease: &Lease, _| {
-            let is_nodes = lease.metadata.namespace.as_deref() == Some(NAMESPACE);
-            Ok(is_nodes.then(|| ObjectKey::new(None, &lease.name_any())).into_iter().collect())
+        .watches_by_key::<Lease>(|lease, _| {
+            let is_nodes = lease.namespace() == Some(NAMESPACE);
+            Ok(is_nodes.then(|| ObjectKey::new(None, lease.name())).into_iter().collect())
         })
         .reads::<Pod>()
 }

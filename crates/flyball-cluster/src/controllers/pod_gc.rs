@@ -20,12 +20,12 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 /// Makes the controller.
 pub(super) fn pods() -> Controller<impl Reconcile> {
     let controller = Controller::new(Orphans::default()).name("orphaned-pods").while_deleting().index::<OnNode>();
-    controller.watches(|node: &Node, caches| {
+    controller.watches_by_key::<Node>(|node, caches| {
         // There are many changes of nodes, and few of them are their end.
-        if caches.get::<Node>(&ObjectKey::new(None, &node.name_any()))?.is_some() {
+        if caches.get::<Node>(node)?.is_some() {
             return Ok(Vec::new());
         }
-        let there = caches.list_by::<OnNode>(&node.name_any())?.into_iter();
+        let there = caches.list_by::<OnNode>(&node.name().to_owned())?.into_iter();
         Ok(there.map(|pod| ObjectKey::new(pod.metadata.namespace.as_deref(), &pod.name_any())).collect())
     })
 }

@@ -25,10 +25,10 @@ const RECOUNT: Duration = Duration::from_mins(5);
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     let controller = Controller::new(Quotas)
-        .watches::<Pod>(quotas_beside)
+        .watches_by_key::<Pod>(quotas_beside)
         .filter::<Pod>(Predicate::new(|old, new| pods::is_over(old) != pods::is_over(new)))
-        .watches::<Service>(quotas_beside)
-        .watches::<PersistentVolumeClaim>(quotas_beside);
+        .watches_by_key::<Service>(quotas_beside)
+        .watches_by_key::<PersistentVolumeClaim>(quotas_beside);
     let controller = counted::<PartialObjectMeta<ConfigMap>>(counted::<PartialObjectMeta<Secret>>(controller));
     let controller = counted::<ReplicationController>(controller);
     let controller = counted::<Deployment>(counted::<ReplicaSet>(counted::<StatefulSet>(controller)));
@@ -37,11 +37,11 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
 
 /// Watches a kind of which nothing matters but how many there are.
 fn counted<T: Resource>(controller: Controller<Quotas>) -> Controller<Quotas> {
-    controller.watches::<T>(quotas_beside).filter::<T>(Predicate::new(|_, _| false))
+    controller.watches_by_key::<T>(quotas_beside).filter::<T>(Predicate::never())
 }
 
-fn quotas_beside<T: Resource>(object: &T, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    caches.keys::<ResourceQuota>(object.meta().namespace.as_deref())
+fn quotas_beside(object: &ObjectKey, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    caches.keys::<ResourceQuota>(object.namespace())
 }
 
 struct Quotas;

@@ -25,7 +25,7 @@ pub(super) fn accounts() -> Controller<impl Reconcile> {
         ..ServiceAccount::default()
     };
     let keeper = Keeper { object: account, is_good: |_, _| true };
-    Controller::new(keeper).watches(|account: &ServiceAccount, _| Ok(namespace_of(account, "default")))
+    Controller::new(keeper).watches_by_key::<ServiceAccount>(|account, _| Ok(namespace_of(account, "default")))
 }
 
 /// Makes the controller that publishes a certificate, given in PEM.
@@ -35,13 +35,12 @@ pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     let data = BTreeMap::from([("ca.crt".to_owned(), certificate)]);
     let object = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
     let keeper = Keeper { object, is_good: |there: &ConfigMap, wanted| there.data == wanted.data };
-    Controller::new(keeper).watches(|map: &ConfigMap, _| Ok(namespace_of(map, ROOT_CA)))
+    Controller::new(keeper).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
 }
 
 /// Wakes the namespace of an object, if the object has the name that matters.
-fn namespace_of<T: Resource>(object: &T, name: &str) -> Vec<ObjectKey> {
-    let meta = object.meta();
-    let namespace = meta.namespace.as_deref().filter(|_| meta.name.as_deref() == Some(name));
+fn namespace_of(object: &ObjectKey, name: &str) -> Vec<ObjectKey> {
+    let namespace = object.namespace().filter(|_| object.name() == name);
     namespace.map(|namespace| ObjectKey::new(None, namespace)).into_iter().collect()
 }
 

@@ -20,7 +20,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 pub(super) fn controller() -> Controller<impl Reconcile> {
     let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
     Controller::new(balancers)
-        .watches::<Node>(|_, caches| {
+        .watches_by_key::<Node>(|_, caches| {
             let services = caches.list::<Service>(None)?.into_iter().filter(is_wanted);
             let key = |service: Service| ObjectKey::new(service.metadata.namespace.as_deref(), &service.name_any());
             Ok(services.map(key).collect())

@@ -27,7 +27,7 @@ const NODE: (&str, &str) = ("flyball.dev/node", "simulated");
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new(PROVISIONER)))
         .owns::<PersistentVolume>()
-        .watches::<StorageClass>(|_, _| Ok(Vec::new()))
+        .watches_by_key::<StorageClass>(|_, _| Ok(Vec::new()))
         .concurrency(2)
 }
 

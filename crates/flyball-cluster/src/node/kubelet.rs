@@ -9,8 +9,8 @@ use crate::controllers::owners::tolerate;
 use crate::controllers::pods::{self, is_deleting, is_over};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, PodStatus, Secret};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,12 +74,12 @@ impl Kubelet {
 
     pub(crate) fn controller(self) -> Controller<impl Reconcile> {
         let [nodes, secrets, config_maps, claims] = [(); 4].map(|()| self.waiting.clone());
-        let here = |namespace: Option<String>| in_namespace(&namespace.unwrap_or_default());
+        let beside = |key: &ObjectKey| in_namespace(key.namespace().unwrap_or_default());
         Controller::new(self)
-            .watches(move |node: &Node, _| Ok(nodes.take(&for_node(&node.name_any()))))
-            .watches(move |secret: &Secret, _| Ok(secrets.take(&here(secret.namespace()))))
-            .watches(move |map: &ConfigMap, _| Ok(config_maps.take(&here(map.namespace()))))
-            .watches(move |claim: &PersistentVolumeClaim, _| Ok(claims.take(&here(claim.namespace()))))
+            .watches_by_key::<Node>(move |node, _| Ok(nodes.take(&for_node(node.name()))))
+            .watches_by_key::<Secret>(move |secret, _| Ok(secrets.take(&beside(secret))))
+            .watches_by_key::<ConfigMap>(move |map, _| Ok(config_maps.take(&beside(map))))
+            .watches_by_key::<PersistentVolumeClaim>(move |claim, _| Ok(claims.take(&beside(claim))))
             .while_deleting()
     }
 }

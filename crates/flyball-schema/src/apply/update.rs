@@ -312,8 +312,7 @@ impl Objects<'_> {
         managed: ManagedFields,
         writer: Option<&Manager>,
     ) -> Result<(ManagedFields, Vec<Conflict>), Error> {
-        let mut in_version: BTreeMap<String, Comparison> =
-            BTreeMap::from([(self.api_version.to_owned(), changed.clone())]);
+        let mut in_other_versions: BTreeMap<String, Comparison> = BTreeMap::new();
         let mut conflicts: Vec<Conflict> = Vec::new();
         let mut left = Vec::new();
         for mut entry in managed.0 {
@@ -321,14 +320,16 @@ impl Objects<'_> {
                 left.push(entry);
                 continue;
             }
-            if !in_version.contains_key(&entry.api_version) {
+            let is_other = entry.api_version != self.api_version;
+            if is_other && !in_other_versions.contains_key(&entry.api_version) {
                 let see = |object| self.convert(object, self.api_version, &entry.api_version);
                 let old = see(live).map_err(Error::during("failed to convert old object"))?;
                 let new = see(new).map_err(Error::during("failed to convert new object"))?;
                 let Some(((old, ty), (new, _))) = old.zip(new) else { continue };
-                in_version.insert(entry.api_version.clone(), Comparison::of(ty, &old, &new).without(self.ignored));
+                let compared = Comparison::of(ty, &old, &new).without(self.ignored);
+                in_other_versions.insert(entry.api_version.clone(), compared);
             }
-            let changed = &in_version[&entry.api_version];
+            let changed = if is_other { &in_other_versions[&entry.api_version] } else { changed };
             let lost = entry.fields.intersection(&changed.modified.clone().union(&changed.added));
             lost.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
             entry.fields = entry.fields.difference(&lost).difference(&changed.removed);

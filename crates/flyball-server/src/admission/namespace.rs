@@ -28,7 +28,7 @@ pub(super) fn check(inner: &Inner, attributes: &Attributes<'_>) -> Result<(), St
     let Some(entry) = inner.store.get(&namespaces, &ObjectKey::new(None, namespace)) else {
         return Err(Status::not_found(&namespaces, namespace));
     };
-    if entry.object().deletion_timestamp().is_none() {
+    if !entry.is_deleting() {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -173,7 +173,7 @@ fn exists(resource: &Resource, key: &ObjectKey, stored: &Entry, generated: bool)
     if generated {
         status.message += ", the server was not able to generate a unique name for the object";
         status.details.iter_mut().for_each(|details| details.retry_after_seconds = 1);
-    } else if stored.object().deletion_timestamp().is_some() {
+    } else if stored.is_deleting() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status

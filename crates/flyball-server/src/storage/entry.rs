@@ -3,6 +3,7 @@
 use super::Revision;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -86,6 +87,21 @@ impl Entry {
     pub(crate) fn object(&self) -> Object {
         let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
         Object::try_from(value).expect("storage holds objects only")
+    }
+
+    /// Tells whether the object is to be deleted, without reading the rest of it.
+    pub(crate) fn is_deleting(&self) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Shell {
+            metadata: Metadata,
+        }
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            deletion_timestamp: Option<IgnoredAny>,
+        }
+        let shell: Shell = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
+        shell.metadata.deletion_timestamp.is_some()
     }
 
     /// Returns the metadata of the object as JSON, as it was written down.

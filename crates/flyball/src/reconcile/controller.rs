@@ -140,6 +140,32 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Reconciles the objects that `map` finds for the namespace and name of an object of this kind when it changes; names of what does not
+    /// exist are passed over. An error is logged, and the change then wakes nobody.
+    ///
+    /// This is [`watches`](Self::watches) where no more is needed of the object: nothing of it is decoded.
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # struct Sites;
+    /// # impl Reconcile for Sites {
+    /// #     type Resource = ConfigMap;
+    /// #     async fn reconcile(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> { Ok(Action::done()) }
+    /// # }
+    /// // Each site has a secret of its own name.
+    /// let controller = Controller::new(Sites).watches_by_key::<Secret>(|secret, _| Ok(vec![secret.clone()]));
+    /// ```
+    pub fn watches_by_key<T: Resource>(
+        mut self,
+        map: impl Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+    ) -> Self {
+        let kind = Kind::of::<T>();
+        self.declaration.caches(&Type::of::<T>(), &kind);
+        self.declaration.maps.push((kind, Map::ByKey(Arc::new(map))));
+        self
+    }
+
     /// Reconciles the objects that `map` finds in what became of an object of this kind; names of what does not exist are
     /// passed over. An error is logged, and the change then wakes nobody.
     ///

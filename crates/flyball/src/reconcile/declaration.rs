@@ -137,7 +137,7 @@ impl Declaration {
             name: self.name.clone(),
             reconciles: self.primary.qualified(),
             owns: kinds(|map| matches!(map, Map::Owner)),
-            watches: kinds(|map| matches!(map, Map::Custom(_) | Map::Referrers(_))),
+            watches: kinds(|map| !matches!(map, Map::Primary | Map::Owner)),
             finalizer: self.finalizer.map(str::to_owned),
             concurrency: self.concurrency,
         }

@@ -35,7 +35,7 @@ pub(crate) struct Pass {
     written: Mutex<Vec<Option<Written>>>,
 }
 
-/// The object that a context belongs to.
+/// The object that is reconciled.
 #[derive(Debug)]
 pub(crate) struct Primary {
     pub(crate) kind: Kind,

@@ -46,6 +46,11 @@ impl<T: AnyResource> Predicate<T> {
         })
     }
 
+    /// Passes no update: that objects come and go is all that matters.
+    pub fn never() -> Self {
+        Self::raw(|_, _| false)
+    }
+
     /// Passes updates of the spec, which move `metadata.generation`. Kinds without a generation never move it.
     pub fn generation() -> Self {
         Self::raw(|old, new| old.generation() != new.generation())
@@ -140,14 +145,14 @@ mod tests {
         check(Predicate::generation().or(Predicate::labels()), labels, true);
         check(Predicate::generation(), r#""generation":2"#, true);
         check(Predicate::new(|old: &ConfigMap, new| old.metadata.labels != new.metadata.labels), labels, true);
-        check(Predicate::new(|_, _| false), labels, false);
+        check(Predicate::never(), labels, false);
         check(Predicate::resource_version(), r#""resourceVersion":"5""#, false);
         check(Predicate::resource_version(), r#""resourceVersion":"6""#, true);
     }
 
     #[test]
     fn no_predicate_hides_a_deletion() {
-        let never = || Predicate::new(|_, _| false);
+        let never = Predicate::never;
         let same = r#""generation":1,"deletionTimestamp":"2026-01-01T00:00:00Z""#;
         for kind in [Predicate::generation, Predicate::labels, Predicate::annotations, Predicate::resource_version] {
             let predicate = || kind().or(never());

@@ -20,6 +20,8 @@ pub(crate) enum Map {
     Owner,
     /// Whatever this function finds, in the old state and in the new one.
     Custom(Arc<MapFn>),
+    /// Whatever this function finds for the key of the object.
+    ByKey(Arc<KeyFn>),
     /// Whatever this function finds in what became of the object.
     Changed(Arc<ChangedFn>),
     /// Those are that refer to it, by this index of theirs.
@@ -27,6 +29,7 @@ pub(crate) enum Map {
 }
 
 type MapFn = dyn Fn(&Shown<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
+type KeyFn = dyn Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 type ChangedFn = dyn Fn(Option<&Shown<'_>>, Option<&Shown<'_>>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
 /// What became of an object, as a cache saw it: for [`Controller::watches_changes`](crate::Controller::watches_changes).
@@ -70,6 +73,7 @@ impl fmt::Debug for Map {
             Self::Primary => "Primary",
             Self::Owner => "Owner",
             Self::Custom(_) => "Custom",
+            Self::ByKey(_) => "ByKey",
             Self::Changed(_) => "Changed",
             Self::Referrers(_) => "Referrers",
         })
@@ -151,6 +155,7 @@ impl Sources {
             Map::Referrers(index) => {
                 self.primaries.iter().flat_map(|store| store.keys_by(index, change.key).unwrap_or_default()).collect()
             }
+            Map::ByKey(map) => found(&|| map(change.key, &self.caches)).into_iter().collect(),
             Map::Custom(map) => states().flat_map(|state| found(&|| map(state, &self.caches))).collect(),
             Map::Changed(map) => found(&|| map(change.old, change.new, &self.caches)).into_iter().collect(),
         };

@@ -237,10 +237,7 @@ async fn a_controller_may_act_through_a_client_of_its_own() {
         "default",
     );
     let operator = operator().controller(Controller::new(first.clone()).owns::<ConfigMap>().client(own)).controller(
-        Controller::new(second.clone())
-            .name("second")
-            .owns::<ConfigMap>()
-            .filter::<Widget>(Predicate::new(|_, _| false)),
+        Controller::new(second.clone()).name("second").owns::<ConfigMap>().filter::<Widget>(Predicate::never()),
     );
     let _stage = Stage::operator(&api, &first, operator);
     settle().await;

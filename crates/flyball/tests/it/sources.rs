@@ -162,3 +162,24 @@ async fn a_mapping_may_depend_on_what_became_of_the_object() {
     api.delete("secrets", "ns", "x");
     assert_eq!(woken().await, ["deleted"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_by_key_needs_nothing_else_of_the_object() {
+    let api = Api::default();
+    widget(&api, "x", 1);
+    let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
+    let same_name = |secret: &ObjectKey, _: &Caches| Ok(vec![secret.clone()]);
+    let stage = Stage::with(&api, &widgets, |controller| controller.watches_by_key::<Secret>(same_name)).await;
+    widgets.calls();
+    let woken = async || {
+        settle().await;
+        stage.widgets.calls()
+    };
+    // It does not decode.
+    api.edit("secrets", "ns", "x", |secret| secret["type"] = 7.into());
+    assert_eq!(woken().await, ["x"]);
+    api.edit("secrets", "ns", "y", |secret| secret["type"] = "1".into());
+    assert_eq!(woken().await, [""; 0]);
+    api.delete("secrets", "ns", "x");
+    assert_eq!(woken().await, ["x"]);
+}

@@ -2,7 +2,7 @@
 
 use super::{HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, target, trigger};
 use crate::controllers::pods::{is_deleting, is_ready, node};
-use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Resource, Result};
+use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,18 +15,14 @@ const CONTROLLER: &str = "endpoint-controller";
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Written)
         .owns::<Endpoints>()
-        .watches::<Endpoints>(|endpoints, _| Ok(vec![same_name(endpoints)]))
+        .watches_by_key::<Endpoints>(|endpoints, _| Ok(vec![endpoints.clone()]))
         .watches::<Pod>(services_of)
         .replaces::<Endpoints>()
 }
 
 /// Makes the controller that deletes those whose service is gone.
 pub(in crate::controllers) fn leftovers() -> Controller<impl Reconcile> {
-    Controller::new(Leftovers).owns::<Endpoints>().watches::<Service>(|service, _| Ok(vec![same_name(service)]))
-}
-
-fn same_name<T: Resource>(object: &T) -> ObjectKey {
-    ObjectKey::new(object.meta().namespace.as_deref(), object.meta().name.as_deref().unwrap_or_default())
+    Controller::new(Leftovers).owns::<Endpoints>().watches_by_key::<Service>(|service, _| Ok(vec![service.clone()]))
 }
 
 struct Written;
