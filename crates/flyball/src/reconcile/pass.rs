@@ -24,6 +24,9 @@ const FEW: usize = 8;
 /// Objects with their keys.
 type Entries = Vec<(ObjectKey, Arc<Entry>)>;
 
+/// The kind of a type, with what is found of it.
+type Found<'a, T> = BoxFuture<'a, Result<(&'a Kind, T)>>;
+
 /// One reconcile of one object.
 pub(crate) struct Pass {
     pub(crate) env: Arc<Environment>,
@@ -86,12 +89,7 @@ impl Pass {
 
     /// Returns the kind of a type and its object of this key, `None` if there is none; of one of which the cache does not
     /// keep all, more than its metadata unless that is enough.
-    pub(super) fn get<'a>(
-        &'a self,
-        ty: &'a Type,
-        key: &'a ObjectKey,
-        metadata: bool,
-    ) -> BoxFuture<'a, Result<(&'a Kind, Option<Arc<Entry>>)>> {
+    pub(super) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey, metadata: bool) -> Found<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
@@ -114,12 +112,7 @@ impl Pass {
     }
 
     /// Returns the kind of a type and its objects in one namespace, or all of them, in the order of their keys.
-    pub(super) fn list<'a>(
-        &'a self,
-        ty: &'a Type,
-        namespace: Option<&'a str>,
-        metadata: bool,
-    ) -> BoxFuture<'a, Result<(&'a Kind, Entries)>> {
+    pub(super) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>, metadata: bool) -> Found<'a, Entries> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             if !cached {
@@ -137,7 +130,7 @@ impl Pass {
 
     /// Returns the kind of a type and those of its objects that refer to the one being reconciled as their owner, in the order
     /// of their keys.
-    pub(super) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> BoxFuture<'a, Result<(&'a Kind, Entries)>> {
+    pub(super) fn children<'a>(&'a self, ty: &'a Type, metadata: bool) -> Found<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
             let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());
