@@ -140,8 +140,7 @@ impl Inner {
 
     async fn delete_instances(&self, resource: &Arc<Resource>) {
         let entries = self.store.list(&resource.table, None).entries;
-        let entries: Vec<_> =
-            entries.into_iter().filter(|entry| entry.object().deletion_timestamp().is_none()).collect();
+        let entries: Vec<_> = entries.into_iter().filter(|entry| !entry.is_deleting()).collect();
         let target = Target { resource: resource.clone(), namespace: None, name: None, part: Part::Whole };
         let (user, warnings) = (User::admin(), Warnings::default());
         let writer = Writer::server(&user, &warnings);

@@ -1,8 +1,7 @@
 //! What a reconcile works with.
 
-use super::Pass;
-use super::guarded;
-use crate::cache::{Caches, Index};
+use super::{Pass, guarded};
+use crate::cache::{Caches, Entry, Index};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
@@ -170,8 +169,8 @@ impl<K: AnyResource> Context<K> {
 
     pub(super) async fn children_as<T: AnyResource>(&self, ty: &Type) -> Result<Vec<T>> {
         let (kind, children) = self.pass.children(ty, reads_metadata::<T>()).await?;
-        let decode = |(key, entry): (ObjectKey, Arc<_>)| {
-            let child = crate::cache::Entry::object(&entry, kind);
+        let decode = |(key, entry): (ObjectKey, Arc<Entry>)| {
+            let child = entry.object(kind);
             child.map_err(|error| Error::from(error).context(format_args!("child {key}")))
         };
         children.into_iter().map(decode).collect()
