@@ -37,18 +37,17 @@ use tracing::Instrument;
 impl Pass {
     /// Applies an object, or a subresource of it, unless that would change nothing; gives the object as it is then.
     ///
-    /// `fields` is what `object` consists of besides its names, `known` what it is [known](Self::latest_to_apply) as.
+    /// `known` is what it is [known](Self::latest_to_apply) as.
     async fn apply_fields(
         &self,
         store: &Store,
         key: &ObjectKey,
         subresource: &'static str,
         object: &Value,
-        fields: &Value,
         known: Known,
     ) -> Result<Arc<Entry>> {
         let span = tracing::debug_span!("apply", resource = %store.kind(), object = %key, subresource);
-        self.apply_changes(store, key, subresource, object, fields, known).instrument(span).await
+        self.apply_changes(store, key, subresource, object, known).instrument(span).await
     }
 
     async fn apply_changes(
@@ -57,20 +56,21 @@ impl Pass {
         key: &ObjectKey,
         subresource: &'static str,
         object: &Value,
-        fields: &Value,
         Known { entry: known, sure }: Known,
     ) -> Result<Arc<Entry>> {
         if let Some(known) = known.as_ref().filter(|_| sure)
-            && self.would_not_change(store, key, subresource, fields, known)?
+            && self.would_not_change(store, key, subresource, object, known)
         {
             self.env.metrics.applied(store.kind().name(), Applied::Skipped);
             return Ok(known.clone());
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
-        let path = format!("{}{slash}{subresource}", store.kind().object_path(key));
-        let request = Request::patch(format!("{path}?fieldManager={}&force=true", self.env.manager))
+        let mut path = store.kind().object_path(key);
+        let query = ["?fieldManager=", &self.env.manager, "&force=true"];
+        [slash, subresource].into_iter().chain(query).for_each(|part| path.push_str(part));
+        let request = Request::patch(path)
             .header(CONTENT_TYPE, "application/apply-patch+yaml")
-            .body(object.to_string().into_bytes())
+            .body(serde_json::to_vec(object)?)
             .map_err(kube::Error::HttpError)?;
         let answer = self.write(store, key, request).await;
         let before = known.map_or(0, |known| known.resource_version());
@@ -83,8 +83,8 @@ impl Pass {
             },
         );
         let entry = answer?;
-        if !self.would_not_change(store, key, subresource, fields, &entry)? {
-            self.env.rephrased().learn(store.id(), key, subresource, fields, &entry.decode_like(fields)?);
+        if !self.would_not_change(store, key, subresource, object, &entry) {
+            self.env.rephrased().learn(store.id(), key, subresource, object, entry.raw())?;
         }
         Ok(entry)
     }
@@ -94,12 +94,11 @@ impl Pass {
         store: &Store,
         key: &ObjectKey,
         subresource: &'static str,
-        fields: &Value,
+        object: &Value,
         known: &Entry,
-    ) -> Result<bool> {
-        let Some(owned) = known.applied_fields(subresource) else { return Ok(false) };
-        let live = known.decode_like(fields)?;
-        Ok(unchanged::is_unchanged(&owned, fields, &live)
-            || self.env.rephrased().knows(store.id(), key, subresource, fields, &live))
+    ) -> bool {
+        let Some(owned) = known.applied_fields(subresource) else { return false };
+        unchanged::is_unchanged(owned, object, known.raw())
+            || self.env.rephrased().knows(store.id(), key, subresource, object, known.raw())
     }
 }

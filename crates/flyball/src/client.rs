@@ -25,7 +25,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
-use tower::{BoxError, service_fn};
+use tower::service_fn;
 use tracing::{Instrument, Span, field};
 
 /// How long the server may take to begin its answer, and [`exchange`] to receive it.
@@ -48,21 +48,65 @@ pub(crate) struct OwnPace;
 #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
 struct Late;
 
-/// Puts our layers around a client.
-pub(crate) fn layered(
+/// A client with our layers around it.
+#[derive(Clone)]
+pub(crate) struct Layered {
+    layers: Arc<Layers>,
+    /// The same as kube has it, which costs a queue, a task and a few boxes more for each request.
+    kube: kube::Client,
+}
+
+struct Layers {
     client: kube::Client,
     metrics: RequestMetrics,
-    rng: &Rng,
+    rng: Rng,
     gate: Option<Arc<Gate>>,
-) -> kube::Client {
-    let namespace = client.default_namespace().to_owned();
-    let rng = rng.fork("client");
-    let service = service_fn(move |request| {
-        let (client, metrics, rng, gate) = (client.clone(), metrics.clone(), rng.clone(), gate.clone());
+}
+
+impl Layered {
+    /// Puts our layers around a client.
+    pub(crate) fn new(client: kube::Client, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        let layers = Arc::new(Layers { client, metrics, rng: rng.fork("client"), gate });
+        let shared = layers.clone();
+        let service = service_fn(move |request| {
+            let (layers, span) = (shared.clone(), span(&request));
+            async move { layers.send(request).await }.instrument(span)
+        });
+        Self { layers, kube: kube::Client::new(service, namespace) }
+    }
+
+    /// Returns it as what others know.
+    pub(crate) fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+
+    /// Sends a request and reads the answer; a refusal is an error.
+    pub(crate) fn exchange(&self, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
+        let request = request.map(Body::from);
         let span = span(&request);
-        async move { send(&client, request, &metrics, &rng, gate.as_deref()).await }.instrument(span)
-    });
-    kube::Client::new(service, namespace)
+        // Boxed, as what it keeps while it waits is large, and would be kept by whoever may have to ask.
+        Box::pin(whole(self.layers.send(request).instrument(span)))
+    }
+}
+
+/// Whatever sends a request, and gives the answer as soon as it begins.
+pub(crate) trait Sends: Send + Sync + 'static {
+    /// Sends a request.
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>>;
+}
+
+impl Sends for kube::Client {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>> {
+        Box::pin(Self::send(self, request))
+    }
+}
+
+impl Sends for Layered {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>> {
+        let span = span(&request);
+        Box::pin(self.layers.send(request).instrument(span))
+    }
 }
 
 /// Makes the span of a request, which ends with the head of its answer; a watch, which lasts, has none.
@@ -73,35 +117,33 @@ fn span(request: &Request<Body>) -> Span {
     tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), status = field::Empty)
 }
 
-async fn send(
-    client: &kube::Client,
-    mut request: Request<Body>,
-    metrics: &RequestMetrics,
-    rng: &Rng,
-    gate: Option<&Gate>,
-) -> Result<Response<Body>, BoxError> {
-    let method = request.method().clone();
-    if request.extensions().get::<OwnPace>().is_some() {
-        let answer = client.send(request).await;
-        metrics.count(&method, answer.as_ref().ok().map(Response::status));
-        return Ok(answer?);
+impl Layers {
+    async fn send(&self, mut request: Request<Body>) -> kube::Result<Response<Body>> {
+        let method = request.method().clone();
+        if request.extensions().get::<OwnPace>().is_some() {
+            let answer = self.client.send(request).await;
+            self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
+            return answer;
+        }
+        for attempt in 0.. {
+            let again = copy(&request);
+            if let Some(gate) = &self.gate {
+                gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
+            }
+            let answer = timeout(DEADLINE, self.client.send(request)).await;
+            let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+            self.metrics.count(&method, status);
+            Span::current().record("status", status.map(|status| status.as_u16()));
+            let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
+            let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
+                return Ok(answer);
+            };
+            let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
+            sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
+            request = next;
+        }
+        unreachable!("the last attempt returns")
     }
-    for attempt in 0.. {
-        let again = copy(&request);
-        gate.map_or(Ok(()), |gate| gate.pass(&request))?;
-        let answer = timeout(DEADLINE, client.send(request)).await;
-        let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-        metrics.count(&method, status);
-        Span::current().record("status", status.map(|status| status.as_u16()));
-        let answer = answer.map_err(|_| Late)??;
-        let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
-            return Ok(answer);
-        };
-        let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + rng.fraction());
-        sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
-        request = next;
-    }
-    unreachable!("the last attempt returns")
 }
 
 /// Copies a request whose body is at hand as a whole.
@@ -124,10 +166,15 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
     }
 }
 
-/// Sends a request and reads the answer; a refusal is an error.
+/// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
 pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
+    Box::pin(whole(client.send(request.map(Body::from))))
+}
+
+/// Reads the whole of an answer; a refusal is an error.
+async fn whole(answer: impl Future<Output = kube::Result<Response<Body>>>) -> kube::Result<Vec<u8>> {
     let exchange = async {
-        let answer = client.send(request.map(Body::from)).await?;
+        let answer = answer.await?;
         if !answer.status().is_success() {
             return Err(kube::Error::Api(refusal(answer).await.boxed()));
         }
@@ -135,8 +182,7 @@ pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxF
         Ok(body.map_err(kube::Error::Service)?.to_bytes().into())
     };
     let late = |_| Err(kube::Error::Service(Late.into()));
-    // Boxed, as what it keeps while it waits is large, and would be kept by whoever may have to ask.
-    Box::pin(async move { timeout(2 * DEADLINE, exchange).await.unwrap_or_else(late) })
+    timeout(2 * DEADLINE, exchange).await.unwrap_or_else(late)
 }
 
 /// Reads why the server refused; what is no `Status` is taken as the message.

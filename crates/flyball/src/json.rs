@@ -6,7 +6,7 @@
 
 use memchr::memchr2;
 use serde::de::Error;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -201,6 +201,72 @@ impl<'a> Elements<'a> {
     /// Returns the end of the array, when there is no next element.
     pub(crate) fn end(&self) -> usize {
         self.0.at + 1
+    }
+}
+
+/// A value in JSON text, of which nothing is decoded before it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw<'a>(pub(crate) &'a str);
+
+/// The members of an object, in the order of their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
+
+impl<'a> Raw<'a> {
+    /// Returns the members of an object; `None` if it is none.
+    pub(crate) fn object(self) -> Option<Object<'a>> {
+        let (bytes, mut found) = (self.0.as_bytes(), Vec::new());
+        let mut members = Members::new(bytes, 0).ok()?;
+        while let Some(Member { key, value }) = members.next().ok()? {
+            found.push((text(&bytes[key.start - 1..=key.end])?, Raw(&self.0[value])));
+        }
+        if !found.is_sorted_by(|(a, _), (b, _)| a <= b) {
+            found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        Some(Object(found))
+    }
+
+    /// Returns the elements of an array; `None` if it is none.
+    pub(crate) fn elements(self) -> Option<Vec<Self>> {
+        let (mut elements, mut found) = (Elements::new(self.0.as_bytes(), 0).ok()?, Vec::new());
+        while let Some(element) = elements.next().ok()? {
+            found.push(Raw(&self.0[element]));
+        }
+        Some(found)
+    }
+
+    /// Tells whether it is this value. Numbers are the same if they are as floats.
+    pub(crate) fn is(self, value: &Value) -> bool {
+        match value {
+            Value::Null => self.0 == "null",
+            Value::Bool(value) => self.0 == if *value { "true" } else { "false" },
+            Value::String(value) => text(self.0.as_bytes()).is_some_and(|text| text == **value),
+            Value::Number(value) => serde_json::from_str::<Number>(self.0)
+                .is_ok_and(|number| number == *value || number.as_f64() == value.as_f64()),
+            Value::Array(_) | Value::Object(_) => self.decode().is_some_and(|decoded| decoded == *value),
+        }
+    }
+
+    /// Decodes it; `None` if it is no JSON.
+    pub(crate) fn decode(self) -> Option<Value> {
+        serde_json::from_str(self.0).ok()
+    }
+}
+
+impl<'a> Object<'a> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Finds the member whose name is `prefix` followed by `name`.
+    pub(crate) fn find(&self, prefix: &str, name: &str) -> Option<Raw<'a>> {
+        let wanted = || prefix.bytes().chain(name.bytes());
+        let at = self.0.binary_search_by(|(name, _)| name.bytes().cmp(wanted())).ok()?;
+        Some(self.0[at].1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Raw<'a>)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
     }
 }
 

@@ -18,7 +18,7 @@ mod tests;
 pub use follow::{Seen, follow, follow_objects};
 
 use crate::cache::{Delta, Entry, Kept, Portion, Writer};
-use crate::client::{self, OwnPace};
+use crate::client::{self, OwnPace, Sends};
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
@@ -38,7 +38,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 
 /// One running watch.
 pub(crate) struct Watcher {
-    client: kube::Client,
+    client: Box<dyn Sends>,
     writer: Writer,
     session: Session,
     metrics: WatchMetrics,
@@ -48,19 +48,13 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Prepares the watch that fills a store; of all managed fields it keeps those of `manager`.
-    pub(crate) fn new(
-        client: kube::Client,
-        writer: Writer,
-        manager: Arc<str>,
-        rng: &Rng,
-        metrics: WatchMetrics,
-    ) -> Self {
+    pub(crate) fn new(client: impl Sends, writer: Writer, manager: Arc<str>, rng: &Rng, metrics: WatchMetrics) -> Self {
         let store = writer.store();
         let path = store.kind().path(store.namespace());
         let Portion { selection, kept } = store.portion();
         let accept = if *kept == Kept::Metadata { METADATA } else { "application/json" };
         let session = Session::new(path, selection.query(), manager, kept.clone(), rng.fork("watch"));
-        Self { client, writer, session, metrics, accept }
+        Self { client: Box::new(client), writer, session, metrics, accept }
     }
 
     /// Watches for ever.

@@ -116,9 +116,7 @@ impl Pass {
             Some(entry) => self.check_adoption(store.kind(), key, entry)?,
             None => check_selected(store, key, object)?,
         }
-        let mut fields = object.clone();
-        without_names(&mut fields);
-        self.apply_fields(store, key, "", object, &fields, known).await
+        self.apply_fields(store, key, "", object, known).await
     }
 
     fn create(&self, ty: Type, child: Value) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
@@ -158,9 +156,9 @@ impl Pass {
         for attempt in 1.. {
             let request = Request::post(&path)
                 .header(CONTENT_TYPE, "application/json")
-                .body(object.to_string().into_bytes())
+                .body(serde_json::to_vec(&object)?)
                 .map_err(kube::Error::HttpError)?;
-            let answer = client::exchange(&self.env.client, request).await;
+            let answer = self.env.client.exchange(request).await;
             let existing = match &answer {
                 // The attempt before this one may have come through after all.
                 Err(kube::Error::Api(status)) if status.is_already_exists() && attempt > 1 => {
@@ -211,7 +209,7 @@ impl Pass {
             .body(options.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
         let number = self.note(store, key);
-        match client::exchange(&self.env.client, request).await {
+        match self.env.client.exchange(request).await {
             Ok(_) => {
                 tracing::debug!(resource = %kind, object = %key, uid, "deleted");
                 self.settle(number, Effect::Deleted(uid), None);
@@ -334,14 +332,4 @@ fn check_selected(store: &Store, key: &ObjectKey, object: &Value) -> Result<()> 
 /// Tells whether an object has owners.
 fn metadata_owned(object: &Value) -> bool {
     object["metadata"].get("ownerReferences").is_some()
-}
-
-/// Removes what names an object, which nobody owns.
-fn without_names(object: &mut Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.retain(|name, _| !matches!(name.as_str(), "apiVersion" | "kind"));
-        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|name, _| !matches!(name.as_str(), "name" | "namespace"));
-        }
-    }
 }

@@ -39,9 +39,13 @@ impl Pass {
                 );
             }
             let known = self.latest_to_apply(store, &primary.key).await?;
-            let before = known.entry.as_ref().map(|known| known.decode_like(&json!({"status": null}))).transpose()?;
-            let before = before.as_ref().map(|before| &before["status"]);
-            condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
+            if status.get("conditions").is_some() {
+                let before =
+                    known.entry.as_ref().map(|known| known.decode_like(&json!({"status": {"conditions": null}})));
+                let before = before.transpose()?;
+                let before = before.as_ref().map(|before| &before["status"]);
+                condition::complete(&mut status, before, primary.entry.generation(), &rfc3339(self.now()));
+            }
             let gvk = primary.kind.gvk();
             let mut object = json!({
                 "apiVersion": gvk.api_version(),
@@ -53,8 +57,7 @@ impl Pass {
             if let Some(namespace) = primary.key.namespace() {
                 object["metadata"]["namespace"] = namespace.into();
             }
-            let fields = json!({"status": object["status"]});
-            self.apply_fields(store, &primary.key, "status", &object, &fields, known).await?;
+            self.apply_fields(store, &primary.key, "status", &object, known).await?;
             Ok(())
         }
         .boxed()

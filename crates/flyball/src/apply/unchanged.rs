@@ -9,76 +9,129 @@
 //! [`Rephrased`] remembers what came of applying it.
 
 use crate::cache::StoreId;
+use crate::json::{self, Object, Raw};
 use flyball_core::ObjectKey;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Tells whether applying `desired` would leave `live` as it is, where `owned` are the fields that its manager owns.
-pub(super) fn is_unchanged(owned: &Value, desired: &Value, live: &Value) -> bool {
-    let Value::Object(fields) = owned else { return false };
+/// Tells whether applying an object would leave it as it is: `live`, of which its manager owns the fields `owned`.
+pub(super) fn is_unchanged(owned: Raw<'_>, object: &Value, live: Raw<'_>) -> bool {
+    leaves(Level::Object, owned, object, Some(live))
+}
+
+/// Where in an object something stands.
+#[derive(Clone, Copy, PartialEq)]
+enum Level {
+    Object,
+    Metadata,
+    Field,
+}
+
+impl Level {
+    /// Tells whether a field is there to name the object. Nobody owns such fields.
+    fn is_name(self, field: &str) -> bool {
+        match self {
+            Self::Object => matches!(field, "apiVersion" | "kind"),
+            Self::Metadata => matches!(field, "name" | "namespace" | "uid"),
+            Self::Field => false,
+        }
+    }
+
+    fn of(self, field: &str) -> Self {
+        if self == Self::Object && field == "metadata" { Self::Metadata } else { Self::Field }
+    }
+}
+
+fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Raw<'_>>) -> bool {
+    let Some(fields) = owned.object() else { return false };
     match desired {
         // A leaf, or a list or map that is owned as a whole.
         _ if fields.is_empty() => contains(live, desired),
         Value::Object(desired) => {
+            let live = live.and_then(Raw::object).unwrap_or_default();
             let same = |(name, desired): (&String, &Value)| {
-                let (owned, live) = (fields.get(&format!("f:{name}")), live.get(name));
-                owned.is_some_and(|owned| is_unchanged(owned, desired, live.unwrap_or(&Value::Null)))
+                let below = level.of(name);
+                match fields.find("f:", name) {
+                    Some(owned) => leaves(below, owned, desired, live.find("", name)),
+                    None => level.is_name(name) || below == Level::Metadata && names_only(desired),
+                }
             };
             // What was applied before and is not any more would be removed.
-            let still = |name: &String| name.strip_prefix("f:").is_none_or(|name| desired.contains_key(name));
-            desired.iter().all(same) && fields.keys().all(still)
+            let still = |name: &str| name.strip_prefix("f:").is_none_or(|name| desired.contains_key(name));
+            desired.iter().all(same) && fields.iter().all(|(name, _)| still(name))
         }
         Value::Array(desired) => {
-            let same = |desired: &Value| {
-                fields.iter().any(|(element, owned)| match element.split_at(2.min(element.len())) {
-                    ("k:", key) => {
-                        element_by_key(key, desired, live).is_some_and(|live| is_unchanged(owned, desired, live))
-                    }
-                    ("v:", value) => {
-                        serde_json::from_str::<Value>(value).is_ok_and(|value| equal(&value, desired))
-                            && live.as_array().is_some_and(|live| live.iter().any(|live| equal(live, desired)))
-                    }
-                    _ => false,
-                })
-            };
-            let elements = fields.keys().filter(|element| *element != ".").count();
-            elements == desired.len() && desired.iter().all(same)
+            let live = live.and_then(Raw::elements).unwrap_or_default();
+            let elements: Vec<_> = fields.iter().filter(|(name, _)| *name != ".").collect();
+            let elements: Vec<_> = elements.iter().map(|(name, owned)| (Element::named(name), *owned)).collect();
+            let same = |desired: &Value| elements.iter().any(|(element, owned)| element.leaves(*owned, desired, &live));
+            elements.len() == desired.len() && desired.iter().all(same)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
-/// Finds in `live` the element with this key, if it is the key of `desired`.
-fn element_by_key<'a>(key: &str, desired: &Value, live: &'a Value) -> Option<&'a Value> {
-    let key: Map<String, Value> = serde_json::from_str(key).ok()?;
-    let matches = |element: &Value, absent: bool| {
-        key.iter().all(|(name, value)| element.get(name).map_or(absent, |found| equal(found, value)))
-    };
-    // A part of the key that is not given gets its default on the server, such as the protocol of a port.
-    matches(desired, true).then(|| live.as_array()?.iter().find(|element| matches(element, false))).flatten()
+fn names_only(metadata: &Value) -> bool {
+    metadata.as_object().is_some_and(|fields| fields.keys().all(|field| Level::Metadata.is_name(field)))
 }
 
-/// Tells whether `live` has all that `desired` has.
-fn contains(live: &Value, desired: &Value) -> bool {
-    match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => {
-            desired.iter().all(|(name, desired)| contains(live.get(name).unwrap_or(&Value::Null), desired))
+/// By what an element of a list is told from others.
+enum Element<'a> {
+    Key(Object<'a>),
+    Value(Raw<'a>),
+    Unknown,
+}
+
+impl<'a> Element<'a> {
+    fn named(name: &'a str) -> Self {
+        match name.split_at_checked(2) {
+            Some(("k:", key)) => Raw(key).object().map_or(Self::Unknown, Self::Key),
+            Some(("v:", value)) => Self::Value(Raw(value)),
+            _ => Self::Unknown,
         }
-        (Value::Array(desired), Value::Array(live)) => {
-            desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| contains(live, desired))
+    }
+
+    /// Tells whether `desired` is this element, and applying it would leave it as it is in the list `live`.
+    fn leaves(&self, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> bool {
+        match self {
+            // A part of the key that is not given gets its default on the server, such as the protocol of a port.
+            Self::Key(key) => {
+                key.iter().all(|(name, value)| desired.get(name).is_none_or(|found| value.is(found)))
+                    && live
+                        .iter()
+                        .find(|live| has(**live, key))
+                        .is_some_and(|live| leaves(Level::Field, owned, desired, Some(*live)))
+            }
+            Self::Value(value) => value.is(desired) && live.iter().any(|live| live.is(desired)),
+            Self::Unknown => false,
         }
-        // The API server drops what is empty.
-        (Value::Object(desired), Value::Null) => desired.is_empty(),
-        (Value::Array(desired), Value::Null) => desired.is_empty(),
-        _ => equal(desired, live),
     }
 }
 
-fn equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        _ => a == b,
+/// Tells whether an element of a list has a key.
+fn has(live: Raw<'_>, key: &Object<'_>) -> bool {
+    let Some(live) = live.object() else { return false };
+    let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
+    key.iter().all(|(name, value)| live.find("", name).is_some_and(|found| same(found, value)))
+}
+
+/// Tells whether `live` has all that `desired` has.
+fn contains(live: Option<Raw<'_>>, desired: &Value) -> bool {
+    let live = live.filter(|live| live.0 != "null");
+    match (desired, live) {
+        // The API server drops what is empty.
+        (Value::Object(desired), None) => desired.is_empty(),
+        (Value::Array(desired), None) => desired.is_empty(),
+        (Value::Null, None) => true,
+        (_, None) => false,
+        (Value::Object(desired), Some(live)) => live
+            .object()
+            .is_some_and(|live| desired.iter().all(|(name, desired)| contains(live.find("", name), desired))),
+        (Value::Array(desired), Some(live)) => live.elements().is_some_and(|live| {
+            desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| contains(Some(live), desired))
+        }),
+        (_, Some(live)) => live.is(desired),
     }
 }
 
@@ -112,12 +165,13 @@ impl Rephrased {
         key: &ObjectKey,
         subresource: &'static str,
         desired: &Value,
-        live: &Value,
-    ) {
+        live: Raw<'_>,
+    ) -> serde_json::Result<()> {
         if self.0.len() >= REMEMBERED {
             self.0.clear();
         }
-        self.0.insert((store, key.clone(), subresource), (digest(desired), digest(&stored(desired, live))));
+        self.0.insert((store, key.clone(), subresource), (digest(desired), digest(&stored(desired, live)?)));
+        Ok(())
     }
 
     /// Tells whether `live` is still what applying the same `desired` made of it.
@@ -127,22 +181,17 @@ impl Rephrased {
         key: &ObjectKey,
         subresource: &'static str,
         desired: &Value,
-        live: &Value,
+        live: Raw<'_>,
     ) -> bool {
         let known = self.0.get(&(store, key.clone(), subresource));
-        known.is_some_and(|known| *known == (digest(desired), digest(&stored(desired, live))))
+        let is_stored = |digested: u64| stored(desired, live).is_ok_and(|stored| digested == digest(&stored));
+        known.is_some_and(|known| known.0 == digest(desired) && is_stored(known.1))
     }
 }
 
 /// Returns what stands in `live` in the places that `desired` names.
-fn stored(desired: &Value, live: &Value) -> Value {
-    match (desired, live) {
-        (Value::Object(desired), Value::Object(live)) => {
-            let stored = |(name, desired): (&String, &Value)| Some((name.clone(), stored(desired, live.get(name)?)));
-            Value::Object(desired.iter().filter_map(stored).collect())
-        }
-        _ => live.clone(),
-    }
+fn stored(desired: &Value, live: Raw<'_>) -> serde_json::Result<Value> {
+    json::decode_like(live.0, desired)
 }
 
 /// Makes a number of a value. It is kept in memory only, so it may differ from release to release.
@@ -206,7 +255,8 @@ mod tests {
     fn check(change: impl FnOnce(&mut Value, &mut Value, &mut Value), expected: bool) {
         let ((mut desired, mut owned), mut live) = (applied(), live());
         change(&mut owned, &mut desired, &mut live);
-        assert_eq!(is_unchanged(&owned, &desired, &live), expected, "{desired} {live}");
+        let (owned, live) = (owned.to_string(), live.to_string());
+        assert_eq!(is_unchanged(Raw(&owned), &desired, Raw(&live)), expected, "{desired} {live}");
     }
 
     #[test]
@@ -249,6 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn names_are_nobodys() {
+        let named = |_: &mut Value, desired: &mut Value, live: &mut Value| {
+            for object in [desired, live] {
+                (object["apiVersion"], object["kind"]) = (json!("apps/v1"), json!("Deployment"));
+                (object["metadata"]["name"], object["metadata"]["namespace"]) = (json!("web"), json!("default"));
+            }
+        };
+        check(named, true);
+        let nothing_else = |owned: &mut Value, desired: &mut Value, _: &mut Value| {
+            desired["metadata"] = json!({"name": "web", "uid": "u"});
+            owned.as_object_mut().unwrap().remove("f:metadata");
+        };
+        check(nothing_else, true);
+        check(|_, desired, _| desired["metadata"] = json!({"name": "web"}), false);
+        check(|_, desired, _| desired["spec"]["name"] = json!("web"), false);
+    }
+
+    #[test]
+    fn text_is_read_with_its_escapes() {
+        let owned = r#"{"f:data":{"f:a\u003cb":{},"f:c":{"k:{\"n\":\"x\u003c\"}":{".":{},"f:n":{}}}}}"#;
+        let live = r#"{ "data" : { "c" : [ {"n":"x<"} ] , "a<b" : "\u003e" } }"#;
+        let desired = json!({"data": {"a<b": ">", "c": [{"n": "x<"}]}});
+        assert!(is_unchanged(Raw(owned), &desired, Raw(live)));
+        assert!(!is_unchanged(Raw(owned), &desired, Raw("{")));
+        assert!(!is_unchanged(Raw("[]"), &desired, Raw(live)));
+    }
+
+    #[test]
     fn what_is_empty_may_be_absent() {
         check(
             |owned, desired, _| {
@@ -268,13 +346,14 @@ mod tests {
     fn rephrased_values_are_recognised_until_they_drift() {
         let (key, mut rephrased) = (ObjectKey::new(None, "a"), Rephrased::default());
         let desired = json!({"spec": {"cpu": "1000m"}});
-        let live = |cpu: &str, status: u32| json!({"spec": {"cpu": cpu, "more": 1}, "status": status});
-        assert!(!rephrased.knows(0, &key, "", &desired, &live("1", 1)));
-        rephrased.learn(0, &key, "", &desired, &live("1", 1));
-        assert!(rephrased.knows(0, &key, "", &desired, &live("1", 2)));
-        assert!(!rephrased.knows(0, &key, "", &desired, &live("2", 1)));
-        assert!(!rephrased.knows(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), &live("1", 1)));
-        assert!(!rephrased.knows(0, &key, "status", &desired, &live("1", 1)));
+        let live = |cpu: &str, status: u32| json!({"spec": {"cpu": cpu, "more": 1}, "status": status}).to_string();
+        let [first, later, drifted] = [live("1", 1), live("1", 2), live("2", 1)];
+        assert!(!rephrased.knows(0, &key, "", &desired, Raw(&first)));
+        rephrased.learn(0, &key, "", &desired, Raw(&first)).unwrap();
+        assert!(rephrased.knows(0, &key, "", &desired, Raw(&later)));
+        assert!(!rephrased.knows(0, &key, "", &desired, Raw(&drifted)));
+        assert!(!rephrased.knows(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), Raw(&first)));
+        assert!(!rephrased.knows(0, &key, "status", &desired, Raw(&first)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::declaration::Kept;
 use super::fields::Fields;
-use crate::json::{self, Elements, Malformed, Members};
+use crate::json::{self, Elements, Malformed, Members, Object, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
 use serde::de::DeserializeOwned;
@@ -224,10 +224,19 @@ impl Entry {
         self.list(self.finalizers)
     }
 
+    /// Returns the object as text.
+    pub(crate) fn raw(&self) -> Raw<'_> {
+        Raw(&self.json)
+    }
+
     /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
-    pub(crate) fn applied_fields(&self, subresource: &str) -> Option<serde_json::Value> {
-        let entries: Vec<ManagedFields> = self.list(self.managed_fields);
-        entries.into_iter().find(|entry| entry.subresource == subresource).map(|entry| entry.fields_v1)
+    pub(crate) fn applied_fields(&self, subresource: &str) -> Option<Raw<'_>> {
+        let mut entries = Raw(self.piece(self.managed_fields)).elements()?.into_iter().filter_map(Raw::object);
+        let is_of = |entry: &Object<'_>| match entry.find("", "subresource") {
+            Some(named) => json::text(named.0.as_bytes()).is_some_and(|named| named == subresource),
+            None => subresource.is_empty(),
+        };
+        entries.find(is_of)?.find("", "fieldsV1")
     }
 
     fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {
@@ -251,15 +260,6 @@ pub(crate) struct OwnerReference {
     pub(crate) uid: String,
     #[serde(default)]
     pub(crate) controller: bool,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ManagedFields {
-    #[serde(default)]
-    subresource: String,
-    #[serde(default)]
-    fields_v1: serde_json::Value,
 }
 
 impl Span {
@@ -293,7 +293,9 @@ impl Cut {
             let replaced = previous.map_or_else(|| start..value.end + behind(), |previous| previous..value.end);
             return Self { replaced, kept: Vec::new(), list: 0 };
         }
-        let mut kept = object[start..value.start].to_vec();
+        let size = applied.iter().map(|entry| entry.len() + 1).sum::<usize>();
+        let mut kept = Vec::with_capacity(value.start - start + size + 1);
+        kept.extend_from_slice(&object[start..value.start]);
         let list = kept.len();
         for (at, entry) in applied.into_iter().enumerate() {
             kept.push(if at == 0 { b'[' } else { b',' });
@@ -378,7 +380,7 @@ mod tests {
             let expected =
                 json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
             assert_eq!(entry.decode::<Value>().unwrap(), expected, "{metadata}");
-            assert_eq!((entry.uid().as_ref(), entry.applied_fields("")), ("u", None), "{metadata}");
+            assert_eq!((entry.uid().as_ref(), entry.applied_fields("").is_some()), ("u", false), "{metadata}");
         }
     }
 
@@ -387,8 +389,10 @@ mod tests {
         let (_, entry) = entry(
             r#""managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:spec":{}}},{"manager":"x","operation":"Update","fieldsV1":{}},{"manager":"me","operation":"Apply","subresource":"status","fieldsV1":{"f:status":{}}}],"name":"a","uid":"u""#,
         );
-        assert_eq!(entry.applied_fields(""), Some(json!({"f:spec": {}})));
-        assert_eq!(entry.applied_fields("status"), Some(json!({"f:status": {}})));
+        let applied = |subresource| entry.applied_fields(subresource).map(|fields| fields.0);
+        assert_eq!(applied(""), Some(r#"{"f:spec":{}}"#));
+        assert_eq!(applied("status"), Some(r#"{"f:status":{}}"#));
+        assert_eq!(applied("scale"), None);
         assert_eq!(entry.uid(), "u");
         assert_eq!(entry.decode::<Value>().unwrap()["metadata"]["managedFields"].as_array().unwrap().len(), 2);
     }

@@ -184,22 +184,28 @@ impl Kind {
 
     /// Returns the URL of all objects, or of those in one namespace.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        let (root, plural) = (root(self.gvk()), &self.0.resource.resource);
-        match namespace.filter(|_| self.0.namespaced) {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
+        let mut path = root(self.gvk());
+        if let Some(namespace) = namespace.filter(|_| self.0.namespaced) {
+            ["/namespaces/", namespace].into_iter().for_each(|part| path.push_str(part));
         }
+        ["/", &self.0.resource.resource].into_iter().for_each(|part| path.push_str(part));
+        path
     }
 
     /// Returns the URL of one object.
     pub(crate) fn object_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.path(key.namespace()), key.name())
+        let mut path = self.path(key.namespace());
+        ["/", key.name()].into_iter().for_each(|part| path.push_str(part));
+        path
     }
 }
 
-/// Returns the URL below which a kind is served.
+/// Returns the URL below which a kind is served, with room for what follows.
 fn root(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
-    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+    let mut root = String::with_capacity(128);
+    let parts = if group.is_empty() { ["/api", "", ""] } else { ["/apis", "/", group] };
+    parts.into_iter().chain(["/", version]).for_each(|part| root.push_str(part));
+    root
 }
 
 impl PartialEq for Kind {

@@ -266,7 +266,12 @@ impl Operator {
     /// The exit code is 0 after it was told to stop, 1 after a failure or the loss of its lease, 2 if the command line or the
     /// settings make no sense.
     pub fn main(self) -> ExitCode {
-        Self::main_of(self.version, |_: NoFlags| self)
+        self.main_from(std::env::args_os())
+    }
+
+    /// Is [`main`](Self::main) for a program that has read a part of its command line itself: the rest, after what to call the program.
+    pub fn main_from(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+        Self::main_of(self.version, arguments, |_: NoFlags| self)
     }
 
     /// Is [`main`](Self::main) for an operator with flags of its own, from which `declare` makes it.
@@ -299,12 +304,16 @@ impl Operator {
     /// }
     /// ```
     pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
-        Self::main_of(None, declare)
+        Self::main_of(None, std::env::args_os(), declare)
     }
 
     #[expect(clippy::print_stderr, reason = "the log is not there yet")]
-    fn main_of<F: Args>(version: Option<&'static str>, declare: impl FnOnce(F) -> Self) -> ExitCode {
-        let arguments: Vec<_> = std::env::args_os().collect();
+    fn main_of<F: Args>(
+        version: Option<&'static str>,
+        arguments: impl IntoIterator<Item = OsString>,
+        declare: impl FnOnce(F) -> Self,
+    ) -> ExitCode {
+        let arguments: Vec<_> = arguments.into_iter().collect();
         let command = command::<F>(version, arguments.first());
         let version = command.get_version().map(str::to_owned);
         let settled = settings::settle(command, &arguments, |name| std::env::var(name).ok());

@@ -163,7 +163,7 @@ impl Election {
         standing: Arc<Standing>,
         master: Gauge,
     ) -> Self {
-        let (client, clock, recorder) = (env.client.clone(), env.clock.clone(), env.recorder.clone());
+        let (client, clock, recorder) = (env.client.kube().clone(), env.clock.clone(), env.recorder.clone());
         let rng = rng.fork("leader election");
         let elector = Elector::new(format!("{instance}_{}", rng.uuid()), settings.clone());
         Self { client, clock, rng, settings, elector, standing, master, recorder, bell: Arc::default() }

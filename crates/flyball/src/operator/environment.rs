@@ -3,7 +3,7 @@
 use super::metrics::Metrics;
 use crate::apply::{Recorder, Rephrased};
 use crate::cache::{Caches, Entry, Selection, Store};
-use crate::client::{self, Gate};
+use crate::client::{Gate, Layered};
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::latch::Latch;
@@ -20,7 +20,7 @@ pub(crate) struct Environment {
     pub(crate) name: Arc<str>,
     /// Whom the API server takes for the one who sets fields.
     pub(crate) manager: Arc<str>,
-    pub(crate) client: kube::Client,
+    pub(crate) client: Layered,
     /// What the client asks before it writes, if only a leader may.
     pub(crate) gate: Option<Arc<Gate>>,
     /// Opens when work may begin.
@@ -41,13 +41,13 @@ pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 impl Environment {
     /// Returns the same for a controller that acts through a client of its own.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
-        let client = client::layered(client, self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
+        let client = Layered::new(client, self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
         Self { client, ..self.clone() }
     }
 
     /// Asks the API server for an object, `None` if there is none.
     pub(crate) async fn fetch(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        match client::exchange(&self.client, request(kind.object_path(key))?).await {
+        match self.client.exchange(request(kind.object_path(key))?).await {
             Ok(body) => self.parse(&body).map(Some),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -73,7 +73,7 @@ impl Environment {
     ) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
         let (path, query) = (kind.path(namespace), selection.query());
         let uri = query.strip_prefix('&').map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
-        let body = client::exchange(&self.client, request(uri)?).await?;
+        let body = self.client.exchange(request(uri)?).await?;
         watcher::items(&body, &self.manager)
     }
 

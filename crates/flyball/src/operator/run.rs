@@ -8,7 +8,7 @@ use super::running::Running;
 use super::{Environment, Operator, RunError};
 use crate::apply::Recorder;
 use crate::cache::Caches;
-use crate::client;
+use crate::client::Layered;
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::watcher::Watcher;
@@ -70,10 +70,10 @@ impl Operator {
             (election, Arc::new(Standing::new(lease)))
         });
         let standing = elect.as_ref().map(|(_, standing)| standing.clone());
-        let gated = standing.as_ref().map(|standing| {
-            client::layered(client.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone()))
-        });
-        let client = client::layered(client, metrics.requests(), &self.rng, None);
+        let gated = standing
+            .as_ref()
+            .map(|standing| Layered::new(client.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone())));
+        let client = Layered::new(client, metrics.requests(), &self.rng, None);
         let types = self.controllers.iter().flat_map(|controller| controller.types.clone());
         let planned = Caches::planned(types, &self.plans, &self.namespaces);
         let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;
@@ -158,7 +158,7 @@ impl Operator {
             let port = listener.local_addr().map_or(webhook::PORT, |address| address.port());
             let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&installed) };
             let keeper = Keeper {
-                client: client.clone(),
+                client: client.kube().clone(),
                 clock: everywhere.clock.clone(),
                 operator: installed.clone(),
                 reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, port)),
@@ -174,7 +174,7 @@ impl Operator {
         let report = Arc::new(Report { caches, metrics, serving, standing: standing.clone(), longest_stale, stop });
         match metrics_listener {
             Some(listener) if self.protects_metrics => {
-                let (guard, serving) = (Arc::new(Guard::new(client.clone())), Arc::<Serving>::default());
+                let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
                 let (directory, clock) = (self.metrics_directory, everywhere.clock.clone());
                 running.others.spawn(guard::keep_certificate(
                     serving.clone(),
@@ -193,7 +193,7 @@ impl Operator {
         }
         for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
             let recorder = recorder.clone();
-            running.events.spawn(async move { recorder.run(&env.client).await });
+            running.events.spawn(async move { recorder.run(env.client.kube()).await });
         }
         running.lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
         Ok(running)

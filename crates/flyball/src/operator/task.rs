@@ -85,7 +85,7 @@ impl TaskContext {
     /// Returns the client, whose requests are counted and wait when the API server is busy. That of a task that waits for leadership
     /// writes nothing unless this replica leads.
     pub fn client(&self) -> &kube::Client {
-        &self.env.client
+        self.env.client.kube()
     }
 
     /// Returns the caches of the controllers, which may not be filled yet.

@@ -73,7 +73,7 @@ impl<K: AnyResource> Context<K> {
     /// }
     /// ```
     pub fn client(&self) -> &kube::Client {
-        &self.pass.env.client
+        self.pass.env.client.kube()
     }
 
     /// Returns the caches, which may be behind what this reconcile wrote.

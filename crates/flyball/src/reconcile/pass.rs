@@ -319,7 +319,7 @@ impl Pass {
         request: Request<Vec<u8>>,
     ) -> kube::Result<Arc<Entry>> {
         let number = self.note(store, key);
-        let answer = client::exchange(&self.env.client, request).await;
+        let answer = self.env.client.exchange(request).await;
         let entry = answer.and_then(|body| self.env.parse(&body));
         match &entry {
             Ok(entry) => self.settle_at(number, store, key, entry),
