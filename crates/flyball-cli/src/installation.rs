@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::program::Program;
 use flyball::Description;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// All objects of one operator at one place.
 #[derive(Debug)]
@@ -82,11 +83,11 @@ impl Installation {
     /// Asks a program what it needs at a place, and adds what every operator needs.
     pub(crate) async fn ask(args: &PlaceArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
         let program = Program::find(&args.source).await?;
-        let description = program.describe(&args.args).await?;
+        let description = program.describe(&args.args, &BTreeMap::new()).await?;
         let place = Place::of(&description, args, namespace, image)?;
         let mut flags = args.args.clone();
         flags.extend(place.flags(&description));
-        let told = program.manifests(&flags, &Default::default()).await?;
+        let told = program.manifests(&flags, &BTreeMap::new()).await?;
         Ok(Self::new(description, place, told))
     }
 

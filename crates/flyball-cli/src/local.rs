@@ -8,7 +8,7 @@ use crate::apply::{self, Outcome};
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
 use crate::process::{self, Hear, Process};
-use crate::program::{self, Build};
+use crate::program::{Build, Program};
 use crate::saved::{self, Saved};
 use crate::terminal::{Style, complain, paint, say};
 use clap::Args;
@@ -21,15 +21,15 @@ use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// The flags that say which operator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LocalArgs {
-    /// A program that is built already, instead of the project in this folder
+    /// A program that is built already, or a watches.yaml, instead of the project in this folder
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "release"])]
-    pub(crate) program: Option<PathBuf>,
+    pub(crate) program: Option<Program>,
     /// Which program of the project, if it has several
     #[arg(long)]
     pub(crate) bin: Option<String>,
@@ -45,11 +45,16 @@ pub(crate) struct LocalArgs {
 }
 
 impl LocalArgs {
-    /// Builds the program, unless it is built already; who hears what cargo says may be given.
-    pub(crate) async fn build(&self, hear: Option<Hear>) -> Result<PathBuf> {
-        match &self.program {
-            Some(program) => Ok(program.clone()),
-            None => Build { hear, ..Build::new(self.bin.as_deref(), self.release) }.run().await,
+    /// Returns the program that needs not be built.
+    fn ready(&self) -> Option<Program> {
+        self.program.clone().or_else(Program::here)
+    }
+
+    /// Builds the program, unless that needs not be; who hears what cargo says may be given.
+    pub(crate) async fn build(&self, hear: Option<Hear>) -> Result<Program> {
+        match self.ready() {
+            Some(program) => Ok(program),
+            None => Build { hear, ..Build::new(self.bin.as_deref(), self.release) }.run().await.map(Program::File),
         }
     }
 }
@@ -93,8 +98,8 @@ pub(crate) struct Local {
     /// What was made in the cluster that had not been there, in order, if it is to be known.
     pub(crate) made: Option<Made>,
     account: Option<Account>,
-    /// The program that is installed, when it was written, and the samples that are applied.
-    current: Option<(PathBuf, Option<SystemTime>)>,
+    /// The program that is installed, its files as they were then, and the samples that are applied.
+    current: Option<(Program, Saved)>,
     applied: Vec<Value>,
 }
 
@@ -155,9 +160,9 @@ impl Local {
     /// save is waited for.
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
         let folder = std::env::current_dir().unwrap_or_default();
-        if self.args.program.is_none() && !folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
+        if self.args.ready().is_none() && !folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
             return Err(Error::new(format!("there is no project in {}", folder.display()))
-                .hint("go to the folder that has its Cargo.toml, or name a program: --program FILE"));
+                .hint("go to the folder that has its Cargo.toml or watches.yaml, or name a program: --program FILE"));
         }
         let mut running = None;
         let ended = tokio::select! {
@@ -225,10 +230,15 @@ impl Local {
 
     /// Returns the files whose change means something.
     fn files(&self) -> Vec<PathBuf> {
-        let program = self.current.as_ref().map(|(program, _)| program.as_path());
-        let mut files = match &self.args.program {
-            Some(program) => vec![program.clone()],
-            None => saved::sources(&std::env::current_dir().unwrap_or_default(), program),
+        let mut files = match (self.args.ready(), &self.current) {
+            (Some(program), _) => program.files(),
+            (None, current) => {
+                let built = current.as_ref().and_then(|(program, _)| match program {
+                    Program::File(path) => Some(path.as_path()),
+                    Program::Watches(_) => None,
+                });
+                saved::sources(&std::env::current_dir().unwrap_or_default(), built)
+            }
         };
         if let Some(samples) = &self.samples {
             saved::within(samples, &mut files);
@@ -241,8 +251,9 @@ impl Local {
         // A mistake in samples costs nothing if it is found before anything is done.
         let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
         let program = self.args.build(self.hear.build.clone()).await?;
-        let written = std::fs::metadata(&program).and_then(|found| found.modified()).ok();
-        let current = Some((program.clone(), written));
+        let mut files = Saved::default();
+        files.add(program.files());
+        let current = Some((program.clone(), files));
         let mut webhooks = Vec::new();
         if running.is_none() || current != self.current {
             let variables = self.variables().await?;
@@ -273,11 +284,11 @@ impl Local {
     }
 
     /// Gives the operator what it needs of the cluster, and returns its webhook configurations.
-    async fn install(&mut self, program: &Path, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+    async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut webhooks = Vec::new();
-        let manifests = program::manifests(program, &self.args.args, variables).await?;
+        let manifests = program.manifests(&self.args.args, variables).await?;
         if let Some((config, kubeconfig)) = &self.own_account {
-            let name = program::describe(program, &self.args.args, variables).await?.name;
+            let name = program.describe(&self.args.args, variables).await?.name;
             let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
             let object = account.object();
             self.account = Some(account);
@@ -326,7 +337,7 @@ impl Local {
         Ok(())
     }
 
-    fn start(&self, program: &Path, variables: &BTreeMap<String, String>) -> Result<Process> {
+    fn start(&self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
         let mut command = process::leashed(program);
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
         Process::start(command, self.hear.operator.clone())

@@ -1,10 +1,11 @@
 //! Processes that this one starts and ends: what they say, and how they are told to stop.
 
 use crate::error::{Result, ResultExt};
+use crate::program::Program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,13 +38,16 @@ pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, hear: Hear) -
 }
 
 /// Begins the command of a program that is told to stop, as by [`Process::stop`], when this process ends in whatever way.
-pub(crate) fn leashed(program: &Path) -> Command {
+pub(crate) fn leashed(program: &Program) -> Command {
+    let line = program.command_line();
     if !cfg!(target_os = "linux") {
-        return Command::new(program);
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]);
+        return command;
     }
     // This very program, even if another one is built in its place meanwhile.
     let mut command = Command::new("/proc/self/exe");
-    command.arg("leash").arg(std::process::id().to_string()).arg(program);
+    command.arg("leash").arg(std::process::id().to_string()).args(line);
     command
 }
 

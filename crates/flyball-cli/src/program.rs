@@ -3,14 +3,22 @@
 use crate::apply;
 use crate::error::{Error, Result, ResultExt};
 use crate::process::{Hear, relay};
-use crate::terminal;
+use crate::{saved, terminal};
 use clap::Args;
 use flyball::Description;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::str::FromStr;
 use tokio::process::Command;
+
+/// What says which charts, roles and playbooks are for which kinds, in a project that is made of those.
+const WATCHES: &str = "watches.yaml";
 
 /// How to build the project in this folder.
 #[derive(Clone, Default)]
@@ -98,87 +106,121 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Builds the project in this folder, whose messages people see as they come, and returns the program.
-pub(crate) async fn build(bin: Option<&str>, release: bool) -> Result<PathBuf> {
-    Build::new(bin, release).run().await
-}
-
 /// The flags that say which program it is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SourceArgs {
-    /// A program that is built already, instead of the project in this folder
+    /// A program that is built already, or a watches.yaml, instead of the project in this folder
     #[arg(long, value_name = "FILE", conflicts_with = "bin")]
-    program: Option<PathBuf>,
+    program: Option<Program>,
     /// Which program of the project, if it has several
     #[arg(long)]
     bin: Option<String>,
 }
 
 impl SourceArgs {
-    /// Tells whether it is the project's, and not one that somebody else builds.
-    pub(crate) fn is_of_project(&self) -> bool {
-        self.program.is_none()
+    /// Tells whether it is built by cargo, and so may have tests.
+    pub(crate) fn is_built(&self) -> bool {
+        self.program.is_none() && Program::here().is_none()
     }
 }
 
 /// The program of an operator, which is asked what the operator is.
-#[derive(Debug)]
-pub(crate) struct Program(PathBuf);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// A file that runs.
+    File(PathBuf),
+    /// This very program, told by such a file which charts, roles and playbooks are for which kinds.
+    Watches(PathBuf),
+}
+
+impl FromStr for Program {
+    type Err = Infallible;
+
+    fn from_str(path: &str) -> Result<Self, Infallible> {
+        let is_yaml = Path::new(path).extension().is_some_and(|end| end == "yaml" || end == "yml");
+        Ok(if is_yaml { Self::Watches(path.into()) } else { Self::File(path.into()) })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::File(path) | Self::Watches(path)) = self;
+        path.display().fmt(f)
+    }
+}
 
 impl Program {
-    /// Finds the program that is meant, and builds it if it is the project's.
+    /// Finds the program of the project in this folder, if nothing needs to be built for it.
+    pub(crate) fn here() -> Option<Self> {
+        let watches = Path::new(WATCHES);
+        (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
+    }
+
+    /// Finds the program that is meant, and builds it if that is to be done.
     pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
-        match &args.program {
-            Some(program) => Ok(Self(program.clone())),
-            None => build(args.bin.as_deref(), false).await.map(Self),
+        match args.program.clone().or_else(Self::here) {
+            Some(program) => Ok(program),
+            None => Build::new(args.bin.as_deref(), false).run().await.map(Self::File),
         }
     }
 
-    /// Asks what the operator is.
-    pub(crate) async fn describe(&self, args: &[String]) -> Result<Description> {
-        describe(&self.0, args, &BTreeMap::new()).await
+    /// Returns what starts it: a file, and the arguments that come before all others.
+    pub(crate) fn command_line(&self) -> Vec<OsString> {
+        match self {
+            Self::File(path) => vec![path.into()],
+            Self::Watches(path) => {
+                let this = std::env::current_exe().unwrap_or_else(|_| "flyball".into());
+                vec![this.into(), "operate".into(), path.into()]
+            }
+        }
+    }
+
+    /// Returns the files that it is made of, besides those that only its build knows of.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::File(path) => vec![path.clone()],
+            Self::Watches(path) => {
+                let mut files = Vec::new();
+                saved::within(
+                    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
+                    &mut files,
+                );
+                files
+            }
+        }
     }
 
     /// Asks what the operator needs to be in the cluster.
     pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
-        manifests(&self.0, args, variables).await
+        let list: Value = self.ask("manifests", args, variables).await?;
+        let mut objects = apply::flat(list);
+        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+        Ok(objects)
     }
-}
 
-/// Asks an operator for what it needs to be in the cluster.
-pub(crate) async fn manifests(
-    program: &Path,
-    args: &[String],
-    variables: &BTreeMap<String, String>,
-) -> Result<Vec<Value>> {
-    let told = ask(program, "manifests", args, variables).await?;
-    let list: Value = serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))?;
-    let mut objects = apply::flat(list);
-    objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
-    Ok(objects)
-}
-
-/// Asks an operator what it is.
-pub(crate) async fn describe(
-    program: &Path,
-    args: &[String],
-    variables: &BTreeMap<String, String>,
-) -> Result<Description> {
-    let told = ask(program, "describe", args, variables).await?;
-    serde_json::from_slice(&told).when(format!("{} is no operator", program.display()))
-}
-
-/// Runs a command of an operator's program, and returns what it said.
-async fn ask(program: &Path, command: &str, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<u8>> {
-    let what = || format!("cannot run {} {command}", program.display());
-    let mut process = Command::new(program);
-    process.arg(command).args(args).envs(variables).stdout(Stdio::piped());
-    let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
-    if !told.status.success() {
-        return Err(Error::new(format!("{} {command} ended with {}", program.display(), told.status))
-            .hint("what the operator needs to say what it is goes behind --, such as -- --token x"));
+    /// Asks what the operator is.
+    pub(crate) async fn describe(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Description> {
+        self.ask("describe", args, variables).await
     }
-    Ok(told.stdout)
+
+    /// Runs a command of it, and returns what it said.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        command: &str,
+        args: &[String],
+        variables: &BTreeMap<String, String>,
+    ) -> Result<T> {
+        let what = || format!("cannot run {self} {command}");
+        let line = self.command_line();
+        let mut process = Command::new(&line[0]);
+        process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
+        let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
+        if !told.status.success() {
+            return Err(Error::new(format!("{self} {command} ended with {}", told.status))
+                .hint("what the operator needs to say what it is goes behind --, such as -- --token x"));
+        }
+        serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
+    }
 }
 
 /// Takes the marks of the generator of schemas out of a definition, which say nothing to the API server, and names what it would name itself.

@@ -18,7 +18,7 @@ const MOST: usize = 20_000;
 type State = Option<(SystemTime, u64)>;
 
 /// Files as they were when they were looked at.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Saved(BTreeMap<PathBuf, State>);
 
 impl Saved {

@@ -9,7 +9,6 @@ mod play;
 use crate::apply;
 use crate::error::Result;
 use crate::local::LocalArgs;
-use crate::program;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +50,7 @@ impl Found {
 pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<Vec<Check>> {
     let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
     let program = local.build(None).await?;
-    let mut definitions = program::manifests(&program, &local.args, &BTreeMap::new()).await?;
+    let mut definitions = program.manifests(&local.args, &BTreeMap::new()).await?;
     definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
     local.program = Some(program);
     let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions)];

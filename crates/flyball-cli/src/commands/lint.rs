@@ -95,8 +95,8 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let rules = ["the chaos suite exists and passes", "killed for ten minutes, it leaves what it made alone"];
     let unchecked = match () {
         () if args.no_tests => "left out by --no-tests",
-        () if !args.place.source.is_of_project() => {
-            "a program has no tests: leave out --program in the project's folder"
+        () if !args.place.source.is_built() => {
+            "what cargo does not build has no tests: leave out --program in the folder of a project in Rust"
         }
         () => {
             let chaos = Chaos::run()?;

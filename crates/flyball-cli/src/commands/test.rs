@@ -185,8 +185,9 @@ impl TestArgs {
                 Err(_) if self.suite.is_empty() => build.run().await,
                 built => built,
             }
-        })?;
-        if let Err(error) = block_on(program::describe(&program, &[], &BTreeMap::new())) {
+        })
+        .map(program::Program::File)?;
+        if let Err(error) = block_on(program.describe(&[], &BTreeMap::new())) {
             return Ok(Err(error.to_string()));
         }
         let local =
