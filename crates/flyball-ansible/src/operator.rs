@@ -119,7 +119,8 @@ fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
     let annotation = |name: &str| object.metadata.annotations.as_ref()?.get(name);
     match (annotation(PRIMARY), annotation(PRIMARY_TYPE)) {
         (Some(key), Some(kind)) if kind == primary => {
-            let (namespace, name) = key.split_once('/').map_or((None, key.as_str()), |(namespace, name)| (Some(namespace), name));
+            let (namespace, name) =
+                key.split_once('/').map_or((None, key.as_str()), |(namespace, name)| (Some(namespace), name));
             vec![ObjectKey::new(namespace, name)]
         }
         _ => Vec::new(),
@@ -129,9 +130,9 @@ fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
 /// Returns a kind as the project's definitions name it.
 fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
     let gvk = kind.gvk();
-    let found = definitions.iter().find(|definition| {
-        *definition.spec.group == *gvk.group && *definition.spec.names.kind == *gvk.kind
-    });
+    let found = definitions
+        .iter()
+        .find(|definition| *definition.spec.group == *gvk.group && *definition.spec.names.kind == *gvk.kind);
     match found {
         None => kind.clone(),
         Some(definition) => {
@@ -154,10 +155,15 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
                 // Samples may stand beside them.
                 if document["kind"] == "CustomResourceDefinition" {
                     if document["apiVersion"] != "apiextensions.k8s.io/v1" {
-                        return Err(Error::file(&path, "the definition is not of apiextensions.k8s.io/v1: no cluster takes others any more"));
+                        return Err(Error::file(
+                            &path,
+                            "the definition is not of apiextensions.k8s.io/v1: no cluster takes others any more",
+                        ));
                     }
                     let definition = serde_json::from_value(document);
-                    definitions.push(definition.map_err(|error| Error::file(&path, format_args!("it is no definition: {error}")))?);
+                    definitions.push(
+                        definition.map_err(|error| Error::file(&path, format_args!("it is no definition: {error}")))?,
+                    );
                 }
             }
         }

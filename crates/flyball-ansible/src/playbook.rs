@@ -102,11 +102,7 @@ pub(crate) enum Action {
     /// Calls a module.
     Module(Module, Map<String, Value>),
     /// Runs tasks; others if one fails; and others in any case.
-    Block {
-        tasks: Arc<[Task]>,
-        rescue: Arc<[Task]>,
-        always: Arc<[Task]>,
-    },
+    Block { tasks: Arc<[Task]>, rescue: Arc<[Task]>, always: Arc<[Task]> },
     /// Runs the tasks of a file.
     IncludeTasks(Value),
     /// Reads variables from a file of the role.

@@ -16,9 +16,6 @@ use std::time::Duration;
 /// By this annotation an object says how often it is looked at again.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
 
-/// After a run that changed something it is looked again, once, so that the status tells of how things are and not of how they came about.
-const CONFIRM: Duration = Duration::from_secs(1);
-
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
     pub(crate) watch: Watch,
@@ -53,13 +50,15 @@ impl Reconcile for Roles {
         }
         let outcome = self.run(&self.playbook, object, cx, false).await;
         self.tell(object, &outcome, cx).await?;
-        let confirms = self.watch.manage_status && outcome.wrote && status::last_changed(before) == 0;
+        // After a run that changed something comes another one, so that the status tells how things are and not how they came
+        // about. Waits grow, for roles that change something each time.
+        let confirms = self.watch.manage_status && outcome.wrote;
         let again = outcome.requeue_after.or(period);
         ended(outcome)?;
-        Ok(match (confirms, again) {
-            (true, again) => Action::requeue_after(again.map_or(CONFIRM, |again| again.min(CONFIRM))),
-            (false, Some(again)) => Action::requeue_after(again),
-            (false, None) => Action::done(),
+        Ok(match again {
+            _ if confirms => Action::requeue(),
+            Some(again) => Action::requeue_after(again),
+            None => Action::done(),
         })
     }
 
@@ -74,7 +73,13 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
-    async fn run(&self, playbook: &Playbook, object: &DynamicObject, cx: &Context<DynamicObject>, finalizes: bool) -> Outcome {
+    async fn run(
+        &self,
+        playbook: &Playbook,
+        object: &DynamicObject,
+        cx: &Context<DynamicObject>,
+        finalizes: bool,
+    ) -> Outcome {
         let extra = Arc::new(variables::of(object, &self.watch, finalizes));
         run::run(Job { playbook, kinds: &self.kinds, object, extra, cx, manager: &self.manager }).await
     }

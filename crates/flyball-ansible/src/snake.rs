@@ -85,7 +85,9 @@ mod tests {
 
     #[test]
     fn odd_keys_are_no_trouble() {
-        for (key, expected) in [("", ""), (" ", ""), ("-", "_"), ("egressIPs", "egress_ips"), ("IPsOfPods", "_ips_of_pods")] {
+        for (key, expected) in
+            [("", ""), (" ", ""), ("-", "_"), ("egressIPs", "egress_ips"), ("IPsOfPods", "_ips_of_pods")]
+        {
             assert_eq!(snake(key), expected, "{key:?}");
         }
     }

@@ -3,8 +3,7 @@
 //! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand in
 //! `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
 
-use crate::run::Outcome;
-use crate::run::merge;
+use crate::run::{Failure, Outcome, merge};
 use serde_json::{Map, Value, json};
 
 /// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or tell of an
@@ -14,7 +13,8 @@ pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
     if known.is_some_and(|known| known["observedGeneration"].as_i64() >= Some(generation)) {
         return None;
     }
-    let mut conditions = vec![json!({"type": "Running", "status": "True", "reason": "Running", "message": "Running reconciliation"})];
+    let mut conditions =
+        vec![json!({"type": "Running", "status": "True", "reason": "Running", "message": "Running reconciliation"})];
     if let Some(successful) = condition(before, "Successful") {
         conditions.push(json!({"type": "Successful", "status": "False", "reason": successful["reason"], "message": successful["message"]}));
     }
@@ -49,7 +49,7 @@ pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
 
 /// Returns the conditions when a run could not begin.
 pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
-    let outcome = Outcome { failure: Some(crate::run::Failure::new(problem)), ..Outcome::default() };
+    let outcome = Outcome { failure: Some(Failure::new(problem)), ..Outcome::default() };
     let mut conditions = done(before, &outcome, "");
     for condition in &mut conditions {
         if let Some(fields) = condition.as_object_mut() {
@@ -69,14 +69,12 @@ pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -
     let mut after = before.clone();
     let names: Vec<String> = asked.keys().cloned().collect();
     merge(&mut after, asked);
-    let changed: Map<String, Value> =
-        names.into_iter().filter(|name| before.get(name) != after.get(name)).map(|name| (name.clone(), after[&name].clone())).collect();
+    let changed: Map<String, Value> = names
+        .into_iter()
+        .filter(|name| before.get(name) != after.get(name))
+        .map(|name| (name.clone(), after[&name].clone()))
+        .collect();
     (!changed.is_empty()).then(|| Value::Object(changed))
-}
-
-/// Returns how many tasks of the last successful run changed something.
-pub(crate) fn last_changed(before: &Value) -> u64 {
-    condition(before, "Running").and_then(|running| running["ansibleResult"]["changed"].as_u64()).unwrap_or(0)
 }
 
 fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
@@ -116,7 +114,6 @@ fn joined(before: &Value, asked: &[Value], own: Vec<Value>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Failure;
 
     fn outcome(changed: u64, failure: Option<&str>) -> Outcome {
         let failures = u64::from(failure.is_some());
@@ -148,7 +145,7 @@ mod tests {
         assert_eq!(of(&good, "Successful").0, "True");
         assert_eq!(of(&good, "Failure").0, "False");
         assert_eq!(good["conditions"][0]["type"], "Mine");
-        assert_eq!(last_changed(&good), 1);
+        assert_eq!(condition(&good, "Running").unwrap()["ansibleResult"]["changed"], 1);
         let bad = status(done(&good, &outcome(0, Some("no")), "now"));
         assert_eq!(of(&bad, "Failure"), ("True".into(), "no".into()));
         assert_eq!((of(&bad, "Running").0, of(&bad, "Successful").0), ("False".into(), "False".into()));

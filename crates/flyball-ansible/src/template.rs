@@ -40,7 +40,11 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
             value if value.is_undefined() => return Err(undefined()),
             value if value.is_none() => "".to_owned(),
             value if value.kind() == ValueKind::Bool => {
-                if value.is_true() { "True".to_owned() } else { "False".to_owned() }
+                if value.is_true() {
+                    "True".to_owned()
+                } else {
+                    "False".to_owned()
+                }
             }
             value => value.to_string(),
         };

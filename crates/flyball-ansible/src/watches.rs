@@ -83,7 +83,12 @@ impl Watches {
         let documents = yaml::documents(&text).map_err(|problem| Error::file(path, problem))?;
         let entries = match <[Value; 1]>::try_from(documents) {
             Ok([Value::Array(entries)]) if !entries.is_empty() => entries,
-            _ => return Err(Error::file(path, "it is no list of entries, each with group, version, kind, and role or playbook")),
+            _ => {
+                return Err(Error::file(
+                    path,
+                    "it is no list of entries, each with group, version, kind, and role or playbook",
+                ));
+            }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut watches = Self { path: path.to_owned(), entries: Vec::new() };
@@ -99,7 +104,10 @@ impl Watches {
             };
             let watch = read_entry(entry, folder).map_err(refuse)?;
             if !known.insert(watch.gvk.clone()) {
-                return Err(refuse(Mistake::new("kind", "another entry is of this group, version and kind: join them")));
+                return Err(refuse(Mistake::new(
+                    "kind",
+                    "another entry is of this group, version and kind: join them",
+                )));
             }
             watches.entries.push(watch);
         }
@@ -127,12 +135,13 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         field: if mistake.field.is_empty() { "finalizer".to_owned() } else { format!("finalizer.{}", mistake.field) },
         ..mistake
     })?;
-    let period = match fields.text("reconcilePeriod")? {
-        None => None,
-        Some(text) => Some(duration::parse(&text).ok_or_else(|| {
-            Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
-        })?),
-    };
+    let period =
+        match fields.text("reconcilePeriod")? {
+            None => None,
+            Some(text) => Some(duration::parse(&text).ok_or_else(|| {
+                Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
+            })?),
+        };
     let not_watched = match fields.take("blacklist") {
         None => Vec::new(),
         Some(Value::Array(kinds)) => kinds.into_iter().map(read_blacklisted).collect::<Result<_, _>>()?,
@@ -190,7 +199,10 @@ fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake>
     // The API server takes no other names.
     let is_qualified = name.split_once('/').is_some_and(|(domain, rest)| domain.contains('.') && !rest.is_empty());
     if !is_qualified {
-        return Err(Mistake::new("name", format!("{name:?} is no name of a finalizer, such as cache.example.com/finalizer")));
+        return Err(Mistake::new(
+            "name",
+            format!("{name:?} is no name of a finalizer, such as cache.example.com/finalizer"),
+        ));
     }
     let runs = read_runs(&mut fields, folder)?;
     let vars = fields.map("vars")?;
@@ -321,12 +333,32 @@ mod tests {
         check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "there is no role none-such");
         check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "there is no file");
         check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "a role as well");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}), "rule", "no such field; there are blacklist");
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
+            "rule",
+            "no such field; there are blacklist",
+        );
         check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "manageStatus": "no"}), "manageStatus", "true or false");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a"}}), "finalizer.name", "such as");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c"}}), "finalizer", "neither");
-        check(json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c", "x": 1}}), "finalizer.x", "no such");
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "manageStatus": "no"}),
+            "manageStatus",
+            "true or false",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a"}}),
+            "finalizer.name",
+            "such as",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c"}}),
+            "finalizer",
+            "neither",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c", "x": 1}}),
+            "finalizer.x",
+            "no such",
+        );
     }
 
     #[test]

@@ -23,9 +23,30 @@ const MODULES: [Known; 10] = [
         names: &["k8s", "k8s_raw"],
         collections: KUBERNETES,
         arguments: Some(&[
-            "definition", "resource_definition", "inline", "src", "template", "state", "api_version", "api", "version", "kind",
-            "name", "namespace", "merge_type", "wait", "wait_timeout", "wait_sleep", "wait_condition", "apply", "force",
-            "label_selectors", "continue_on_error", "validate", "validate_certs", "persist_config",
+            "definition",
+            "resource_definition",
+            "inline",
+            "src",
+            "template",
+            "state",
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "merge_type",
+            "wait",
+            "wait_timeout",
+            "wait_sleep",
+            "wait_condition",
+            "apply",
+            "force",
+            "label_selectors",
+            "continue_on_error",
+            "validate",
+            "validate_certs",
+            "persist_config",
         ]),
         text: None,
     },
@@ -34,8 +55,20 @@ const MODULES: [Known; 10] = [
         names: &["k8s_info", "k8s_facts"],
         collections: KUBERNETES,
         arguments: Some(&[
-            "api_version", "api", "version", "kind", "name", "namespace", "label_selectors", "field_selectors", "wait",
-            "wait_timeout", "wait_sleep", "wait_condition", "validate_certs", "hidden_fields",
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "label_selectors",
+            "field_selectors",
+            "wait",
+            "wait_timeout",
+            "wait_sleep",
+            "wait_condition",
+            "validate_certs",
+            "hidden_fields",
         ]),
         text: None,
     },
@@ -44,7 +77,16 @@ const MODULES: [Known; 10] = [
         names: &["k8s_status"],
         collections: KUBERNETES,
         arguments: Some(&[
-            "api_version", "api", "version", "kind", "name", "namespace", "status", "conditions", "force", "replace_lists",
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "status",
+            "conditions",
+            "force",
+            "replace_lists",
             "validate_certs",
         ]),
         text: None,
@@ -72,7 +114,13 @@ const MODULES: [Known; 10] = [
         text: None,
     },
     Known { module: Module::Fail, names: &["fail"], collections: BUILTIN, arguments: Some(&["msg"]), text: None },
-    Known { module: Module::Meta, names: &["meta"], collections: BUILTIN, arguments: Some(&["action"]), text: Some("action") },
+    Known {
+        module: Module::Meta,
+        names: &["meta"],
+        collections: BUILTIN,
+        arguments: Some(&["action"]),
+        text: Some("action"),
+    },
     Known {
         module: Module::Pause,
         names: &["pause"],
@@ -120,7 +168,9 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
         if let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str())) {
             let problem = match unknown.as_str() {
                 "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
-                | "client_key" | "proxy" => "it goes to the cluster of the operator, as the operator: leave it out".to_owned(),
+                | "client_key" | "proxy" => {
+                    "it goes to the cluster of the operator, as the operator: leave it out".to_owned()
+                }
                 _ => format!("the built-in executor takes {}", takes.join(", ")),
             };
             return Err(format!("{name} has an argument {unknown}: {problem}"));
@@ -143,7 +193,10 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
     };
     match module {
         Module::K8s => one_of("state", &["present", "absent", "patched"])?,
-        Module::Meta => one_of("action", &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"])?,
+        Module::Meta => one_of(
+            "action",
+            &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"],
+        )?,
         Module::Assert if !arguments.contains_key("that") => return Err(format!("{name} has no argument that")),
         Module::RequeueAfter if !arguments.contains_key("time") => return Err(format!("{name} has no argument time")),
         _ => {}
@@ -156,9 +209,10 @@ pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
     let mut pairs = Map::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let (key, after) = rest.split_once('=').filter(|(key, _)| is_word(key.trim())).ok_or_else(|| {
-            format!("{rest} is no argument of the form key=value")
-        })?;
+        let (key, after) = rest
+            .split_once('=')
+            .filter(|(key, _)| is_word(key.trim()))
+            .ok_or_else(|| format!("{rest} is no argument of the form key=value"))?;
         let (value, left) = value(after)?;
         pairs.insert(key.trim().to_owned(), value.into());
         rest = left.trim_start();
@@ -220,7 +274,10 @@ mod tests {
     #[test]
     fn arguments_may_stand_on_one_line() {
         let read = |text: &str| pairs(text).map(Value::Object);
-        assert_eq!(read("a=1 b='two words' c={{ x | default('y z') }}"), Ok(json!({"a": "1", "b": "two words", "c": "{{ x | default('y z') }}"})));
+        assert_eq!(
+            read("a=1 b='two words' c={{ x | default('y z') }}"),
+            Ok(json!({"a": "1", "b": "two words", "c": "{{ x | default('y z') }}"}))
+        );
         assert_eq!(read("msg=\"it's\""), Ok(json!({"msg": "it's"})));
         assert!(read("hello").is_err() && read("a='b").is_err());
     }

@@ -16,10 +16,27 @@ const DEEPEST: usize = 16;
 
 /// Kinds without namespaces that come with a cluster; of others it is not known.
 const CLUSTER_WIDE: [&str; 21] = [
-    "APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ComponentStatus", "CSIDriver", "CSINode",
-    "CustomResourceDefinition", "FlowSchema", "IngressClass", "MutatingWebhookConfiguration", "Namespace", "Node",
-    "PersistentVolume", "PriorityClass", "PriorityLevelConfiguration", "RuntimeClass", "StorageClass",
-    "ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration", "VolumeAttachment",
+    "APIService",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ComponentStatus",
+    "CSIDriver",
+    "CSINode",
+    "CustomResourceDefinition",
+    "FlowSchema",
+    "IngressClass",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "RuntimeClass",
+    "StorageClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
 ];
 
 /// The kinds that a role deals with.
@@ -108,7 +125,9 @@ impl Look<'_> {
                 Action::Module(Module::K8sInfo, arguments) => self.named(arguments, false),
                 Action::Module(Module::SetFact, arguments) => arguments.values().for_each(|fact| self.value(fact, 0)),
                 Action::Module(..) | Action::IncludeTasks(_) | Action::IncludeVars { .. } | Action::Role { .. } => {}
-                Action::Block { tasks, rescue, always } => [tasks, rescue, always].into_iter().for_each(|t| self.tasks(t)),
+                Action::Block { tasks, rescue, always } => {
+                    [tasks, rescue, always].into_iter().for_each(|t| self.tasks(t))
+                }
             }
         }
     }
@@ -178,7 +197,8 @@ impl Look<'_> {
 /// Makes a kind of what an object says that it is.
 pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+    let is_name =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
     if !is_name(version) || !is_name(kind) || !(group.is_empty() || is_name(group)) {
         return None;
     }
@@ -202,17 +222,27 @@ mod tests {
 
     #[test]
     fn kinds_are_found_where_objects_are() {
-        assert_eq!(found(json!({"apiVersion": "v1", "kind": "Service", "spec": {"x": {"apiVersion": "v1", "kind": "Pod"}}})), ["services"]);
+        assert_eq!(
+            found(json!({"apiVersion": "v1", "kind": "Service", "spec": {"x": {"apiVersion": "v1", "kind": "Pod"}}})),
+            ["services"]
+        );
         assert_eq!(found(json!({"apiVersion": "{{ api }}", "kind": "Deployment"})), ["deployments.apps"]);
         assert_eq!(found(json!({"apiVersion": "{{ other }}", "kind": "Deployment"})), Vec::<String>::new());
-        assert_eq!(found(json!([{"a": {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret"}]}}])), ["secrets"]);
+        assert_eq!(
+            found(
+                json!([{"a": {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret"}]}}])
+            ),
+            ["secrets"]
+        );
         let text = "apiVersion: v1 # so\nkind: \"ConfigMap\"\n---\nkind: Job\nmetadata: {}\napiVersion: batch/v1\nspec:\n  kind: X\n";
         assert_eq!(found(json!(text)), ["configmaps", "jobs.batch"]);
     }
 
     #[test]
     fn what_is_no_name_is_no_kind() {
-        assert!(kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none());
+        assert!(
+            kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none()
+        );
         assert!(!kind_of("rbac.authorization.k8s.io/v1", "ClusterRole").unwrap().is_namespaced());
         assert!(kind_of("example.com/v1", "Node").unwrap().is_namespaced());
     }

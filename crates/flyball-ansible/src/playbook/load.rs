@@ -153,7 +153,8 @@ impl Loader {
         // Beside the role that asks, as Ansible does, or where the project has its roles.
         let beside = around.parent().filter(|roles| roles.ends_with("roles")).map(|roles| roles.join(name));
         let beside_playbook = around.join("roles").join(name);
-        let mut places: Vec<_> = beside.into_iter().chain([beside_playbook]).chain(role_places(&self.project, name)).collect();
+        let mut places: Vec<_> =
+            beside.into_iter().chain([beside_playbook]).chain(role_places(&self.project, name)).collect();
         let found = places.iter().position(|place| place.is_dir());
         found.map(|found| normal(&places.swap_remove(found))).ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
@@ -165,7 +166,8 @@ impl Loader {
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
         let tasks = yaml::file(file)?;
         let path = Arc::new(file.to_owned());
-        let mut found = Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
+        let mut found =
+            Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
         read_tasks(tasks, &path, 0, &mut found).map(Arc::from)
     }
 
@@ -182,7 +184,9 @@ impl Loader {
         };
         let folder = normal(file.parent().unwrap_or(&self.project));
         let mut fields = Fields::of(play).map_err(refuse)?;
-        for ignored in ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"] {
+        for ignored in
+            ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"]
+        {
             fields.take(ignored);
         }
         match fields.take("hosts").as_ref().and_then(Value::as_str) {
@@ -193,9 +197,15 @@ impl Loader {
             return Err(Error::file(file, "play: become: there is nobody else to be: leave it out"));
         }
         let vars = fields.map("vars").map_err(refuse)?;
-        check_all(&Value::Object(vars.clone())).map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
+        check_all(&Value::Object(vars.clone()))
+            .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
         let files = Files::read(&folder)?;
-        let mut play = Play { vars: Arc::new(templates(&vars)), files: Arc::new(files), folder: folder.clone(), ..Play::default() };
+        let mut play = Play {
+            vars: Arc::new(templates(&vars)),
+            files: Arc::new(files),
+            folder: folder.clone(),
+            ..Play::default()
+        };
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.take(list)));
         fields.finish().map_err(refuse)?;
         let path = Arc::new(file.to_owned());
@@ -211,8 +221,14 @@ impl Loader {
                 }
                 continue;
             }
-            let mut found =
-                Surroundings { loader: self, home: &folder, tasks: folder.clone(), file, depth: 0, includes: Some(&mut wanted) };
+            let mut found = Surroundings {
+                loader: self,
+                home: &folder,
+                tasks: folder.clone(),
+                file,
+                depth: 0,
+                includes: Some(&mut wanted),
+            };
             let tasks = read_tasks(content, &path, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
@@ -268,7 +284,9 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
     let vars = match yaml::file(file)? {
         Value::Null => Map::new(),
         Value::Object(vars) => vars,
-        other => return Err(Error::file(file, format_args!("it is {}, and a map of variables is expected", what(&other)))),
+        other => {
+            return Err(Error::file(file, format_args!("it is {}, and a map of variables is expected", what(&other))));
+        }
     };
     for (name, value) in &vars {
         check_all(value).map_err(|problem| Error::file(file, format_args!("{name}: {problem}")))?;
@@ -301,7 +319,9 @@ impl Surroundings<'_> {
 impl Resolve for Surroundings<'_> {
     fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
         if self.depth >= DEEPEST {
-            return Err(format!("imports are more than {DEEPEST} deep: does {name} import itself? Use include_tasks with when"));
+            return Err(format!(
+                "imports are more than {DEEPEST} deep: does {name} import itself? Use include_tasks with when"
+            ));
         }
         let file = self.find(name)?;
         let tasks = yaml::file(&file).map_err(|error| error.to_string())?;
@@ -320,10 +340,13 @@ impl Resolve for Surroundings<'_> {
     fn include(&mut self, name: Option<&str>) -> Result<(), String> {
         let found = match name {
             Some(name) => vec![self.find(name)?],
-            None if self.includes.is_some() => return Err("in a playbook, name the file as it is, without a template".into()),
+            None if self.includes.is_some() => {
+                return Err("in a playbook, name the file as it is, without a template".into());
+            }
             None => {
                 let files = walk(&self.tasks).map_err(|error| error.to_string())?;
-                let is_yaml = |file: &PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+                let is_yaml =
+                    |file: &PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
                 files.into_iter().map(|file| normal(&file)).filter(is_yaml).collect()
             }
         };
@@ -341,7 +364,8 @@ impl Resolve for Surroundings<'_> {
         let folder = self.home.join("vars");
         let files = match name {
             Some(name) => {
-                let places = [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|place| normal(&place));
+                let places =
+                    [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|place| normal(&place));
                 let found = places.iter().find(|place| place.is_file()).cloned();
                 vec![found.ok_or_else(|| format!("there is no file {}", places[0].display()))?]
             }

@@ -14,8 +14,20 @@ const DEEPEST: usize = 32;
 
 /// Keywords that change nothing where there is one host, and no shell on it.
 const WITHOUT_EFFECT: [&str; 14] = [
-    "tags", "run_once", "any_errors_fatal", "ignore_unreachable", "diff", "check_mode", "gather_facts", "connection",
-    "throttle", "timeout", "collections", "debugger", "become_method", "module_defaults",
+    "tags",
+    "run_once",
+    "any_errors_fatal",
+    "ignore_unreachable",
+    "diff",
+    "check_mode",
+    "gather_facts",
+    "connection",
+    "throttle",
+    "timeout",
+    "collections",
+    "debugger",
+    "become_method",
+    "module_defaults",
 ];
 
 /// What a task refers to that has to be found: other files and roles.
@@ -31,7 +43,12 @@ pub(super) trait Resolve {
 }
 
 /// Reads a list of tasks.
-pub(super) fn read_tasks(tasks: Value, file: &Arc<PathBuf>, depth: usize, found: &mut dyn Resolve) -> Result<Vec<Task>> {
+pub(super) fn read_tasks(
+    tasks: Value,
+    file: &Arc<PathBuf>,
+    depth: usize,
+    found: &mut dyn Resolve,
+) -> Result<Vec<Task>> {
     if depth > DEEPEST {
         return Err(Error::file(file, format_args!("blocks are more than {DEEPEST} deep")));
     }
@@ -121,7 +138,9 @@ fn read_action(
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
         let arguments = match arguments {
-            Value::String(text) if text.contains('=') && !text.contains("{{") => Value::Object(pairs(text).map_err(&refuse)?),
+            Value::String(text) if text.contains('=') && !text.contains("{{") => {
+                Value::Object(pairs(text).map_err(&refuse)?)
+            }
             Value::String(text) => return Ok((text.trim().into(), Map::new())),
             other => other.clone(),
         };
@@ -161,11 +180,14 @@ fn read_action(
             other => other,
         };
         let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
-        let name = name.ok_or_else(|| refuse(format!("{key} names no role: say its name as it is, without a template")))?;
+        let name =
+            name.ok_or_else(|| refuse(format!("{key} names no role: say its name as it is, without a template")))?;
         let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
         let tasks_from = tasks_from.ok_or_else(|| refuse("tasks_from takes no template here".into()))?;
         let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
-        if let Some(option) = arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str()))) {
+        if let Some(option) =
+            arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
+        {
             return Err(refuse(format!("{key}: the built-in executor has no argument {option}")));
         }
         let folder = found.role(&name, &tasks_from).map_err(&refuse)?;
@@ -195,7 +217,9 @@ pub(super) fn check_all(value: &Value) -> Result<(), String> {
     match value {
         Value::String(text) => check_text(text),
         Value::Array(items) => items.iter().try_for_each(check_all),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field))),
+        Value::Object(fields) => {
+            fields.iter().try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field)))
+        }
         _ => Ok(()),
     }
 }
@@ -265,7 +289,12 @@ impl Keywords<'_> {
 
     fn repeat(&mut self) -> Result<Option<Repeat>> {
         let mut control = self.map("loop_control")?;
-        let loops = [("loop", Over::List), ("with_list", Over::List), ("with_items", Over::Flattened), ("with_dict", Over::Fields)];
+        let loops = [
+            ("loop", Over::List),
+            ("with_list", Over::List),
+            ("with_items", Over::Flattened),
+            ("with_dict", Over::Fields),
+        ];
         let mut repeat = None;
         for (keyword, over) in loops {
             if let Some(items) = self.value(keyword)? {
@@ -303,7 +332,9 @@ impl Keywords<'_> {
                 _ => value.as_u64() == Some(0),
             };
             if !is_harmless {
-                return Err(self.refuse(keyword, format_args!("the built-in executor knows {harmless} only: leave it out")));
+                return Err(
+                    self.refuse(keyword, format_args!("the built-in executor knows {harmless} only: leave it out"))
+                );
             }
         }
         Ok(())

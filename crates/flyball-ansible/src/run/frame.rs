@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// How deep includes, roles and blocks may be within one another.
-pub(super) const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 32;
 
 /// What surrounds a task.
 #[derive(Clone)]

@@ -10,6 +10,8 @@ use super::wait::Wait;
 use super::{Failure, Run};
 use crate::template::Scope;
 use crate::yaml::{self, truth, what};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};
 use flyball_core::selector::LabelSelector;
 use kube::core::DynamicObject;
@@ -70,7 +72,10 @@ impl Run<'_> {
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
         }
         let Some(selector) = selector else {
-            return Err(Failure::new(format!("a {} is to be absent, and neither its name nor labels are said", kind.name())));
+            return Err(Failure::new(format!(
+                "a {} is to be absent, and neither its name nor labels are said",
+                kind.name()
+            )));
         };
         let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(Failure::of)?;
         let mut changed = false;
@@ -101,7 +106,8 @@ impl Run<'_> {
                 let namespace = given.filter(|_| kind.is_namespaced());
                 let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(Failure::of)?;
                 let selector = selector(arguments)?;
-                let labelled = |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
+                let labelled =
+                    |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
                 found.iter().filter(|object| labelled(object)).map(json_of).collect::<Result<Vec<_>, _>>()?
             }
         };
@@ -226,15 +232,13 @@ fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), Str
             yaml::documents(&text)?.into_iter().try_for_each(|document| collect(document, found, depth + 1))
         }
         Value::Array(items) if depth < 4 => items.into_iter().try_for_each(|item| collect(item, found, depth + 1)),
-        Value::Object(mut fields) => {
-            match fields.get("kind").and_then(Value::as_str) {
-                Some("List") => collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
-                _ => {
-                    found.push(Value::Object(fields));
-                    Ok(())
-                }
+        Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
+            Some("List") => collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
+            _ => {
+                found.push(Value::Object(fields));
+                Ok(())
             }
-        }
+        },
         Value::Null => Ok(()),
         other => Err(format!("definition: {} is no object of Kubernetes", what(&other))),
     }
@@ -263,7 +267,20 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
             *value = text(value).into();
         }
     }
+    encode(&mut fields);
     Ok(Value::Object(fields))
+}
+
+/// Writes the texts of a Secret as it keeps them: what is only ever written cannot be compared with what is there.
+fn encode(fields: &mut Map<String, Value>) {
+    if fields["apiVersion"] != "v1" || fields["kind"] != "Secret" {
+        return;
+    }
+    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let data = fields.entry("data").or_insert_with(|| json!({}));
+    if let Some(data) = data.as_object_mut() {
+        data.extend(texts.into_iter().map(|(key, value)| (key, STANDARD.encode(text(&value)).into())));
+    }
 }
 
 impl Run<'_> {
@@ -273,7 +290,10 @@ impl Run<'_> {
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str());
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
-            Failure::new(format!("the {} has no metadata.name, and a generated one would be another in each run", kind.name()))
+            Failure::new(format!(
+                "the {} has no metadata.name, and a generated one would be another in each run",
+                kind.name()
+            ))
         })?;
         Ok((kind, ObjectKey::new(namespace.as_deref(), name)))
     }

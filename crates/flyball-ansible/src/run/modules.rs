@@ -22,8 +22,12 @@ impl<'r> Run<'r> {
     ) -> Result<Done, Stop> {
         // Conditions and names of variables are evaluated by their modules.
         match module {
-            Module::Assert => return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem)))),
-            Module::Debug => return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem)))),
+            Module::Assert => {
+                return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+            }
+            Module::Debug => {
+                return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+            }
             _ => {}
         }
         let arguments = match evaluate(arguments, scope) {
@@ -31,8 +35,8 @@ impl<'r> Run<'r> {
             Err(problem) => return Ok(Done::failed(Failure::new(problem))),
         };
         let done = match module {
-            Module::K8s => self.k8s(&arguments, scope).await,
-            Module::K8sInfo => self.k8s_info(&arguments).await,
+            Module::K8s => Box::pin(self.k8s(&arguments, scope)).await,
+            Module::K8sInfo => Box::pin(self.k8s_info(&arguments)).await,
             Module::K8sStatus => self.k8s_status(&arguments),
             Module::RequeueAfter => self.requeue_after(&arguments),
             Module::SetFact => {
@@ -69,7 +73,8 @@ impl<'r> Run<'r> {
 
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
         let time = arguments.get("time").map(text).unwrap_or_default();
-        let period = duration::parse(&time).ok_or_else(|| Failure::new(format!("time: {time} is no duration, such as 30s")))?;
+        let period =
+            duration::parse(&time).ok_or_else(|| Failure::new(format!("time: {time} is no duration, such as 30s")))?;
         self.outcome.requeue_after = Some(period);
         Ok(Done::with(json!({"period": time})))
     }
@@ -91,7 +96,8 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, St
             return Err(message);
         }
     }
-    let message = arguments.get("success_msg").map_or(Ok("All assertions passed".into()), |message| scope.render(message))?;
+    let message =
+        arguments.get("success_msg").map_or(Ok("All assertions passed".into()), |message| scope.render(message))?;
     Ok(Done::with(json!({"changed": false, "msg": message})))
 }
 

@@ -105,7 +105,13 @@ impl Run<'_> {
     }
 
     /// Patches an object, unless it has all that the patch says.
-    async fn patch(&mut self, kind: &Kind, key: &ObjectKey, before: &DynamicObject, patch: Value) -> Result<Change, Failure> {
+    async fn patch(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        before: &DynamicObject,
+        patch: Value,
+    ) -> Result<Change, Failure> {
         let live = serde_json::to_value(before).map_err(|error| Failure::new(error.to_string()))?;
         let group = kind.gvk().group.clone();
         // Lists are merged by keys in the kinds of the cluster, and replaced in others.
@@ -139,7 +145,8 @@ impl Run<'_> {
 }
 
 fn decode(definition: Value) -> Result<DynamicObject, Failure> {
-    serde_json::from_value(definition).map_err(|error| Failure::new(format!("the definition is no object of Kubernetes: {error}")))
+    serde_json::from_value(definition)
+        .map_err(|error| Failure::new(format!("the definition is no object of Kubernetes: {error}")))
 }
 
 fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, Failure> {
@@ -191,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_patch_that_says_nothing_new_is_recognised() {
-        let live = json!({"a": 1, "list": [{"name": "x", "image": "i", "args": ["a"]}, {"name": "y"}], "plain": [1, 2]});
+        let live =
+            json!({"a": 1, "list": [{"name": "x", "image": "i", "args": ["a"]}, {"name": "y"}], "plain": [1, 2]});
         let check = |patch: Value, by_key: bool| contains(&live, &patch, by_key);
         assert!(check(json!({"a": 1, "b": null, "list": [{"name": "x", "image": "i"}]}), true));
         assert!(!check(json!({"list": [{"name": "x", "image": "i"}]}), false));
@@ -204,6 +212,8 @@ mod tests {
     fn fields_are_selected() {
         let pod = json!({"status": {"phase": "Running"}, "spec": {"replicas": 2}});
         assert!(has_field(&pod, "status.phase=Running") && has_field(&pod, "spec.replicas==2"));
-        assert!(has_field(&pod, "status.phase!=Failed") && !has_field(&pod, "status.reason=x") && !has_field(&pod, "x"));
+        assert!(
+            has_field(&pod, "status.phase!=Failed") && !has_field(&pod, "status.reason=x") && !has_field(&pod, "x")
+        );
     }
 }

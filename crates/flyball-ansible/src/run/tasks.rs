@@ -23,19 +23,23 @@ impl<'r> Run<'r> {
     pub(super) fn tasks<'a>(&'a mut self, tasks: &'r [Task], frame: &'a Frame<'r>) -> BoxFuture<'a, Result<(), Stop>> {
         async move {
             if frame.depth > DEEPEST {
-                let failure = Failure::new(format!("includes and blocks are more than {DEEPEST} deep: does a file include itself?"));
+                let failure = Failure::new(format!(
+                    "includes and blocks are more than {DEEPEST} deep: does a file include itself?"
+                ));
                 return Err(Stop::Failed(failure));
             }
             for task in tasks {
                 match &task.action {
-                    Action::Block { tasks, rescue, always } => self.block(task, [tasks, rescue, always], frame).await?,
+                    Action::Block { tasks, rescue, always } => {
+                        Box::pin(self.block(task, [tasks, rescue, always], frame)).await?;
+                    }
                     Action::Role { folder, tasks_from, is_static: true } => {
                         let mut inner = frame.within(&Arc::default());
                         inner.when.extend(task.when.iter().cloned());
                         inner.params.push(task.vars.clone());
-                        self.role(folder, tasks_from, &inner).await?;
+                        Box::pin(self.role(folder, tasks_from, &inner)).await?;
                     }
-                    _ => self.task(task, frame).await?,
+                    _ => Box::pin(self.task(task, frame)).await?,
                 }
             }
             Ok(())
@@ -115,17 +119,25 @@ impl<'r> Run<'r> {
                 match items(repeat, &scope) {
                     Ok(items) => self.each(task, repeat, items, frame).await?,
                     // Items that cannot be told do not matter where nothing is done.
-                    Err(problem) => match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
-                        Ok(false) => Done::skipped(),
-                        _ => return Err(fail(format!("loop: {problem}"))),
-                    },
+                    Err(problem) => {
+                        match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
+                            Ok(false) => Done::skipped(),
+                            _ => return Err(fail(format!("loop: {problem}"))),
+                        }
+                    }
                 }
             }
         };
         self.ended(task, frame, result)
     }
 
-    async fn each(&mut self, task: &'r Task, repeat: &'r Repeat, items: Vec<Value>, frame: &Frame<'r>) -> Result<Done, Stop> {
+    async fn each(
+        &mut self,
+        task: &'r Task,
+        repeat: &'r Repeat,
+        items: Vec<Value>,
+        frame: &Frame<'r>,
+    ) -> Result<Done, Stop> {
         let (mut results, mut failure) = (Vec::new(), None);
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
@@ -175,7 +187,7 @@ impl<'r> Run<'r> {
         };
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
-            let mut done = self.act(task, frame, looped).await?;
+            let mut done = Box::pin(self.act(task, frame, looped)).await?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
             }
@@ -238,16 +250,22 @@ impl<'r> Run<'r> {
     async fn act(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         let scope = self.scope(frame, &task.vars, looped);
         match &task.action {
-            Action::Module(module, arguments) => self.module(*module, arguments, &scope, frame).await,
+            Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
             Action::IncludeTasks(file) => {
                 let file = match scope.render(file) {
                     Ok(Value::String(file)) => file,
-                    Ok(other) => return Ok(Done::failed(Failure::new(format!("the file of tasks is {}", what(&other))))),
+                    Ok(other) => {
+                        return Ok(Done::failed(Failure::new(format!("the file of tasks is {}", what(&other)))));
+                    }
                     Err(problem) => return Ok(Done::failed(Failure::new(problem))),
                 };
                 let tasks = match frame.role {
-                    Some(role) => places(&file, &task.file, &role.folder.join("tasks")).iter().find_map(|p| role.tasks.get(p)),
-                    None => places(&file, &task.file, &frame.play.folder).iter().find_map(|p| frame.play.includes.get(p)),
+                    Some(role) => {
+                        places(&file, &task.file, &role.folder.join("tasks")).iter().find_map(|p| role.tasks.get(p))
+                    }
+                    None => {
+                        places(&file, &task.file, &frame.play.folder).iter().find_map(|p| frame.play.includes.get(p))
+                    }
                 };
                 let Some(tasks) = tasks else {
                     return Ok(Done::failed(Failure::new(format!("there is no file of tasks {file}"))));

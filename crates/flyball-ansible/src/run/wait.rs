@@ -36,14 +36,26 @@ impl Wait {
             }),
             reason: condition.get("reason").map(text),
         });
-        let time = |name: &str, default: f64| arguments.get(name).map_or(Duration::from_secs_f64(default), |time| seconds(time, default));
-        Some(Self { timeout: time("wait_timeout", 120.0), sleep: time("wait_sleep", 5.0).max(Duration::from_millis(100)), condition })
+        let time = |name: &str, default: f64| {
+            arguments.get(name).map_or(Duration::from_secs_f64(default), |time| seconds(time, default))
+        };
+        Some(Self {
+            timeout: time("wait_timeout", 120.0),
+            sleep: time("wait_sleep", 5.0).max(Duration::from_millis(100)),
+            condition,
+        })
     }
 }
 
 impl Run<'_> {
     /// Waits for an object to be ready, or to be gone; gives it as it is then.
-    pub(super) async fn wait_for(&self, wait: &Wait, kind: &Kind, key: &ObjectKey, absent: bool) -> Result<Option<Value>, Failure> {
+    pub(super) async fn wait_for(
+        &self,
+        wait: &Wait,
+        kind: &Kind,
+        key: &ObjectKey,
+        absent: bool,
+    ) -> Result<Option<Value>, Failure> {
         let mut waited = Duration::ZERO;
         loop {
             let object = self.get(kind, key).await?;
@@ -54,7 +66,9 @@ impl Run<'_> {
                 _ if waited >= wait.timeout => {
                     let (name, seconds) = (kind.name(), wait.timeout.as_secs());
                     let what = if absent { "gone" } else { "ready" };
-                    return Err(Failure::new(format!("{name} {key}: Timed out waiting on resource: it was not {what} within {seconds} s")));
+                    return Err(Failure::new(format!(
+                        "{name} {key}: Timed out waiting on resource: it was not {what} within {seconds} s"
+                    )));
                 }
                 _ => {}
             }

@@ -11,7 +11,9 @@ fn scope() -> Arc<Scope> {
     let role = json!({"image": "memcached:{{ tag }}", "tag": "1.6", "labels": {"app": "{{ name }}", "n": "{{ size }}"},
         "copy": "{{ evil }}", "a": "{{ b }}", "b": "{{ a }}", "broken": "{{ nowhere.x }}", "size": 1});
     let mut files = Files::default();
-    files.templates.insert("x.yaml.j2".into(), ("x.yaml.j2".into(), "{% if size > 1 %}\nkind: {{ name }}\n{% endif %}\n".into()));
+    files
+        .templates
+        .insert("x.yaml.j2".into(), ("x.yaml.j2".into(), "{% if size > 1 %}\nkind: {{ name }}\n{% endif %}\n".into()));
     files.files.insert("motd".into(), ("motd".into(), "{{ hello }}\n".into()));
     Scope::new(vec![Arc::new(data(object(user))), Arc::new(templates(&object(role)))], vec![Arc::new(files)])
 }
@@ -136,5 +138,9 @@ fn mistakes_are_found_before_they_matter() {
 #[test]
 fn nothing_is_without_bounds() {
     fails("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}", "fuel");
+    let chain: serde_json::Map<_, _> =
+        (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
+    let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
+    assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("without an end"));
     fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
 }

@@ -60,7 +60,9 @@ fn check_names(expression: &str) -> Result<(), String> {
         let next = |offset: usize| tokens.get(at + offset).copied();
         match (token, next(1)) {
             (Token::Sign('|'), Some(Token::Name(_))) => check_filter(&dotted(&tokens[at + 1..]))?,
-            (Token::Name("is"), Some(Token::Name("not"))) => check_test(&dotted(&tokens[(at + 2).min(tokens.len())..]))?,
+            (Token::Name("is"), Some(Token::Name("not"))) => {
+                check_test(&dotted(&tokens[(at + 2).min(tokens.len())..]))?
+            }
             (Token::Name("is"), Some(Token::Name(_))) => check_test(&dotted(&tokens[at + 1..]))?,
             (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => {
                 if let Some(Token::Text(kind)) = next(2)
@@ -129,7 +131,9 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
                 end
             }
             // A number is no name, whatever letters are in it.
-            letter if letter.is_ascii_digit() => rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len()),
+            letter if letter.is_ascii_digit() => {
+                rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
+            }
             letter => {
                 if !letter.is_whitespace() {
                     tokens.push(Token::Sign(letter));

@@ -43,7 +43,10 @@ fn add_conversions(env: &mut Environment<'static>) {
     });
     for name in ["to_yaml", "to_nice_yaml"] {
         env.add_filter(name, |value: Value, options: Kwargs| {
-            ignore(&options, &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"])?;
+            ignore(
+                &options,
+                &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
+            )?;
             options.assert_all_used()?;
             let text = yaml::write(&to_json(&defined(value)?)?).map_err(refuse)?;
             Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
@@ -70,7 +73,9 @@ fn add_conversions(env: &mut Environment<'static>) {
         let default = default.unwrap_or(0);
         match value.as_str() {
             Some(text) => parse_int(text.trim(), base.unwrap_or(10)).unwrap_or(default),
-            None => i64::try_from(value.clone()).or_else(|_| f64::try_from(value).map(|float| float as i64)).unwrap_or(default),
+            None => i64::try_from(value.clone())
+                .or_else(|_| f64::try_from(value).map(|float| float as i64))
+                .unwrap_or(default),
         }
     });
     env.add_filter("float", |value: Value, default: Option<f64>| match value.as_str() {
@@ -113,7 +118,9 @@ fn add_texts(env: &mut Environment<'static>) {
         let Some(found) = expression.captures(&text) else { return Ok(Value::from(())) };
         match groups.as_slice() {
             [] => Ok(found[0].into()),
-            groups => groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from),
+            groups => {
+                groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from)
+            }
         }
     });
     env.add_filter("regex_findall", |text: String, pattern: String, options: Kwargs| {
@@ -142,7 +149,9 @@ fn add_texts(env: &mut Environment<'static>) {
         env.add_filter(name, |text: String| digest(&text, "sha1"));
     }
     env.add_filter("basename", |path: String| path.rsplit('/').next().unwrap_or_default().to_owned());
-    env.add_filter("dirname", |path: String| path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned()));
+    env.add_filter("dirname", |path: String| {
+        path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
+    });
     env.add_filter("path_join", |parts: Vec<String>| parts.join("/"));
 }
 
@@ -167,7 +176,9 @@ fn add_collections(env: &mut Environment<'static>) {
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
         let Json::Object(fields) = to_json(&map)? else { return Err(refuse("dict2items: it is no map")) };
-        let item = |(name, field): (String, Json)| Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect());
+        let item = |(name, field): (String, Json)| {
+            Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
+        };
         Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
     });
     env.add_filter("items2dict", |list: Value, options: Kwargs| {
@@ -205,7 +216,8 @@ fn add_collections(env: &mut Environment<'static>) {
     });
     env.add_filter("symmetric_difference", |left: Value, right: Value| {
         let (left, right) = (distinct(&left)?, distinct(&right)?);
-        let only = |of: &[Value], not: &[Value]| of.iter().filter(|item| !not.contains(item)).cloned().collect::<Vec<_>>();
+        let only =
+            |of: &[Value], not: &[Value]| of.iter().filter(|item| !not.contains(item)).cloned().collect::<Vec<_>>();
         Ok::<_, Error>([only(&left, &right), only(&right, &left)].concat())
     });
     env.add_filter("flatten", |list: Value, options: Kwargs| {
@@ -254,7 +266,8 @@ fn python_json(value: &Json) -> String {
     match value {
         Json::Array(items) => format!("[{}]", items.iter().map(python_json).collect::<Vec<_>>().join(", ")),
         Json::Object(fields) => {
-            let fields = fields.iter().map(|(key, field)| format!("{}: {}", Json::from(key.as_str()), python_json(field)));
+            let fields =
+                fields.iter().map(|(key, field)| format!("{}: {}", Json::from(key.as_str()), python_json(field)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         scalar => scalar.to_string(),
@@ -274,7 +287,9 @@ fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
 pub(super) fn regex(pattern: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Error> {
     let mut builder = RegexBuilder::new(pattern);
     let built = builder.case_insensitive(ignore_case).multi_line(multiline).build();
-    built.map_err(|_| refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around")))
+    built.map_err(|_| {
+        refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around"))
+    })
 }
 
 fn regex_of(pattern: &str, options: &Kwargs) -> Result<Regex, Error> {
@@ -315,7 +330,8 @@ fn replacement(text: &str) -> String {
 
 fn group_of(found: &Captures<'_>, group: &Value) -> Result<Value, Error> {
     let name = group.as_str().unwrap_or_default();
-    let name = name.strip_prefix("\\g<").and_then(|name| name.strip_suffix('>')).unwrap_or(name.trim_start_matches('\\'));
+    let name =
+        name.strip_prefix("\\g<").and_then(|name| name.strip_suffix('>')).unwrap_or(name.trim_start_matches('\\'));
     let part = match name.parse::<usize>() {
         Ok(number) => found.get(number),
         Err(_) => found.name(name),
@@ -329,7 +345,11 @@ fn digest(text: &str, kind: &str) -> Result<String, Error> {
         "sha256" => &ring::digest::SHA256,
         "sha384" => &ring::digest::SHA384,
         "sha512" => &ring::digest::SHA512,
-        other => return Err(refuse(format!("the built-in executor has no hash {other}; there are sha1, sha256, sha384, sha512"))),
+        other => {
+            return Err(refuse(format!(
+                "the built-in executor has no hash {other}; there are sha1, sha256, sha384, sha512"
+            )));
+        }
     };
     let digest = ring::digest::digest(algorithm, text.as_bytes());
     Ok(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -362,7 +382,11 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                     value.append(known);
                     *known = value;
                 }
-                other => return Err(refuse(format!("combine has no list_merge {other} here; there are replace, keep, append, prepend"))),
+                other => {
+                    return Err(refuse(format!(
+                        "combine has no list_merge {other} here; there are replace, keep, append, prepend"
+                    )));
+                }
             },
             (_, value) => drop(into.insert(key, value)),
         }

@@ -32,7 +32,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
 fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
     let scope = scope(state)?;
     let kind = kind.trim_start_matches("ansible.builtin.");
-    let text = |term: &Value| term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} is no text")));
+    let text =
+        |term: &Value| term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} is no text")));
     let mut found = Vec::new();
     for term in terms {
         match kind {

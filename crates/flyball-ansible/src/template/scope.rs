@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) const OMIT: &str = "\u{e0f1}omitted\u{e0f2}";
 
 /// How deep variables may refer to one another.
-const DEEPEST: usize = 64;
+const DEEPEST: usize = 24;
 
 /// A variable.
 #[derive(Clone, Debug)]
@@ -138,7 +138,10 @@ impl Scope {
         let around = {
             let mut evaluation = self.evaluation();
             if evaluation.resolving.len() > DEEPEST {
-                return Err(format!("variables refer to one another without an end: {}", evaluation.resolving.join(" → ")));
+                return Err(format!(
+                    "variables refer to one another without an end: {}",
+                    evaluation.resolving.join(" → ")
+                ));
             }
             take(&mut evaluation.missed)
         };
@@ -146,9 +149,13 @@ impl Scope {
         let missed = std::mem::replace(&mut self.evaluation().missed, around);
         let guards = ["default", "d(", "defined", "mandatory"];
         match (value, missed.first()) {
-            (Err(error), Some(name)) if error.kind() == ErrorKind::UndefinedError => Err(format!("'{name}' is undefined")),
+            (Err(error), Some(name)) if error.kind() == ErrorKind::UndefinedError => {
+                Err(format!("'{name}' is undefined"))
+            }
             (Err(error), _) => Err(explain(&error)),
-            (Ok(_), Some(name)) if !guards.iter().any(|guard| text.contains(guard)) => Err(format!("'{name}' is undefined")),
+            (Ok(_), Some(name)) if !guards.iter().any(|guard| text.contains(guard)) => {
+                Err(format!("'{name}' is undefined"))
+            }
             (Ok(value), _) => Ok(value),
         }
     }

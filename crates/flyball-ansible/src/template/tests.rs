@@ -59,7 +59,9 @@ fn all_in(list: &Value, of: &Value) -> Result<bool, Error> {
 fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
     let parts = |version: &str| -> Vec<(u64, String)> {
         let parts = version.trim_start_matches('v').split(['.', '-', '+']).map(str::to_owned);
-        parts.map(|part| (part.parse().unwrap_or(0), if part.parse::<u64>().is_ok() { String::new() } else { part })).collect()
+        parts
+            .map(|part| (part.parse().unwrap_or(0), if part.parse::<u64>().is_ok() { String::new() } else { part }))
+            .collect()
     };
     let (mut left, mut right) = (parts(version), parts(other));
     let length = left.len().max(right.len());

@@ -46,9 +46,19 @@ async fn what_cannot_be_done_names_its_remedy() {
         let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
         assert!(message.as_str().unwrap_or_default().contains(expected), "{message}");
     };
-    check("unforeseen", "- k8s: {definition: {apiVersion: v1, kind: '{{ [\"Po\", \"d\"] | join }}{{ size }}', metadata: {name: a}}}", "did not foresee Pod1 of v1").await;
+    check(
+        "unforeseen",
+        "- k8s: {definition: {apiVersion: v1, kind: '{{ [\"Po\", \"d\"] | join }}{{ size }}', metadata: {name: a}}}",
+        "did not foresee Pod1 of v1",
+    )
+    .await;
     check("undefined", "- {debug: {msg: 'a {{ nowhere }}'}}", "'nowhere' is undefined").await;
-    check("nameless", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}}", "no metadata.name").await;
+    check(
+        "nameless",
+        "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}}",
+        "no metadata.name",
+    )
+    .await;
     check("refused", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: A_B}}}", "A_B").await;
     check("status", "- k8s_status: {api_version: v1, kind: Pod, name: x, status: {a: 1}}", "of no other").await;
     check("late", "- {debug: {}, register: x, until: x is failed, retries: 3, delay: 1}", "never held").await;
@@ -118,7 +128,8 @@ async fn a_file_that_includes_itself_comes_to_an_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_playbook_with_roles_and_its_own_tasks_runs() {
-    let watches = "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml, snakeCaseParameters: false}\n";
+    let watches =
+        "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml, snakeCaseParameters: false}\n";
     let play = "
 - hosts: localhost
   gather_facts: no
@@ -132,8 +143,17 @@ async fn a_playbook_with_roles_and_its_own_tasks_runs() {
     - meta: end_play
     - fail: {msg: never}
 ";
-    let map = |name: &str| format!("- k8s: {{definition: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: '{{{{ greeting | default(word) }}}}'}}}}}}\n- set_fact: fact={name}\n");
-    let files = [("watches.yaml", watches), ("play.yml", play), ("roles/a/tasks/main.yml", &*map("a")), ("roles/b/tasks/main.yml", &*map("b"))];
+    let map = |name: &str| {
+        format!(
+            "- k8s: {{definition: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: '{{{{ greeting | default(word) }}}}'}}}}}}\n- set_fact: fact={name}\n"
+        )
+    };
+    let files = [
+        ("watches.yaml", watches),
+        ("play.yml", play),
+        ("roles/a/tasks/main.yml", &*map("a")),
+        ("roles/b/tasks/main.yml", &*map("b")),
+    ];
     let written = Written::new("playbook", &files);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;

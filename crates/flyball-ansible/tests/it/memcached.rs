@@ -43,12 +43,25 @@ async fn it_has_as_many_ready_pods_as_it_wants() {
         let running = condition(&object, "Running");
         assert_eq!((&running["status"], &running["reason"]), (&json!("True"), &json!("Successful")), "{running}");
         assert_eq!(running["ansibleResult"]["failures"], 0, "{running}");
-        assert_eq!((&running["ansibleResult"]["ok"], &running["ansibleResult"]["changed"]), (&json!(1), &json!(0)), "{running}");
+        assert_eq!(
+            (&running["ansibleResult"]["ok"], &running["ansibleResult"]["changed"]),
+            (&json!(1), &json!(0)),
+            "{running}"
+        );
         assert_eq!(condition(&object, "Successful")["status"], "True");
         assert_eq!(condition(&object, "Failure")["status"], "False");
     }
     test.assert_idempotent().await;
-    assert_eq!(test.unused_permissions().iter().map(ToString::to_string).collect::<Vec<_>>(), ["delete deployments.apps"]);
+}
+
+#[test]
+fn its_rights_follow_from_the_role() {
+    let described = operator().describe();
+    assert_eq!(
+        (described.name.as_str(), described.controllers[0].owns.as_slice()),
+        ("memcached-ansible", &["deployments.v1.apps".to_owned()][..])
+    );
+    assert_eq!(described.definitions.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use flyball::{Kind, Operator};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service};
+use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
@@ -12,7 +13,25 @@ fn operator() -> Operator {
     operator_of(&project("visitors"))
 }
 
-const SITE: &str = "{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}, spec: {size: 2, title: Hello}}";
+const SITE: &str = "{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}, spec: {namespace: test, size: 2, title: Hello}}";
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_in_another_namespace_says_whose_it_is() {
+    let mut test = Test::of(operator).start().await;
+    test.apply("{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}}").await;
+    test.assert_converges().await;
+    let elsewhere: Api<Deployment> = Api::namespaced(test.client(), "default");
+    let backend = elsewhere.get("backend").await.unwrap();
+    assert_eq!(backend.metadata.owner_references, None);
+    let annotations = backend.metadata.annotations.unwrap();
+    assert_eq!(annotations["operator-sdk/primary-resource"], "test/ex");
+    assert_eq!(annotations["operator-sdk/primary-resource-type"], "VisitorsApp.example.com");
+    let sites = api(&test, &Kind::new("example.com", "v1", "VisitorsApp"));
+    change(&sites, "ex", json!({"spec": {"size": 4}})).await;
+    test.assert_converges().await;
+    assert_eq!(elsewhere.get("backend").await.unwrap().spec.unwrap().replicas, Some(4));
+    test.assert_idempotent().await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_visitors_site_comes_changes_and_goes() {
@@ -20,7 +39,9 @@ async fn the_visitors_site_comes_changes_and_goes() {
     test.apply(SITE).await;
     test.assert_converges().await;
     let sites = api(&test, &Kind::new("example.com", "v1", "VisitorsApp"));
-    let deployment = async |name: &str| -> Value { serde_json::to_value(test.api::<Deployment>().get(name).await.unwrap()).unwrap() };
+    let deployment = async |name: &str| -> Value {
+        serde_json::to_value(test.api::<Deployment>().get(name).await.unwrap()).unwrap()
+    };
     assert_eq!(deployment("backend").await["status"]["readyReplicas"], 2);
     assert_eq!(deployment("frontend").await["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"], "Hello");
     assert_eq!(condition(&sites.get("ex").await.unwrap(), "Running")["ansibleResult"]["ok"], 9);
