@@ -74,7 +74,7 @@ pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -
         .filter(|name| before.get(name) != after.get(name))
         .map(|name| (name.clone(), after[&name].clone()))
         .collect();
-    (!changed.is_empty()).then(|| Value::Object(changed))
+    (!changed.is_empty()).then_some(Value::Object(changed))
 }
 
 fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {

@@ -164,17 +164,17 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
         },
         other => return Err(format!("{name}: its arguments are {}, and a map is expected", crate::yaml::what(&other))),
     };
-    if let Some(takes) = known.arguments {
-        if let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str())) {
-            let problem = match unknown.as_str() {
-                "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
-                | "client_key" | "proxy" => {
-                    "it goes to the cluster of the operator, as the operator: leave it out".to_owned()
-                }
-                _ => format!("the built-in executor takes {}", takes.join(", ")),
-            };
-            return Err(format!("{name} has an argument {unknown}: {problem}"));
-        }
+    if let Some(takes) = known.arguments
+        && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))
+    {
+        let problem = match unknown.as_str() {
+            "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
+            | "client_key" | "proxy" => {
+                "it goes to the cluster of the operator, as the operator: leave it out".to_owned()
+            }
+            _ => format!("the built-in executor takes {}", takes.join(", ")),
+        };
+        return Err(format!("{name} has an argument {unknown}: {problem}"));
     }
     check(known.module, name, &arguments)?;
     Ok((known.module, arguments))

@@ -233,20 +233,21 @@ impl Loader {
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
         while let Some(included) = wanted.pop() {
-            if !play.includes.contains_key(&included) {
-                let tasks = yaml::file(&included)?;
-                let path = Arc::new(included.clone());
-                let mut found = Surroundings {
-                    loader: self,
-                    home: &folder,
-                    tasks: folder.clone(),
-                    file: &included,
-                    depth: 0,
-                    includes: Some(&mut wanted),
-                };
-                let tasks = read_tasks(tasks, &path, 0, &mut found)?;
-                play.includes.insert(included, tasks.into());
+            if play.includes.contains_key(&included) {
+                continue;
             }
+            let tasks = yaml::file(&included)?;
+            let path = Arc::new(included.clone());
+            let mut found = Surroundings {
+                loader: self,
+                home: &folder,
+                tasks: folder.clone(),
+                file: &included,
+                depth: 0,
+                includes: Some(&mut wanted),
+            };
+            let tasks = read_tasks(tasks, &path, 0, &mut found)?;
+            play.includes.insert(included, tasks.into());
         }
         Ok(play)
     }

@@ -5,3 +5,4 @@ mod memcached;
 mod project;
 mod shop;
 mod visitors;
+mod watches;

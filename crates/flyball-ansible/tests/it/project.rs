@@ -3,6 +3,7 @@
 use flyball::{Kind, Operator};
 use flyball_ansible::{Error, Watches, operator};
 use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::Value;
@@ -27,6 +28,12 @@ pub(crate) fn api(test: &Test, kind: &Kind) -> Api<DynamicObject> {
 /// Changes an object as a user would.
 pub(crate) async fn change(api: &Api<DynamicObject>, name: &str, patch: Value) -> DynamicObject {
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+}
+
+/// Reads the data of a config map in the namespace of a test; nothing if there is none.
+pub(crate) async fn data(test: &Test, name: &str) -> Value {
+    let map = test.api::<ConfigMap>().get_opt(name).await.unwrap();
+    map.map_or(Value::Null, |map| serde_json::to_value(map.data.unwrap_or_default()).unwrap())
 }
 
 /// Returns a condition of an object.

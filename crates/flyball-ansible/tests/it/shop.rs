@@ -1,11 +1,11 @@
 //! A role that uses most of what the built-in executor has.
 
-use crate::project::{api, change, condition, operator_of, project, shops};
+use crate::project::{api, change, condition, data, operator_of, project, shops};
 use flyball::Operator;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
-use serde_json::{Value, json};
+use serde_json::json;
 
 fn operator() -> Operator {
     operator_of(&project("shop"))
@@ -22,11 +22,6 @@ spec:
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: guestbook}}
 ";
-
-async fn data(test: &Test, name: &str) -> Value {
-    let map = test.api::<ConfigMap>().get(name).await.unwrap();
-    serde_json::to_value(map.data.unwrap_or_default()).unwrap()
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_role_with_loops_blocks_templates_and_includes_runs() {
