@@ -67,7 +67,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let made = kinds.made.iter().map(defined).collect();
-    let kinds = Arc::new(Kinds { made, read: kinds.read.iter().map(defined).collect() });
+    let kinds = Arc::new(Kinds { made, read: kinds.read.iter().map(defined).collect(), ..kinds });
     let roles = Roles {
         watch: watch.clone(),
         kind: kind.clone(),
@@ -89,7 +89,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
         let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
         if ignored {
             controller = controller.filter_kind(owned, Predicate::never());
-        } else if !owned.is_namespaced() && watch.watch_cluster_scoped {
+        } else if if owned.is_namespaced() { kinds.elsewhere } else { watch.watch_cluster_scoped } {
             let primary = format!("{}.{}", watch.gvk.kind, watch.gvk.group);
             controller = controller.watches_kind(owned, move |object, _| Ok(primary_of(object, &primary)));
         }

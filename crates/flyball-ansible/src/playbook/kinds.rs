@@ -39,6 +39,9 @@ const CLUSTER_WIDE: [&str; 21] = [
     "VolumeAttachment",
 ];
 
+/// Arguments that say the version of a kind.
+const VERSION: [&str; 3] = ["api_version", "api", "version"];
+
 /// The kinds that a role deals with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
@@ -46,6 +49,8 @@ pub(crate) struct Kinds {
     pub(crate) made: BTreeSet<Kind>,
     /// Those that it only reads.
     pub(crate) read: BTreeSet<Kind>,
+    /// Whether it may make objects in other namespaces than that of the object that is reconciled.
+    pub(crate) elsewhere: bool,
 }
 
 impl Kinds {
@@ -65,6 +70,7 @@ impl Kinds {
     pub(crate) fn join(&mut self, other: Self) {
         self.made.extend(other.made);
         self.read.extend(other.read);
+        self.elsewhere |= other.elsewhere;
         self.read.retain(|kind| !self.made.contains(kind));
     }
 
@@ -116,12 +122,7 @@ impl Look<'_> {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
             match &task.action {
-                Action::Module(Module::K8s, arguments) => {
-                    self.named(arguments, true);
-                    for argument in ["definition", "resource_definition", "inline"] {
-                        arguments.get(argument).into_iter().for_each(|definition| self.value(definition, 0));
-                    }
-                }
+                Action::Module(Module::K8s, arguments) => self.made(arguments),
                 Action::Module(Module::K8sInfo, arguments) => self.named(arguments, false),
                 Action::Module(Module::SetFact, arguments) => arguments.values().for_each(|fact| self.value(fact, 0)),
                 Action::Module(..) | Action::IncludeTasks(_) | Action::IncludeVars { .. } | Action::Role { .. } => {}
@@ -132,9 +133,33 @@ impl Look<'_> {
         }
     }
 
+    /// Looks at the arguments of a module that makes objects.
+    fn made(&mut self, arguments: &Map<String, Value>) {
+        self.named(arguments, true);
+        self.place(arguments);
+        for argument in ["definition", "resource_definition", "inline"] {
+            let Some(definition) = arguments.get(argument) else { continue };
+            self.value(definition, 0);
+            // What does not say its version has that of the module.
+            if let (Value::Object(fields), None) = (definition, definition.get("apiVersion")) {
+                let named = fields.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
+                let version = arguments.iter().filter(|(name, _)| VERSION.contains(&name.as_str()));
+                let version = version.map(|(name, version)| (name.clone(), version.clone()));
+                self.named(&named.into_iter().chain(version).collect(), true);
+                fields.get("metadata").and_then(Value::as_object).into_iter().for_each(|metadata| self.place(metadata));
+            }
+        }
+    }
+
+    /// Notes whether objects may be made elsewhere.
+    fn place(&mut self, fields: &Map<String, Value>) {
+        let namespace = fields.get("namespace").and_then(Value::as_str);
+        self.kinds.elsewhere |= namespace.is_some_and(|namespace| !is_own(namespace));
+    }
+
     /// Looks at the arguments of a module that name a kind.
     fn named(&mut self, arguments: &Map<String, Value>, made: bool) {
-        let version = ["api_version", "api", "version"].iter().find_map(|name| arguments.get(*name));
+        let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
         if let Some(kind) = arguments.get("kind").and_then(Value::as_str) {
             self.note(version, kind, made);
@@ -152,7 +177,14 @@ impl Look<'_> {
                     fields.get("items").into_iter().for_each(|items| self.value(items, depth + 1));
                 }
                 // What is in an object refers to others, and is none.
-                (Some(Value::String(version)), Some(Value::String(kind))) => self.note(version, kind, true),
+                (Some(Value::String(version)), Some(Value::String(kind))) => {
+                    self.note(version, kind, true);
+                    fields
+                        .get("metadata")
+                        .and_then(Value::as_object)
+                        .into_iter()
+                        .for_each(|metadata| self.place(metadata));
+                }
                 _ => fields.values().for_each(|field| self.value(field, depth + 1)),
             },
             Value::Array(items) => items.iter().for_each(|item| self.value(item, depth + 1)),
@@ -169,6 +201,9 @@ impl Look<'_> {
                 let value = line.strip_prefix(key)?.split(" #").next()?.trim();
                 Some(value.trim_matches(['"', '\'']).to_owned())
             };
+            if let Some(namespace) = line.trim_start().strip_prefix("namespace:") {
+                self.kinds.elsewhere |= !is_own(namespace);
+            }
             if line.starts_with("---") {
                 (version, kind) = (None, None);
             }
@@ -192,6 +227,11 @@ impl Look<'_> {
             kinds.insert(kind);
         }
     }
+}
+
+/// Tells whether a namespace is said to be that of the object that is reconciled.
+fn is_own(namespace: &str) -> bool {
+    namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
 }
 
 /// Makes a kind of what an object says that it is.

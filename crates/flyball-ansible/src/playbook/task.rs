@@ -99,6 +99,12 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     let args = keywords.map("args")?;
     task.action = read_action(&mut fields, args, file, place, depth, found)?;
     task.name = name.unwrap_or_else(|| place.to_owned());
+    if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
+        && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
+    {
+        let remedy = "put loops, register and until on the tasks within, or on include_tasks and include_role";
+        return Err(refuse(format!("what it stands for is read before anything runs: {remedy}")));
+    }
     match fields.keys().next() {
         None => Ok(task),
         Some(keyword) => Err(refuse(format!("the built-in executor has no keyword {keyword}: leave it out"))),

@@ -104,7 +104,14 @@ impl Run<'_> {
             }
             None => {
                 let namespace = given.filter(|_| kind.is_namespaced());
-                let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(Failure::of)?;
+                let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
+                    // The cluster does not have this kind, which is an answer as well.
+                    Err(error) if error.status().is_some_and(|status| status.code == 404) => {
+                        let nothing = json!({"changed": false, "api_found": false, "resources": []});
+                        return Ok(Done::with(nothing));
+                    }
+                    found => found.map_err(Failure::of)?,
+                };
                 let selector = selector(arguments)?;
                 let labelled =
                     |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
@@ -247,11 +254,13 @@ fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), Str
 /// Completes an object by what stands beside it.
 fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
     let Value::Object(mut fields) = definition else { return Err("definition is no map".into()) };
-    if let (None, Ok((version, kind))) = (fields.get("kind"), named(arguments)) {
-        fields.insert("kind".into(), kind.into());
-        fields.entry("apiVersion").or_insert(version.into());
-    }
-    for field in ["apiVersion", "kind"] {
+    for (field, names) in [("kind", &["kind"][..]), ("apiVersion", &["api_version", "api", "version"])] {
+        let beside = names.iter().find_map(|name| arguments.get(*name)).map(text);
+        // The module takes what does not say its version for one of the core group.
+        let beside = beside.or_else(|| (field == "apiVersion").then(|| "v1".to_owned()));
+        if let Some(beside) = beside.filter(|_| fields.get(field).is_none_or(Value::is_null)) {
+            fields.insert(field.to_owned(), beside.into());
+        }
         if !fields.get(field).is_some_and(Value::is_string) {
             return Err(format!("the definition has no {field}"));
         }

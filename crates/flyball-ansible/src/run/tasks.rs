@@ -403,14 +403,18 @@ fn is_true(value: &Value, scope: &Arc<Scope>) -> bool {
 }
 
 fn number(value: &Value, scope: &Arc<Scope>) -> f64 {
-    let value = scope.render(value).unwrap_or_default();
-    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(0.0)
+    finite(&scope.render(value).unwrap_or_default()).unwrap_or(0.0)
+}
+
+/// Reads a number, which may be written as a text.
+fn finite(value: &Value) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    number.filter(|number| number.is_finite())
 }
 
 /// Reads a number of seconds, within reason.
 pub(super) fn seconds(value: &Value, default: f64) -> Duration {
-    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(default);
-    Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_PAUSE))
+    Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, LONGEST_PAUSE))
 }
 
 /// Returns the items of a loop.

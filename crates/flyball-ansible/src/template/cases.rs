@@ -102,6 +102,7 @@ fn filters_do_what_those_of_ansible_do() {
     gives("{{ [[1, [2]], 3] | flatten }}", json!([1, 2, 3]));
     gives("{{ 'abc' | hash('sha256') }}", json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
     gives("{{ ('1.10' is version('1.9', '>=')) and 'abc' is match('a') and 'abc' is not match('b') }}", json!(true));
+    gives("{{ [true | string, 3 | string, none | string] }}", json!(["True", "3", "None"]));
     gives("{{ 'a,b'.split(',') }}", json!(["a", "b"]));
     gives("{{ list | map('string') | join('-') }}", json!("1-2"));
 }
@@ -143,4 +144,24 @@ fn nothing_is_without_bounds() {
     let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
     assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("without an end"));
     fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    let parts = [
+        "{{", "}}", "{%", "%}", "{#", "#}", "|", "'", "\"", "(", ")", "[", "]", "{", "}", " ", "is", "not", "if", "endif", "for",
+        "in", "endfor", "size", "list", "map", "evil", "default", "to_json", "regex_replace", "lookup", "'file'", "é", "\\", "\n",
+        "1", "-1", "*", "/", "**", "%", ".", ",", ":", "~", "+", "-", "==", ">", "combine", "int", "flatten", "=", "$",
+    ];
+    let rng = flyball::Rng::seeded(11);
+    for _ in 0..30_000 {
+        let count = rng.below(12) + 1;
+        let text: String = (0..count).map(|_| parts[rng.below(parts.len() as u64) as usize]).collect();
+        for text in [text.clone(), format!("{{{{ {text} }}}}"), format!("{{% if {text} %}}a{{% endif %}}")] {
+            let (checked, rendered) = (check_text(&text), scope().render_text(&text));
+            // What was found to be no template fails in the same way.
+            assert!(checked.is_ok() || rendered.is_err() || !super::is_template(&text), "{text}");
+            let _ = check_expression(&text);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use super::{from_json, refuse, to_json, undefined};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error};
 use regex::{Captures, Regex, RegexBuilder};
 use serde_json::{Map, Value as Json};
@@ -81,6 +81,13 @@ fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("float", |value: Value, default: Option<f64>| match value.as_str() {
         Some(text) => text.trim().parse().unwrap_or(default.unwrap_or(0.0)),
         None => f64::try_from(value).unwrap_or(default.unwrap_or(0.0)),
+    });
+    env.add_filter("string", |value: Value| match value.kind() {
+        ValueKind::Undefined => Err(undefined()),
+        // As Python writes them.
+        ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
+        ValueKind::None => Ok("None".to_owned()),
+        _ => Ok(value.to_string()),
     });
     env.add_filter("type_debug", |value: Value| {
         Ok::<_, Error>(match to_json(&value)? {

@@ -99,6 +99,7 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
     check("role", "- import_role: {name: none}", "there is no role none");
     check("itself", "- import_tasks: main.yml", "imports are more than");
     check("async", "- {debug: {}, async: 10}", "async");
+    check("block", "- {block: [], loop: [1]}", "on the tasks within");
     check("list", "a: b", "a list of tasks is expected");
 }
 

@@ -6,8 +6,10 @@ use flyball_cluster::testing::Test;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
 
 fn operator() -> Operator {
     operator_of(&project("visitors"))
@@ -29,7 +31,14 @@ async fn what_is_made_in_another_namespace_says_whose_it_is() {
     let sites = api(&test, &Kind::new("example.com", "v1", "VisitorsApp"));
     change(&sites, "ex", json!({"spec": {"size": 4}})).await;
     test.assert_converges().await;
-    assert_eq!(elsewhere.get("backend").await.unwrap().spec.unwrap().replicas, Some(4));
+    let replicas = async || elsewhere.get("backend").await.unwrap().spec.unwrap().replicas;
+    assert_eq!(replicas().await, Some(4));
+    let drift = Patch::Merge(json!({"spec": {"replicas": 7}}));
+    elsewhere.patch("backend", &PatchParams::default(), &drift).await.unwrap();
+    elsewhere.delete("frontend", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(replicas().await, Some(4));
+    assert!(elsewhere.get_opt("frontend").await.unwrap().is_some());
     test.assert_idempotent().await;
 }
 

@@ -198,3 +198,24 @@ async fn kinds_without_a_namespace_and_namesakes_are_reconciled_too() {
     assert_eq!(data(&test, "large").await, json!({"size": "9"}));
     test.assert_idempotent().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_does_not_have_can_be_asked_for() {
+    let tasks = "
+- k8s_info: {api_version: route.openshift.io/v1, kind: Route}
+  register: routes
+- k8s_info: {kind: ConfigMap, namespace: test, label_selectors: [kind=menu], field_selectors: [data.day=monday]}
+  register: menus
+- k8s: {kind: ConfigMap, name: page, definition: {data: {routes: '{{ routes.api_found | string }}', menus: '{{ menus.resources | length | string }}'}}}
+";
+    let mut test = test_of("info", "", tasks).start().await;
+    for (name, day) in [("a", "monday"), ("b", "tuesday")] {
+        test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{kind: menu}}}}, data: {{day: {day}}}}}")).await;
+    }
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let failure = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure");
+    assert_eq!(failure["status"], "False", "{failure}");
+    assert_eq!(data(&test, "page").await, json!({"routes": "False", "menus": "1"}));
+    test.assert_idempotent().await;
+}
