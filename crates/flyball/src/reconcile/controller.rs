@@ -93,6 +93,11 @@ impl<R: Reconcile> Controller<R> {
         Self { declaration, reconciler: PhantomData }
     }
 
+    pub(super) fn finalizes(mut self, finalizer: String) -> Self {
+        self.declaration.finalizes(finalizer.into());
+        self
+    }
+
     pub(crate) fn into_declaration(self) -> Declaration {
         self.declaration
     }

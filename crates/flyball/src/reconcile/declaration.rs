@@ -14,6 +14,7 @@ use crate::queue::{Backoff, Queue, RetryRate};
 use flyball_core::Rng;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ pub(crate) struct Declaration {
     /// Until the reconciler is made.
     make: Option<Box<Make>>,
     reconciler: Option<Box<dyn Reconciler>>,
-    finalizer: Option<&'static str>,
+    finalizer: Option<Cow<'static, str>>,
     /// Whether metadata is all that is decoded.
     metadata: bool,
     pub(super) maps: Vec<(Kind, Map)>,
@@ -63,12 +64,9 @@ impl Declaration {
         finalizer: Option<&'static str>,
         metadata: bool,
     ) -> Self {
-        let mut grants =
+        let grants =
             vec![Grant::new(&primary, "", &["get", "list", "watch"]), Grant::new(&primary, "status", &["patch"])];
-        if finalizer.is_some() {
-            grants.push(Grant::new(&primary, "", &["patch"]));
-        }
-        Self {
+        let mut declaration = Self {
             name: primary.name().to_lowercase(),
             types: vec![(ty.clone(), primary.clone())],
             grants,
@@ -76,7 +74,7 @@ impl Declaration {
             everywhere: false,
             make: Some(make),
             reconciler: None,
-            finalizer,
+            finalizer: None,
             metadata,
             maps: vec![(primary.clone(), Map::Primary)],
             primary,
@@ -84,7 +82,7 @@ impl Declaration {
             filtered: Vec::new(),
             indexes: Vec::new(),
             stimuli: Vec::new(),
-            declared: Declared { cached: [ty].into(), finalizes: finalizer.is_some(), ..Declared::default() },
+            declared: Declared { cached: [ty].into(), ..Declared::default() },
             concurrency: 16,
             deadline: Duration::from_secs(300),
             patience: Duration::from_secs(10),
@@ -92,7 +90,18 @@ impl Declaration {
             retry_rate: RetryRate::default(),
             while_deleting: false,
             client: None,
+        };
+        if let Some(finalizer) = finalizer {
+            declaration.finalizes(finalizer.into());
         }
+        declaration
+    }
+
+    /// Keeps a finalizer on every object.
+    pub(super) fn finalizes(&mut self, finalizer: Cow<'static, str>) {
+        self.finalizer = Some(finalizer);
+        self.declared.finalizes = true;
+        self.grants.push(Grant::new(&self.primary, "", &["patch"]));
     }
 
     /// Needs a cache of a type.
@@ -138,7 +147,7 @@ impl Declaration {
             reconciles: self.primary.qualified(),
             owns: kinds(|map| matches!(map, Map::Owner)),
             watches: kinds(|map| !matches!(map, Map::Primary | Map::Owner)),
-            finalizer: self.finalizer.map(str::to_owned),
+            finalizer: self.finalizer.as_deref().map(str::to_owned),
             concurrency: self.concurrency,
         }
     }

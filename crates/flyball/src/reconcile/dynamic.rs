@@ -12,6 +12,11 @@ impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
     pub fn of(kind: &Kind, reconciler: R) -> Self {
         Self::with(Type::dynamic(kind), kind.clone(), reconciler)
     }
+
+    /// Keeps a finalizer on every object whose name is known at run time only, as [`Reconcile::FINALIZER`] does.
+    pub fn finalizer(self, name: impl Into<String>) -> Self {
+        self.finalizes(name.into())
+    }
 }
 
 impl<R: Reconcile> Controller<R> {

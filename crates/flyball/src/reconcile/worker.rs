@@ -12,6 +12,7 @@ use crate::queue::{Behind, Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl<R: Reconcile> Reconciler for R {
 /// What the workers of one controller share.
 pub(super) struct Worker {
     pub(super) reconciler: Box<dyn Reconciler>,
-    pub(super) finalizer: Option<&'static str>,
+    pub(super) finalizer: Option<Cow<'static, str>>,
     /// Whether metadata is all that is decoded.
     pub(super) metadata: bool,
     pub(super) controller: String,
@@ -158,7 +159,7 @@ impl Worker {
     /// while it waits for a key.
     async fn call(&self, pass: &Arc<Pass>) -> Result<Option<Action>> {
         let entry = &pass.primary.entry;
-        let Some(finalizer) = self.finalizer else {
+        let Some(finalizer) = self.finalizer.as_deref() else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
                 false => self.begin(Call::Reconcile, entry, pass)?.await.map(Some),

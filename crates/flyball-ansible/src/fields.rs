@@ -1,0 +1,83 @@
+//! Maps of known fields: each is taken by its type, and what is left over is a mistake.
+
+use crate::yaml::what;
+use serde_json::{Map, Value};
+
+/// The fields of a map that are not taken yet.
+pub(crate) struct Fields {
+    left: Map<String, Value>,
+    known: Vec<&'static str>,
+}
+
+/// What is wrong with a field, and which one it is; the name is empty for the map as a whole.
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    pub(crate) field: String,
+    pub(crate) problem: String,
+}
+
+impl Mistake {
+    pub(crate) fn new(field: &str, problem: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), problem: problem.into() }
+    }
+}
+
+impl Fields {
+    pub(crate) fn of(value: Value) -> Result<Self, Mistake> {
+        match value {
+            Value::Object(left) => Ok(Self { left, known: Vec::new() }),
+            other => Err(Mistake::new("", format!("it is {}, and a map is expected", what(&other)))),
+        }
+    }
+
+    /// Takes a field; `null` counts as absent.
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.left.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Mistake> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(Mistake::new(name, format!("it is {}, and a text is expected", what(&other)))),
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Mistake> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Bool(truth)) => Ok(Some(truth)),
+            Some(other) => Err(Mistake::new(name, format!("it is {}, and true or false is expected", what(&other)))),
+        }
+    }
+
+    pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Mistake> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(Mistake::new(name, "it is no whole number from 0 on")),
+            },
+        }
+    }
+
+    pub(crate) fn map(&mut self, name: &'static str) -> Result<Map<String, Value>, Mistake> {
+        match self.take(name) {
+            None => Ok(Map::new()),
+            Some(Value::Object(fields)) => Ok(fields),
+            Some(other) => Err(Mistake::new(name, format!("it is {}, and a map is expected", what(&other)))),
+        }
+    }
+
+    /// Refuses what nobody took.
+    pub(crate) fn finish(mut self) -> Result<(), Mistake> {
+        match self.left.keys().next() {
+            None => Ok(()),
+            Some(unknown) => {
+                self.known.sort_unstable();
+                Err(Mistake::new(unknown, format!("there is no such field; there are {}", self.known.join(", "))))
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The operator of a project with a `watches.yaml`.
+
+use clap::Error;
+use clap::error::ErrorKind;
+use flyball::Operator;
+use flyball_ansible::{Watches, operator};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// An operator whose objects are brought by Ansible roles and playbooks to where they should be.
+#[derive(Debug, clap::Args)]
+#[command(version)]
+struct Flags {
+    /// Which kinds are reconciled by which roles
+    #[arg(long, default_value = "watches.yaml", value_name = "FILE")]
+    watches_file: PathBuf,
+}
+
+fn main() -> ExitCode {
+    Operator::main_with(|Flags { watches_file }| {
+        let operator = Watches::read(watches_file).and_then(|watches| operator(&watches));
+        operator.unwrap_or_else(|error| <Error>::raw(ErrorKind::Io, format!("{error}\n")).exit())
+    })
+}

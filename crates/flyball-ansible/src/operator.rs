@@ -1,0 +1,185 @@
+//! Makes an operator of a `watches.yaml`.
+
+use crate::error::{Error, Result};
+use crate::playbook::{Kinds, load};
+use crate::reconcile::{RECONCILE_PERIOD, Roles};
+use crate::run::{PRIMARY, PRIMARY_TYPE};
+use crate::template::walk;
+use crate::watches::{Watch, Watches};
+use crate::yaml;
+use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::DynamicObject;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one run may take: as long as its tasks may wait.
+const DEADLINE: Duration = Duration::from_secs(1800);
+
+/// Makes an operator: a controller for each entry, whose objects are brought by the role or playbook to where they should be.
+///
+/// It is named after the `projectName` in the file `PROJECT`, or after the project's folder. The definitions in `config/crd/bases` or
+/// `deploy/crds` are those that it [installs](Operator::manifests). What it watches, and its rights, follow from what the roles say: every kind
+/// whose `apiVersion` and `kind` stand in a task, a template or a variable is one that it owns; those of `k8s_info` alone it
+/// reads.
+///
+/// A role is run by the built-in executor, which has the modules `k8s`, `k8s_info`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`,
+/// `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
+///
+/// # Errors
+///
+/// When a role, playbook or definition cannot be read; when a task has a module, an argument or a keyword, or a template a filter, that the
+/// built-in executor does not have. The error names file and task.
+pub fn operator(watches: &Watches) -> Result<Operator> {
+    let definitions = definitions(watches.folder())?;
+    let name = name(watches.folder());
+    let mut operator = Operator::new(&name);
+    for watch in &watches.entries {
+        let (kind, controller, cache) = controller(watch, watches, &definitions, &name)?;
+        let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
+        let controller = match watches.entries.iter().filter(namesake).count() {
+            1 => controller,
+            _ => controller.name(kind.to_string()),
+        };
+        operator = operator.controller(controller);
+        if let Some(cache) = cache {
+            operator = operator.cache(cache);
+        }
+    }
+    Ok(definitions.into_iter().fold(operator, Operator::crd))
+}
+
+type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
+
+fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
+    let playbook = Arc::new(load(&watch.runs, watches.folder())?);
+    let mut kinds = Kinds::of(&playbook);
+    let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
+        Some(runs) => {
+            let finalizer = Arc::new(load(runs, watches.folder())?);
+            kinds.join(Kinds::of(&finalizer));
+            finalizer
+        }
+        None => playbook.clone(),
+    };
+    let defined = |kind: &Kind| as_defined(kind, definitions);
+    let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
+    let made = kinds.made.iter().map(defined).collect();
+    let kinds = Arc::new(Kinds { made, read: kinds.read.iter().map(defined).collect(), ..kinds });
+    let roles = Roles {
+        watch: watch.clone(),
+        kind: kind.clone(),
+        playbook,
+        finalizer,
+        kinds: kinds.clone(),
+        manager: format!("{name}-patch"),
+    };
+    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
+    if let Some(finalizer) = &watch.finalizer {
+        controller = controller.finalizer(&finalizer.name);
+    }
+    if let Some(workers) = watch.concurrency {
+        controller = controller.concurrency(workers);
+    }
+    controller = controller.filter_kind(&kind, updates(watch));
+    for owned in kinds.made.iter().filter(|made| **made != kind) {
+        controller = controller.owns_kind(owned);
+        let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
+        if ignored {
+            controller = controller.filter_kind(owned, Predicate::never());
+        } else if if owned.is_namespaced() { kinds.elsewhere } else { watch.watch_cluster_scoped } {
+            let primary = format!("{}.{}", watch.gvk.kind, watch.gvk.group);
+            controller = controller.watches_kind(owned, move |object, _| Ok(primary_of(object, &primary)));
+        }
+    }
+    for read in kinds.read.iter().filter(|read| **read != kind) {
+        controller = controller.reads_kind(read);
+    }
+    let cache = watch.selector.as_ref().map(|selector| Cache::of(&kind).labels(selector));
+    Ok((kind, controller, cache))
+}
+
+/// Says which updates of objects matter: those of what is wanted, not those of what is told.
+fn updates(watch: &Watch) -> Predicate<DynamicObject> {
+    let annotations = match watch.watch_annotations {
+        true => Predicate::annotations(),
+        false => Predicate::new(|old: &DynamicObject, new: &DynamicObject| period(old) != period(new)),
+    };
+    Predicate::generation().or(annotations)
+}
+
+fn period(object: &DynamicObject) -> Option<&String> {
+    object.metadata.annotations.as_ref()?.get(RECONCILE_PERIOD)
+}
+
+/// Returns whose an object is that cannot be owned.
+fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
+    let annotation = |name: &str| object.metadata.annotations.as_ref()?.get(name);
+    match (annotation(PRIMARY), annotation(PRIMARY_TYPE)) {
+        (Some(key), Some(kind)) if kind == primary => {
+            let (namespace, name) =
+                key.split_once('/').map_or((None, key.as_str()), |(namespace, name)| (Some(namespace), name));
+            vec![ObjectKey::new(namespace, name)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns a kind as the project's definitions name it.
+fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
+    let gvk = kind.gvk();
+    let found = definitions
+        .iter()
+        .find(|definition| *definition.spec.group == *gvk.group && *definition.spec.names.kind == *gvk.kind);
+    match found {
+        None => kind.clone(),
+        Some(definition) => {
+            let kind = Kind::new(&gvk.group, &gvk.version, &gvk.kind).plural(&definition.spec.names.plural);
+            if definition.spec.scope == "Cluster" { kind.cluster_wide() } else { kind }
+        }
+    }
+}
+
+/// Reads the definitions of a project.
+fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
+    let mut definitions = Vec::new();
+    for place in ["config/crd/bases", "deploy/crds"] {
+        for path in walk(&folder.join(place))? {
+            if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
+                continue;
+            }
+            let documents = yaml::documents(&yaml::text(&path)?).map_err(|problem| Error::file(&path, problem))?;
+            for document in documents {
+                // Samples may stand beside them.
+                if document["kind"] == "CustomResourceDefinition" {
+                    if document["apiVersion"] != "apiextensions.k8s.io/v1" {
+                        return Err(Error::file(
+                            &path,
+                            "the definition is not of apiextensions.k8s.io/v1: no cluster takes others any more",
+                        ));
+                    }
+                    let definition = serde_json::from_value(document);
+                    definitions.push(
+                        definition.map_err(|error| Error::file(&path, format_args!("it is no definition: {error}")))?,
+                    );
+                }
+            }
+        }
+    }
+    Ok(definitions)
+}
+
+/// Names the operator.
+fn name(folder: &Path) -> String {
+    let project = yaml::file(&folder.join("PROJECT")).ok();
+    let project = project.as_ref().and_then(|project| project["projectName"].as_str()).map(str::to_owned);
+    let folder = || fs::canonicalize(folder).ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = project.or_else(folder).unwrap_or_default();
+    // It is part of names of objects.
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(letter).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "ansible-operator".to_owned() } else { name.to_owned() }
+}

@@ -1,0 +1,284 @@
+//! The modules, under their names, and the arguments that they take.
+
+use super::Module;
+use serde_json::{Map, Value};
+
+/// A module, the collections that have it, and the arguments that it takes.
+struct Known {
+    module: Module,
+    names: &'static [&'static str],
+    collections: &'static [&'static str],
+    /// `None` if it takes any.
+    arguments: Option<&'static [&'static str]>,
+    /// What a text instead of arguments stands for.
+    text: Option<&'static str>,
+}
+
+const KUBERNETES: &[&str] = &["kubernetes.core", "community.kubernetes", "operator_sdk.util"];
+const BUILTIN: &[&str] = &["ansible.builtin", "ansible.legacy"];
+
+const MODULES: [Known; 10] = [
+    Known {
+        module: Module::K8s,
+        names: &["k8s", "k8s_raw"],
+        collections: KUBERNETES,
+        arguments: Some(&[
+            "definition",
+            "resource_definition",
+            "inline",
+            "src",
+            "template",
+            "state",
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "merge_type",
+            "wait",
+            "wait_timeout",
+            "wait_sleep",
+            "wait_condition",
+            "apply",
+            "force",
+            "label_selectors",
+            "continue_on_error",
+            "validate",
+            "validate_certs",
+            "persist_config",
+        ]),
+        text: None,
+    },
+    Known {
+        module: Module::K8sInfo,
+        names: &["k8s_info", "k8s_facts"],
+        collections: KUBERNETES,
+        arguments: Some(&[
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "label_selectors",
+            "field_selectors",
+            "wait",
+            "wait_timeout",
+            "wait_sleep",
+            "wait_condition",
+            "validate_certs",
+            "hidden_fields",
+        ]),
+        text: None,
+    },
+    Known {
+        module: Module::K8sStatus,
+        names: &["k8s_status"],
+        collections: KUBERNETES,
+        arguments: Some(&[
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "status",
+            "conditions",
+            "force",
+            "replace_lists",
+            "validate_certs",
+        ]),
+        text: None,
+    },
+    Known {
+        module: Module::RequeueAfter,
+        names: &["requeue_after"],
+        collections: KUBERNETES,
+        arguments: Some(&["time"]),
+        text: None,
+    },
+    Known { module: Module::SetFact, names: &["set_fact"], collections: BUILTIN, arguments: None, text: None },
+    Known {
+        module: Module::Debug,
+        names: &["debug"],
+        collections: BUILTIN,
+        arguments: Some(&["msg", "var", "verbosity"]),
+        text: None,
+    },
+    Known {
+        module: Module::Assert,
+        names: &["assert"],
+        collections: BUILTIN,
+        arguments: Some(&["that", "fail_msg", "msg", "success_msg", "quiet"]),
+        text: None,
+    },
+    Known { module: Module::Fail, names: &["fail"], collections: BUILTIN, arguments: Some(&["msg"]), text: None },
+    Known {
+        module: Module::Meta,
+        names: &["meta"],
+        collections: BUILTIN,
+        arguments: Some(&["action"]),
+        text: Some("action"),
+    },
+    Known {
+        module: Module::Pause,
+        names: &["pause"],
+        collections: BUILTIN,
+        arguments: Some(&["seconds", "minutes"]),
+        text: None,
+    },
+];
+
+/// Splits a name into its collection, if it has one, and the rest.
+fn split(name: &str) -> (Option<&str>, &str) {
+    name.rsplit_once('.').map_or((None, name), |(collection, rest)| (Some(collection), rest))
+}
+
+/// Tells whether a key names this action of Ansible's own, such as `include_tasks`.
+pub(super) fn is_builtin(key: &str, name: &str) -> bool {
+    let (collection, rest) = split(key);
+    rest == name && collection.is_none_or(|collection| BUILTIN.contains(&collection))
+}
+
+/// Finds a module by its name and checks its arguments.
+pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), String> {
+    let (collection, rest) = split(name);
+    let known = MODULES.iter().find(|known| {
+        known.names.contains(&rest) && collection.is_none_or(|collection| known.collections.contains(&collection))
+    });
+    let Some(known) = known else {
+        let names: Vec<_> = MODULES.iter().map(|known| known.names[0]).collect();
+        return Err(format!(
+            "the built-in executor has no module {name}; there are {}, block, include_tasks, import_tasks, include_role, \
+             import_role, include_vars: have the role run by ansible-playbook if it needs others",
+            names.join(", ")
+        ));
+    };
+    let arguments = match arguments {
+        Value::Null => Map::new(),
+        Value::Object(arguments) => arguments,
+        Value::String(text) => match known.text {
+            Some(argument) => [(argument.to_owned(), text.trim().into())].into_iter().collect(),
+            None => pairs(&text).map_err(|problem| format!("{name}: {problem}"))?,
+        },
+        other => return Err(format!("{name}: its arguments are {}, and a map is expected", crate::yaml::what(&other))),
+    };
+    if let Some(takes) = known.arguments
+        && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))
+    {
+        let problem = match unknown.as_str() {
+            "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
+            | "client_key" | "proxy" => {
+                "it goes to the cluster of the operator, as the operator: leave it out".to_owned()
+            }
+            _ => format!("the built-in executor takes {}", takes.join(", ")),
+        };
+        return Err(format!("{name} has an argument {unknown}: {problem}"));
+    }
+    check(known.module, name, &arguments)?;
+    Ok((known.module, arguments))
+}
+
+/// Checks what can be known of arguments without their values.
+fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(), String> {
+    let literal = |argument: &str| {
+        arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
+    };
+    let one_of = |argument: &str, values: &[&str]| match literal(argument) {
+        Some(value) if !values.contains(&value) => {
+            Err(format!("{name}: {argument} is {value}, and there are {} here", values.join(", ")))
+        }
+        _ => Ok(()),
+    };
+    match module {
+        Module::K8s => one_of("state", &["present", "absent", "patched"])?,
+        Module::Meta => one_of(
+            "action",
+            &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"],
+        )?,
+        Module::Assert if !arguments.contains_key("that") => return Err(format!("{name} has no argument that")),
+        Module::RequeueAfter if !arguments.contains_key("time") => return Err(format!("{name} has no argument time")),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads `key=value` pairs, as a task on one line has them.
+pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
+    let mut pairs = Map::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (key, after) = rest
+            .split_once('=')
+            .filter(|(key, _)| is_word(key.trim()))
+            .ok_or_else(|| format!("{rest} is no argument of the form key=value"))?;
+        let (value, left) = value(after)?;
+        pairs.insert(key.trim().to_owned(), value.into());
+        rest = left.trim_start();
+    }
+    Ok(pairs)
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// Reads a value up to the next space that is neither in quotes nor in braces.
+fn value(text: &str) -> Result<(String, &str), String> {
+    let mut out = String::new();
+    let (mut quote, mut depth) = (None, 0_usize);
+    for (at, letter) in text.char_indices() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '\'' | '"') if depth == 0 => {
+                quote = Some(letter);
+                continue;
+            }
+            (None, '{') => depth += 1,
+            (None, '}') => depth = depth.saturating_sub(1),
+            (None, letter) if letter.is_whitespace() && depth == 0 => return Ok((out, &text[at..])),
+            _ => {}
+        }
+        let closes = quote.is_none() && matches!(letter, '\'' | '"') && depth == 0;
+        if !closes {
+            out.push(letter);
+        }
+    }
+    if quote.is_some() { Err(format!("the quotes in {text} are not closed")) } else { Ok((out, "")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn modules_are_known_by_all_their_names() {
+        for name in ["k8s", "kubernetes.core.k8s", "community.kubernetes.k8s"] {
+            assert_eq!(module(name, json!({"state": "absent", "kind": "Pod"})).unwrap().0, Module::K8s);
+        }
+        assert_eq!(module("meta", json!("end_play")).unwrap().1["action"], "end_play");
+        let check = |name: &str, arguments: Value, problem: &str| {
+            let found = module(name, arguments).unwrap_err();
+            assert!(found.contains(problem), "{found}");
+        };
+        check("shell", json!("ls"), "no module shell; there are k8s");
+        check("amazon.aws.k8s", json!({}), "no module amazon.aws.k8s");
+        check("k8s", json!({"host": "x"}), "as the operator");
+        check("k8s", json!({"sate": "x"}), "an argument sate");
+        check("k8s", json!({"state": "running"}), "state is running");
+        check("debug", json!(["a"]), "a list");
+    }
+
+    #[test]
+    fn arguments_may_stand_on_one_line() {
+        let read = |text: &str| pairs(text).map(Value::Object);
+        assert_eq!(
+            read("a=1 b='two words' c={{ x | default('y z') }}"),
+            Ok(json!({"a": "1", "b": "two words", "c": "{{ x | default('y z') }}"}))
+        );
+        assert_eq!(read("msg=\"it's\""), Ok(json!({"msg": "it's"})));
+        assert!(read("hello").is_err() && read("a='b").is_err());
+    }
+}

@@ -1,0 +1,289 @@
+//! Which kinds of objects a role deals with, as far as it says so.
+//!
+//! An operator watches what it makes, and has rights for that and nothing else. So the kinds have to be known before anything is
+//! run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as they are or as
+//! templates of the role's own variables.
+
+use super::{Action, Module, Play, Playbook, Role, Task};
+use crate::template::{Files, Scope, Var, Vars};
+use flyball::Kind;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How deep values are looked through.
+const DEEPEST: usize = 16;
+
+/// Kinds without namespaces that come with a cluster; of others it is not known.
+const CLUSTER_WIDE: [&str; 21] = [
+    "APIService",
+    "CertificateSigningRequest",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ComponentStatus",
+    "CSIDriver",
+    "CSINode",
+    "CustomResourceDefinition",
+    "FlowSchema",
+    "IngressClass",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Node",
+    "PersistentVolume",
+    "PriorityClass",
+    "PriorityLevelConfiguration",
+    "RuntimeClass",
+    "StorageClass",
+    "ValidatingAdmissionPolicy",
+    "ValidatingWebhookConfiguration",
+    "VolumeAttachment",
+];
+
+/// Arguments that say the version of a kind.
+const VERSION: [&str; 3] = ["api_version", "api", "version"];
+
+/// The kinds that a role deals with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kinds {
+    /// Those that it makes, changes or deletes.
+    pub(crate) made: BTreeSet<Kind>,
+    /// Those that it only reads.
+    pub(crate) read: BTreeSet<Kind>,
+    /// Whether it may make objects in other namespaces than that of the object that is reconciled.
+    pub(crate) elsewhere: bool,
+}
+
+impl Kinds {
+    /// Finds the kinds of a role or playbook.
+    pub(crate) fn of(playbook: &Playbook) -> Self {
+        let mut found = Self::default();
+        for role in playbook.roles.values() {
+            found.look_through_role(role);
+        }
+        for play in &playbook.plays {
+            found.look_through_play(play);
+        }
+        found.read.retain(|kind| !found.made.contains(kind));
+        found
+    }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        self.made.extend(other.made);
+        self.read.extend(other.read);
+        self.elsewhere |= other.elsewhere;
+        self.read.retain(|kind| !self.made.contains(kind));
+    }
+
+    fn look_through_role(&mut self, role: &Role) {
+        let layers = vec![role.vars.clone(), role.defaults.clone()];
+        let mut look = Look { kinds: self, layers, files: role.files.clone() };
+        look.files();
+        look.vars(&role.vars);
+        look.vars(&role.defaults);
+        role.var_files.values().for_each(|vars| look.vars(vars));
+        role.tasks.values().for_each(|tasks| look.tasks(tasks));
+        look.tasks(&role.handlers);
+    }
+
+    fn look_through_play(&mut self, play: &Play) {
+        let mut look = Look { kinds: self, layers: vec![play.vars.clone()], files: play.files.clone() };
+        // Beside a playbook there may be anything; what is in a role was looked at.
+        if !play.tasks.iter().all(|task| matches!(task.action, Action::Role { .. })) {
+            look.files();
+        }
+        look.vars(&play.vars);
+        look.tasks(&play.tasks);
+        look.tasks(&play.handlers);
+        play.includes.values().for_each(|tasks| look.tasks(tasks));
+    }
+}
+
+struct Look<'k> {
+    kinds: &'k mut Kinds,
+    layers: Vec<Arc<Vars>>,
+    files: Arc<Files>,
+}
+
+impl Look<'_> {
+    fn files(&mut self) {
+        let files = self.files.clone();
+        files.templates.values().chain(files.files.values()).for_each(|(_, text)| self.text(text));
+    }
+
+    fn vars(&mut self, vars: &Vars) {
+        for var in vars.values() {
+            let (Var::Data(value) | Var::Template(value)) = var;
+            self.value(value, 0);
+        }
+    }
+
+    fn tasks(&mut self, tasks: &[Task]) {
+        for task in tasks {
+            self.vars(&task.vars);
+            task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
+            match &task.action {
+                Action::Module(Module::K8s, arguments) => self.made(arguments),
+                Action::Module(Module::K8sInfo, arguments) => self.named(arguments, false),
+                Action::Module(Module::SetFact, arguments) => arguments.values().for_each(|fact| self.value(fact, 0)),
+                Action::Module(..) | Action::IncludeTasks(_) | Action::IncludeVars { .. } | Action::Role { .. } => {}
+                Action::Block { tasks, rescue, always } => {
+                    [tasks, rescue, always].into_iter().for_each(|t| self.tasks(t))
+                }
+            }
+        }
+    }
+
+    /// Looks at the arguments of a module that makes objects.
+    fn made(&mut self, arguments: &Map<String, Value>) {
+        self.named(arguments, true);
+        self.place(arguments);
+        for argument in ["definition", "resource_definition", "inline"] {
+            let Some(definition) = arguments.get(argument) else { continue };
+            self.value(definition, 0);
+            // What does not say its version has that of the module.
+            if let (Value::Object(fields), None) = (definition, definition.get("apiVersion")) {
+                let named = fields.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
+                let version = arguments.iter().filter(|(name, _)| VERSION.contains(&name.as_str()));
+                let version = version.map(|(name, version)| (name.clone(), version.clone()));
+                self.named(&named.into_iter().chain(version).collect(), true);
+                fields.get("metadata").and_then(Value::as_object).into_iter().for_each(|metadata| self.place(metadata));
+            }
+        }
+    }
+
+    /// Notes whether objects may be made elsewhere.
+    fn place(&mut self, fields: &Map<String, Value>) {
+        let namespace = fields.get("namespace").and_then(Value::as_str);
+        self.kinds.elsewhere |= namespace.is_some_and(|namespace| !is_own(namespace));
+    }
+
+    /// Looks at the arguments of a module that name a kind.
+    fn named(&mut self, arguments: &Map<String, Value>, made: bool) {
+        let version = VERSION.iter().find_map(|name| arguments.get(*name));
+        let version = version.and_then(Value::as_str).unwrap_or("v1");
+        if let Some(kind) = arguments.get("kind").and_then(Value::as_str) {
+            self.note(version, kind, made);
+        }
+    }
+
+    /// Looks for objects in a value: maps with an `apiVersion` and a `kind`, and texts that are objects.
+    fn value(&mut self, value: &Value, depth: usize) {
+        if depth > DEEPEST {
+            return;
+        }
+        match value {
+            Value::Object(fields) => match (fields.get("apiVersion"), fields.get("kind")) {
+                (Some(Value::String(_)), Some(Value::String(kind))) if kind == "List" => {
+                    fields.get("items").into_iter().for_each(|items| self.value(items, depth + 1));
+                }
+                // What is in an object refers to others, and is none.
+                (Some(Value::String(version)), Some(Value::String(kind))) => {
+                    self.note(version, kind, true);
+                    fields
+                        .get("metadata")
+                        .and_then(Value::as_object)
+                        .into_iter()
+                        .for_each(|metadata| self.place(metadata));
+                }
+                _ => fields.values().for_each(|field| self.value(field, depth + 1)),
+            },
+            Value::Array(items) => items.iter().for_each(|item| self.value(item, depth + 1)),
+            Value::String(text) if text.contains("kind:") => self.text(text),
+            _ => {}
+        }
+    }
+
+    /// Looks for objects in a text, which may be a template of YAML: by the lines that say what they are.
+    fn text(&mut self, text: &str) {
+        let (mut version, mut kind) = (None, None);
+        for line in text.lines().chain(["---"]) {
+            let value = |key: &str| {
+                let value = line.strip_prefix(key)?.split(" #").next()?.trim();
+                Some(value.trim_matches(['"', '\'']).to_owned())
+            };
+            if let Some(namespace) = line.trim_start().strip_prefix("namespace:") {
+                self.kinds.elsewhere |= !is_own(namespace);
+            }
+            if line.starts_with("---") {
+                (version, kind) = (None, None);
+            }
+            version = value("apiVersion:").or(version);
+            kind = value("kind:").or(kind);
+            if let (Some(known), Some(name)) = (&version, &kind) {
+                self.note(known, name, true);
+                (version, kind) = (None, None);
+            }
+        }
+    }
+
+    /// Notes a kind, unless its names depend on what is known in a run only.
+    fn note(&mut self, version: &str, kind: &str, made: bool) {
+        let scope = Scope::new(self.layers.clone(), vec![self.files.clone()]);
+        let text = |text: &str| scope.render_text(text).ok().and_then(|text| text.as_str().map(str::to_owned));
+        if let (Some(version), Some(kind)) = (text(version), text(kind))
+            && let Some(kind) = kind_of(&version, &kind)
+        {
+            let kinds = if made { &mut self.kinds.made } else { &mut self.kinds.read };
+            kinds.insert(kind);
+        }
+    }
+}
+
+/// Tells whether a namespace is said to be that of the object that is reconciled.
+fn is_own(namespace: &str) -> bool {
+    namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
+}
+
+/// Makes a kind of what an object says that it is.
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let is_name =
+        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+    if !is_name(version) || !is_name(kind) || !(group.is_empty() || is_name(group)) {
+        return None;
+    }
+    let is_builtin = !group.contains('.') || group.ends_with(".k8s.io");
+    let found = Kind::new(group, version, kind);
+    Some(if is_builtin && CLUSTER_WIDE.contains(&kind) { found.cluster_wide() } else { found })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::templates;
+    use serde_json::json;
+
+    fn found(value: Value) -> Vec<String> {
+        let mut kinds = Kinds::default();
+        let layers = vec![Arc::new(templates(json!({"api": "apps/v1"}).as_object().unwrap()))];
+        Look { kinds: &mut kinds, layers, files: Arc::default() }.value(&value, 0);
+        kinds.made.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn kinds_are_found_where_objects_are() {
+        assert_eq!(
+            found(json!({"apiVersion": "v1", "kind": "Service", "spec": {"x": {"apiVersion": "v1", "kind": "Pod"}}})),
+            ["services"]
+        );
+        assert_eq!(found(json!({"apiVersion": "{{ api }}", "kind": "Deployment"})), ["deployments.apps"]);
+        assert_eq!(found(json!({"apiVersion": "{{ other }}", "kind": "Deployment"})), Vec::<String>::new());
+        assert_eq!(
+            found(
+                json!([{"a": {"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Secret"}]}}])
+            ),
+            ["secrets"]
+        );
+        let text = "apiVersion: v1 # so\nkind: \"ConfigMap\"\n---\nkind: Job\nmetadata: {}\napiVersion: batch/v1\nspec:\n  kind: X\n";
+        assert_eq!(found(json!(text)), ["configmaps", "jobs.batch"]);
+    }
+
+    #[test]
+    fn what_is_no_name_is_no_kind() {
+        assert!(
+            kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none()
+        );
+        assert!(!kind_of("rbac.authorization.k8s.io/v1", "ClusterRole").unwrap().is_namespaced());
+        assert!(kind_of("example.com/v1", "Node").unwrap().is_namespaced());
+    }
+}

@@ -1,0 +1,387 @@
+//! Reads roles and playbooks with all that they reach: imported and included files, other roles, variables.
+
+use super::task::{Resolve, check_all, read_tasks};
+use super::{Action, Play, Playbook, Role, Task};
+use crate::error::{Error, Result};
+use crate::fields::Fields;
+use crate::template::{Files, Vars, check_text, templates, walk};
+use crate::watches::{Runs, role_places};
+use crate::yaml::{self, truth, what};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// How deep imports may be.
+const DEEPEST: usize = 32;
+/// How many files of tasks a project may have.
+const MOST: usize = 2000;
+
+/// Reads a role or a playbook of a project.
+pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
+    let mut loader = Loader { project: project.to_owned(), ..Loader::default() };
+    let plays = match runs {
+        Runs::Role(folder) => {
+            let folder = normal(folder);
+            loader.want(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
+            vec![Play { tasks: vec![role_task(&folder, Arc::default())], folder, ..Play::default() }]
+        }
+        Runs::Playbook(file) => loader.read_plays(file)?,
+    };
+    loader.read_wanted()?;
+    let roles = loader.roles.into_iter().map(|(folder, role)| (folder, Arc::new(role))).collect();
+    Ok(Playbook { plays, roles })
+}
+
+/// Returns the paths at which a file that a task names may be.
+pub(crate) fn places(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2] {
+    let beside = including.parent().unwrap_or(folder);
+    [normal(&beside.join(name)), normal(&folder.join(name))]
+}
+
+/// Resolves `.` and `..` without a look at the disk.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+#[derive(Default)]
+struct Loader {
+    project: PathBuf,
+    roles: BTreeMap<PathBuf, Role>,
+    /// Files of tasks that are still to be read, each with the folder of its role.
+    wanted: Vec<(PathBuf, PathBuf)>,
+    seen: BTreeSet<PathBuf>,
+}
+
+impl Loader {
+    /// Notes that a role is run from a file of its tasks.
+    fn want(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
+        match named(&folder.join("tasks"), tasks_from) {
+            Some(file) => self.wanted.push((folder.to_owned(), file)),
+            // A role may consist of variables and handlers.
+            None if tasks_from == "main" && folder.is_dir() => self.wanted.push((folder.to_owned(), PathBuf::new())),
+            None => return Err(format!("the role {} has no file tasks/{tasks_from}.yml", folder.display())),
+        }
+        Ok(())
+    }
+
+    fn read_wanted(&mut self) -> Result<()> {
+        while let Some((folder, file)) = self.wanted.pop() {
+            if !self.roles.contains_key(&folder) {
+                let role = self.read_role(&folder)?;
+                self.roles.insert(folder.clone(), role);
+                let handlers = named(&folder.join("handlers"), "main");
+                let handlers = handlers.map(|file| self.read_file(&file, &folder, 0)).transpose()?;
+                self.role(&folder).handlers = handlers.unwrap_or_default();
+            }
+            if file.as_os_str().is_empty() || !self.seen.insert(file.clone()) {
+                continue;
+            }
+            if self.seen.len() > MOST {
+                return Err(Error::file(&file, format_args!("more than {MOST} files of tasks are included")));
+            }
+            let tasks = self.read_file(&file, &folder, 0)?;
+            self.role(&folder).tasks.insert(file, tasks);
+        }
+        Ok(())
+    }
+
+    fn role(&mut self, folder: &Path) -> &mut Role {
+        self.roles.get_mut(folder).expect("it was read first")
+    }
+
+    /// Reads all of a role but its tasks.
+    fn read_role(&mut self, folder: &Path) -> Result<Role> {
+        let vars = |part: &str| match named(&folder.join(part), "main") {
+            Some(file) => read_vars(&file),
+            None => Ok(Arc::default()),
+        };
+        let files = Files::read(folder)?;
+        for (path, text) in files.templates.values() {
+            check_text(text).map_err(|problem| Error::file(path, problem))?;
+        }
+        let mut role = Role {
+            folder: folder.to_owned(),
+            defaults: vars("defaults")?,
+            vars: vars("vars")?,
+            files: Arc::new(files),
+            ..Role::default()
+        };
+        if let Some(file) = named(&folder.join("meta"), "main") {
+            let meta = yaml::file(&file)?;
+            for dependency in meta.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
+                let dependency = self.read_role_reference(dependency.clone(), folder);
+                role.dependencies.push(dependency.map_err(|problem| Error::file(&file, problem))?);
+            }
+        }
+        Ok(role)
+    }
+
+    /// Reads how a role is named in a list of roles: by a name, or with variables.
+    fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<(PathBuf, Arc<Vars>), String> {
+        let (name, vars) = match reference {
+            Value::String(name) => (name, Map::new()),
+            Value::Object(mut fields) => {
+                let name = fields.remove("role").or_else(|| fields.remove("name"));
+                let name = name.as_ref().and_then(Value::as_str).ok_or("an entry of roles names no role")?.to_owned();
+                if let Some(Value::Object(vars)) = fields.remove("vars") {
+                    fields.extend(vars);
+                }
+                fields.remove("tags");
+                if fields.contains_key("when") {
+                    return Err(format!("role {name}: when is not known here: use include_role in a task"));
+                }
+                (name, fields)
+            }
+            other => return Err(format!("an entry of roles is {}", what(&other))),
+        };
+        check_all(&Value::Object(vars.clone()))?;
+        let folder = self.find_role(&name, around)?;
+        self.want(&folder, "main")?;
+        Ok((folder, Arc::new(templates(&vars))))
+    }
+
+    fn find_role(&self, name: &str, around: &Path) -> Result<PathBuf, String> {
+        // Beside the role that asks, as Ansible does, or where the project has its roles.
+        let beside = around.parent().filter(|roles| roles.ends_with("roles")).map(|roles| roles.join(name));
+        let beside_playbook = around.join("roles").join(name);
+        let mut places: Vec<_> =
+            beside.into_iter().chain([beside_playbook]).chain(role_places(&self.project, name)).collect();
+        let found = places.iter().position(|place| place.is_dir());
+        found.map(|found| normal(&places.swap_remove(found))).ok_or_else(|| {
+            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+            format!("there is no role {name}; it was looked for at {}", places.join(", "))
+        })
+    }
+
+    /// Reads a file of tasks of a role.
+    fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
+        let tasks = yaml::file(file)?;
+        let path = Arc::new(file.to_owned());
+        let mut found =
+            Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
+        read_tasks(tasks, &path, 0, &mut found).map(Arc::from)
+    }
+
+    fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
+        match yaml::file(file)? {
+            Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
+            other => Err(Error::file(file, format_args!("it is {}, and a list of plays is expected", what(&other)))),
+        }
+    }
+
+    fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
+        let refuse = |mistake: crate::fields::Mistake| {
+            Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
+        };
+        let folder = normal(file.parent().unwrap_or(&self.project));
+        let mut fields = Fields::of(play).map_err(refuse)?;
+        for ignored in
+            ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"]
+        {
+            fields.take(ignored);
+        }
+        match fields.take("hosts").as_ref().and_then(Value::as_str) {
+            Some("localhost" | "127.0.0.1" | "all") => {}
+            _ => return Err(Error::file(file, "play: hosts: only localhost is known")),
+        }
+        if fields.take("become").is_some_and(|become_root| truth(&become_root) != Some(false)) {
+            return Err(Error::file(file, "play: become: there is nobody else to be: leave it out"));
+        }
+        let vars = fields.map("vars").map_err(refuse)?;
+        check_all(&Value::Object(vars.clone()))
+            .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
+        let files = Files::read(&folder)?;
+        let mut play = Play {
+            vars: Arc::new(templates(&vars)),
+            files: Arc::new(files),
+            folder: folder.clone(),
+            ..Play::default()
+        };
+        let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.take(list)));
+        fields.finish().map_err(refuse)?;
+        let path = Arc::new(file.to_owned());
+        let mut wanted = Vec::new();
+        for (list, content) in lists {
+            let Some(content) = content else { continue };
+            if list == "roles" {
+                let Value::Array(roles) = content else { return Err(Error::file(file, "play: roles: it is no list")) };
+                for role in roles {
+                    let found = self.read_role_reference(role, &folder);
+                    let (role, vars) = found.map_err(|problem| Error::file(file, problem))?;
+                    play.tasks.push(role_task(&role, vars));
+                }
+                continue;
+            }
+            let mut found = Surroundings {
+                loader: self,
+                home: &folder,
+                tasks: folder.clone(),
+                file,
+                depth: 0,
+                includes: Some(&mut wanted),
+            };
+            let tasks = read_tasks(content, &path, 0, &mut found)?;
+            if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
+        }
+        while let Some(included) = wanted.pop() {
+            if play.includes.contains_key(&included) {
+                continue;
+            }
+            let tasks = yaml::file(&included)?;
+            let path = Arc::new(included.clone());
+            let mut found = Surroundings {
+                loader: self,
+                home: &folder,
+                tasks: folder.clone(),
+                file: &included,
+                depth: 0,
+                includes: Some(&mut wanted),
+            };
+            let tasks = read_tasks(tasks, &path, 0, &mut found)?;
+            play.includes.insert(included, tasks.into());
+        }
+        Ok(play)
+    }
+}
+
+/// Makes a task that runs a role.
+fn role_task(folder: &Path, vars: Arc<Vars>) -> Task {
+    Task {
+        name: "role".to_owned(),
+        file: Arc::new(folder.to_owned()),
+        action: Action::Role { folder: folder.to_owned(), tasks_from: "main".to_owned(), is_static: true },
+        vars,
+        when: Vec::new(),
+        repeat: None,
+        register: None,
+        until: Vec::new(),
+        retries: None,
+        delay: None,
+        failed_when: None,
+        changed_when: None,
+        ignore_errors: None,
+        no_log: None,
+        notify: Vec::new(),
+        listen: Vec::new(),
+    }
+}
+
+/// Finds a YAML file by its name without an ending, or with one.
+pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
+    let endings = [".yml", ".yaml", ""];
+    endings.iter().map(|ending| normal(&folder.join(format!("{name}{ending}")))).find(|path| path.is_file())
+}
+
+fn read_vars(file: &Path) -> Result<Arc<Vars>> {
+    let vars = match yaml::file(file)? {
+        Value::Null => Map::new(),
+        Value::Object(vars) => vars,
+        other => {
+            return Err(Error::file(file, format_args!("it is {}, and a map of variables is expected", what(&other))));
+        }
+    };
+    for (name, value) in &vars {
+        check_all(value).map_err(|problem| Error::file(file, format_args!("{name}: {problem}")))?;
+    }
+    Ok(Arc::new(templates(&vars)))
+}
+
+/// Where a task stands that refers to something else.
+struct Surroundings<'l> {
+    loader: &'l mut Loader,
+    /// The folder of the role or playbook.
+    home: &'l Path,
+    /// The folder of its tasks.
+    tasks: PathBuf,
+    /// The file that is read.
+    file: &'l Path,
+    depth: usize,
+    /// Files that a playbook includes; `None` for a role.
+    includes: Option<&'l mut Vec<PathBuf>>,
+}
+
+impl Surroundings<'_> {
+    fn find(&self, name: &str) -> Result<PathBuf, String> {
+        let places = places(name, self.file, &self.tasks);
+        let found = places.iter().find(|place| place.is_file());
+        found.cloned().ok_or_else(|| format!("there is no file {}", places[1].display()))
+    }
+}
+
+impl Resolve for Surroundings<'_> {
+    fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
+        if self.depth >= DEEPEST {
+            return Err(format!(
+                "imports are more than {DEEPEST} deep: does {name} import itself? Use include_tasks with when"
+            ));
+        }
+        let file = self.find(name)?;
+        let tasks = yaml::file(&file).map_err(|error| error.to_string())?;
+        let path = Arc::new(file.clone());
+        let mut found = Surroundings {
+            loader: &mut *self.loader,
+            home: self.home,
+            tasks: self.tasks.clone(),
+            file: &file,
+            depth: self.depth + 1,
+            includes: self.includes.as_deref_mut(),
+        };
+        read_tasks(tasks, &path, 0, &mut found).map(Arc::from).map_err(|error| error.to_string())
+    }
+
+    fn include(&mut self, name: Option<&str>) -> Result<(), String> {
+        let found = match name {
+            Some(name) => vec![self.find(name)?],
+            None if self.includes.is_some() => {
+                return Err("in a playbook, name the file as it is, without a template".into());
+            }
+            None => {
+                let files = walk(&self.tasks).map_err(|error| error.to_string())?;
+                let is_yaml =
+                    |file: &PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+                files.into_iter().map(|file| normal(&file)).filter(is_yaml).collect()
+            }
+        };
+        match &mut self.includes {
+            Some(includes) => includes.extend(found),
+            None => self.loader.wanted.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
+        }
+        Ok(())
+    }
+
+    fn include_vars(&mut self, name: Option<&str>) -> Result<(), String> {
+        if self.includes.is_some() {
+            return Err("in a playbook, put variables under vars, or into a role".into());
+        }
+        let folder = self.home.join("vars");
+        let files = match name {
+            Some(name) => {
+                let places =
+                    [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|place| normal(&place));
+                let found = places.iter().find(|place| place.is_file()).cloned();
+                vec![found.ok_or_else(|| format!("there is no file {}", places[0].display()))?]
+            }
+            None => walk(&folder).map_err(|error| error.to_string())?,
+        };
+        for file in files {
+            let vars = read_vars(&file).map_err(|error| error.to_string())?;
+            self.loader.role(self.home).var_files.insert(normal(&file), vars);
+        }
+        Ok(())
+    }
+
+    fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String> {
+        let folder = self.loader.find_role(name, self.home)?;
+        self.loader.want(&folder, tasks_from.trim_end_matches(".yml"))?;
+        Ok(folder)
+    }
+}

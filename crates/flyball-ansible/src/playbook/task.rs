@@ -1,0 +1,348 @@
+//! One task, as it stands in a file.
+
+use super::args::{is_builtin, module, pairs};
+use super::{Action, Module, Over, Repeat, Task};
+use crate::error::{Error, Result};
+use crate::template::{check_expression, check_text, templates};
+use crate::yaml::{truth, what};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How deep blocks may be.
+const DEEPEST: usize = 32;
+
+/// Keywords that change nothing where there is one host, and no shell on it.
+const WITHOUT_EFFECT: [&str; 14] = [
+    "tags",
+    "run_once",
+    "any_errors_fatal",
+    "ignore_unreachable",
+    "diff",
+    "check_mode",
+    "gather_facts",
+    "connection",
+    "throttle",
+    "timeout",
+    "collections",
+    "debugger",
+    "become_method",
+    "module_defaults",
+];
+
+/// What a task refers to that has to be found: other files and roles.
+pub(super) trait Resolve {
+    /// Returns the tasks of a file that is imported.
+    fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String>;
+    /// Notes that the tasks of a file may be included; `None` if its name is not known before.
+    fn include(&mut self, file: Option<&str>) -> Result<(), String>;
+    /// Notes that variables may be included.
+    fn include_vars(&mut self, file: Option<&str>) -> Result<(), String>;
+    /// Returns the folder of a role.
+    fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String>;
+}
+
+/// Reads a list of tasks.
+pub(super) fn read_tasks(
+    tasks: Value,
+    file: &Arc<PathBuf>,
+    depth: usize,
+    found: &mut dyn Resolve,
+) -> Result<Vec<Task>> {
+    if depth > DEEPEST {
+        return Err(Error::file(file, format_args!("blocks are more than {DEEPEST} deep")));
+    }
+    match tasks {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(tasks) => {
+            let read = |(number, task): (usize, Value)| {
+                let name = match task.get("name").and_then(Value::as_str) {
+                    Some(name) => format!("{name:?}"),
+                    None => format!("number {}", number + 1),
+                };
+                read_task(task, file, &name, depth, found)
+            };
+            tasks.into_iter().enumerate().map(read).collect()
+        }
+        other => Err(Error::file(file, format_args!("it is {}, and a list of tasks is expected", what(&other)))),
+    }
+}
+
+fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
+    let refuse = |problem: String| Error::task(file, place, problem);
+    let Value::Object(mut fields) = task else {
+        return Err(refuse(format!("it is {}, and a map is expected", what(&task))));
+    };
+    let mut keywords = Keywords { fields: &mut fields, file, place };
+    let vars = keywords.map("vars")?;
+    check_all(&Value::Object(vars.clone())).map_err(&refuse)?;
+    let mut task = Task {
+        name: String::new(),
+        file: file.clone(),
+        action: Action::Module(Module::Meta, Map::new()),
+        vars: Arc::new(templates(&vars)),
+        when: keywords.conditions("when")?.unwrap_or_default(),
+        repeat: keywords.repeat()?,
+        register: keywords.text("register")?,
+        until: keywords.conditions("until")?.unwrap_or_default(),
+        retries: keywords.value("retries")?,
+        delay: keywords.value("delay")?,
+        failed_when: keywords.conditions("failed_when")?,
+        changed_when: keywords.conditions("changed_when")?,
+        ignore_errors: keywords.value("ignore_errors")?,
+        no_log: keywords.value("no_log")?,
+        notify: keywords.texts("notify")?,
+        listen: keywords.texts("listen")?,
+    };
+    let name = keywords.text("name")?;
+    keywords.without_effect()?;
+    let args = keywords.map("args")?;
+    task.action = read_action(&mut fields, args, file, place, depth, found)?;
+    task.name = name.unwrap_or_else(|| place.to_owned());
+    if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
+        && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
+    {
+        let remedy = "put loops, register and until on the tasks within, or on include_tasks and include_role";
+        return Err(refuse(format!("what it stands for is read before anything runs: {remedy}")));
+    }
+    match fields.keys().next() {
+        None => Ok(task),
+        Some(keyword) => Err(refuse(format!("the built-in executor has no keyword {keyword}: leave it out"))),
+    }
+}
+
+/// Takes what a task does out of its fields.
+fn read_action(
+    fields: &mut Map<String, Value>,
+    args: Map<String, Value>,
+    file: &Arc<PathBuf>,
+    place: &str,
+    depth: usize,
+    found: &mut dyn Resolve,
+) -> Result<Action> {
+    let refuse = |problem: String| Error::task(file, place, problem);
+    if let Some(tasks) = fields.remove("block") {
+        let mut section = |tasks: Value| read_tasks(tasks, file, depth + 1, &mut *found).map(Arc::from);
+        let (rescue, always) = (fields.remove("rescue"), fields.remove("always"));
+        return Ok(Action::Block {
+            tasks: section(tasks)?,
+            rescue: section(rescue.unwrap_or_default())?,
+            always: section(always.unwrap_or_default())?,
+        });
+    }
+    // Whatever is left names the module; of several, one is a keyword that does not exist.
+    let is_action = |key: &String| {
+        ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"]
+            .iter()
+            .any(|name| is_builtin(key, name))
+            || module(key, Value::Null).is_ok_and(|_| true)
+            || module(key, Value::Null).is_err_and(|problem| !problem.contains("no module"))
+    };
+    let Some(key) = fields.keys().find(|key| is_action(key)).or_else(|| fields.keys().next()).cloned() else {
+        return Err(refuse("it names no module: say what is to be done".into()));
+    };
+    let arguments = fields.remove(&key).unwrap_or_default();
+    let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
+        let arguments = match arguments {
+            Value::String(text) if text.contains('=') && !text.contains("{{") => {
+                Value::Object(pairs(text).map_err(&refuse)?)
+            }
+            Value::String(text) => return Ok((text.trim().into(), Map::new())),
+            other => other.clone(),
+        };
+        let Value::Object(mut options) = arguments else { return Err(refuse(format!("{key} names no {what}"))) };
+        let file = options.remove("file").ok_or_else(|| refuse(format!("{key} names no {what}: say file")))?;
+        options.remove("apply");
+        Ok((file, options))
+    };
+    let literal = |value: &Value| value.as_str().filter(|text| !crate::template::is_template(text)).map(str::to_owned);
+    let rest = |options: Map<String, Value>| match options.keys().next() {
+        Some(option) => Err(refuse(format!("{key}: the built-in executor has no argument {option}"))),
+        None => Ok(()),
+    };
+    let is = |name: &str| is_builtin(&key, name);
+    if is("import_tasks") {
+        let (name, options) = file_of(&arguments, "file of tasks")?;
+        rest(options)?;
+        let name = literal(&name).ok_or_else(|| refuse("import_tasks takes no template: use include_tasks".into()))?;
+        let tasks = found.import(&name).map_err(&refuse)?;
+        Ok(Action::Block { tasks, rescue: Arc::default(), always: Arc::default() })
+    } else if is("include_tasks") || is("include") {
+        let (name, options) = file_of(&arguments, "file of tasks")?;
+        rest(options)?;
+        check_all(&name).map_err(&refuse)?;
+        found.include(literal(&name).as_deref()).map_err(&refuse)?;
+        Ok(Action::IncludeTasks(name))
+    } else if is("include_vars") {
+        let (name, mut options) = file_of(&arguments, "file of variables")?;
+        let into = options.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+        rest(options)?;
+        check_all(&name).map_err(&refuse)?;
+        found.include_vars(literal(&name).as_deref()).map_err(&refuse)?;
+        Ok(Action::IncludeVars { file: name, name: into })
+    } else if is("include_role") || is("import_role") {
+        let arguments = match arguments {
+            Value::String(text) => Value::Object(pairs(&text).map_err(&refuse)?),
+            other => other,
+        };
+        let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
+        let name =
+            name.ok_or_else(|| refuse(format!("{key} names no role: say its name as it is, without a template")))?;
+        let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
+        let tasks_from = tasks_from.ok_or_else(|| refuse("tasks_from takes no template here".into()))?;
+        let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
+        if let Some(option) =
+            arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
+        {
+            return Err(refuse(format!("{key}: the built-in executor has no argument {option}")));
+        }
+        let folder = found.role(&name, &tasks_from).map_err(&refuse)?;
+        Ok(Action::Role { folder, tasks_from, is_static: is("import_role") })
+    } else {
+        let arguments = match arguments {
+            Value::Object(mut arguments) => {
+                arguments.extend(args);
+                Value::Object(arguments)
+            }
+            Value::Null if !args.is_empty() => Value::Object(args),
+            other => other,
+        };
+        let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
+        for (name, argument) in &arguments {
+            // Conditions, and the name of a variable, are expressions without braces.
+            let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));
+            let checked = if is_expression { check_conditions(argument) } else { check_all(argument) };
+            checked.map_err(|problem| refuse(format!("{name}: {problem}")))?;
+        }
+        Ok(Action::Module(module, arguments))
+    }
+}
+
+/// Checks all texts in a value.
+pub(super) fn check_all(value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(text) => check_text(text),
+        Value::Array(items) => items.iter().try_for_each(check_all),
+        Value::Object(fields) => {
+            fields.iter().try_for_each(|(key, field)| check_text(key).and_then(|()| check_all(field)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_conditions(value: &Value) -> Result<(), String> {
+    match value {
+        Value::String(text) => check_expression(text),
+        Value::Array(items) => items.iter().try_for_each(check_conditions),
+        _ => Ok(()),
+    }
+}
+
+/// The keywords of a task that are not read yet.
+struct Keywords<'a> {
+    fields: &'a mut Map<String, Value>,
+    file: &'a Path,
+    place: &'a str,
+}
+
+impl Keywords<'_> {
+    fn refuse(&self, keyword: &str, problem: impl std::fmt::Display) -> Error {
+        Error::task(self.file, self.place, format_args!("{keyword}: {problem}"))
+    }
+
+    fn value(&mut self, keyword: &str) -> Result<Option<Value>> {
+        let value = self.fields.remove(keyword).filter(|value| !value.is_null());
+        value.iter().try_for_each(check_all).map_err(|problem| self.refuse(keyword, problem))?;
+        Ok(value)
+    }
+
+    fn text(&mut self, keyword: &str) -> Result<Option<String>> {
+        match self.fields.remove(keyword) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and a text is expected", what(&other)))),
+        }
+    }
+
+    fn texts(&mut self, keyword: &str) -> Result<Vec<String>> {
+        match self.fields.remove(keyword) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::String(text)) => Ok(vec![text]),
+            Some(Value::Array(items)) => Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
+            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and texts are expected", what(&other)))),
+        }
+    }
+
+    fn map(&mut self, keyword: &str) -> Result<Map<String, Value>> {
+        match self.fields.remove(keyword) {
+            None | Some(Value::Null) => Ok(Map::new()),
+            Some(Value::Object(fields)) => Ok(fields),
+            Some(other) => Err(self.refuse(keyword, format_args!("it is {}, and a map is expected", what(&other)))),
+        }
+    }
+
+    /// Reads conditions, all of which are to hold.
+    fn conditions(&mut self, keyword: &str) -> Result<Option<Vec<Value>>> {
+        let conditions = match self.fields.remove(keyword) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::Array(conditions)) => conditions,
+            Some(condition) => vec![condition],
+        };
+        conditions.iter().try_for_each(check_conditions).map_err(|problem| self.refuse(keyword, problem))?;
+        Ok(Some(conditions))
+    }
+
+    fn repeat(&mut self) -> Result<Option<Repeat>> {
+        let mut control = self.map("loop_control")?;
+        let loops = [
+            ("loop", Over::List),
+            ("with_list", Over::List),
+            ("with_items", Over::Flattened),
+            ("with_dict", Over::Fields),
+        ];
+        let mut repeat = None;
+        for (keyword, over) in loops {
+            if let Some(items) = self.value(keyword)? {
+                let text = |control: &mut Map<String, Value>, name: &str| {
+                    control.remove(name).and_then(|name| name.as_str().map(str::to_owned))
+                };
+                repeat = Some(Repeat {
+                    over,
+                    items,
+                    variable: text(&mut control, "loop_var").unwrap_or_else(|| "item".to_owned()),
+                    index: text(&mut control, "index_var"),
+                    pause: control.remove("pause"),
+                });
+            }
+        }
+        control.retain(|option, _| !matches!(option.as_str(), "label" | "extended" | "extended_allitems"));
+        if let Some(unknown) = control.keys().next() {
+            return Err(self.refuse("loop_control", format_args!("the built-in executor has no {unknown} here")));
+        }
+        if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
+            let remedy = "say it by loop, with_items, with_list or with_dict";
+            return Err(self.refuse(other, format_args!("the built-in executor has no such loop: {remedy}")));
+        }
+        Ok(repeat)
+    }
+
+    /// Drops what has no effect here, and refuses what should have one.
+    fn without_effect(&mut self) -> Result<()> {
+        self.fields.retain(|keyword, _| !WITHOUT_EFFECT.contains(&keyword.as_str()));
+        for (keyword, harmless) in [("become", "false"), ("delegate_to", "localhost"), ("async", "0"), ("poll", "0")] {
+            let Some(value) = self.fields.remove(keyword) else { continue };
+            let is_harmless = match keyword {
+                "become" => truth(&value) == Some(false),
+                "delegate_to" => matches!(value.as_str(), Some("localhost" | "127.0.0.1")),
+                _ => value.as_u64() == Some(0),
+            };
+            if !is_harmless {
+                return Err(
+                    self.refuse(keyword, format_args!("the built-in executor knows {harmless} only: leave it out"))
+                );
+            }
+        }
+        Ok(())
+    }
+}

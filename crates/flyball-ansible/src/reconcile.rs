@@ -1,0 +1,137 @@
+//! Brings an object to where its role wants it: runs the role, and tells in the status how that went.
+
+use crate::playbook::{Kinds, Playbook};
+use crate::run::{self, Job, Outcome};
+use crate::watches::Watch;
+use crate::{duration, status, variables};
+use flyball::{Action, Context, Error, Kind, Reconcile, Result};
+use flyball_core::time::rfc3339;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// By this annotation an object says how often it is looked at again.
+pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
+
+/// A role or playbook as a reconciler.
+pub(crate) struct Roles {
+    pub(crate) watch: Watch,
+    pub(crate) kind: Kind,
+    pub(crate) playbook: Arc<Playbook>,
+    /// What is run before an object goes.
+    pub(crate) finalizer: Arc<Playbook>,
+    pub(crate) kinds: Arc<Kinds>,
+    /// Whom fields belong to that were patched.
+    pub(crate) manager: String,
+}
+
+impl Reconcile for Roles {
+    type Resource = DynamicObject;
+
+    async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let before = &object.data["status"];
+        let period = match self.period(object) {
+            Ok(period) => period,
+            Err(problem) => {
+                if self.watch.manage_status {
+                    cx.set_status(&json!({"conditions": status::refused(before, &problem)})).await?;
+                }
+                return Err(Error::from(problem).terminal());
+            }
+        };
+        let generation = object.metadata.generation.unwrap_or(0);
+        if self.watch.manage_status
+            && let Some(conditions) = status::running(before, generation)
+        {
+            cx.set_status(&json!({"conditions": conditions})).await?;
+        }
+        let outcome = self.run(&self.playbook, object, cx, false).await;
+        self.tell(object, &outcome, cx).await?;
+        // After a run that changed something comes another one, so that the status tells how things are and not how they came
+        // about. Waits grow, for roles that change something each time.
+        let confirms = self.watch.manage_status && outcome.wrote;
+        let again = outcome.requeue_after.or(period);
+        ended(outcome)?;
+        Ok(match again {
+            _ if confirms => Action::requeue(),
+            Some(again) => Action::requeue_after(again),
+            None => Action::done(),
+        })
+    }
+
+    async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let outcome = self.run(&self.finalizer, object, cx, true).await;
+        if outcome.failure.is_some() {
+            self.tell(object, &outcome, cx).await?;
+        }
+        ended(outcome)?;
+        Ok(Action::done())
+    }
+}
+
+impl Roles {
+    async fn run(
+        &self,
+        playbook: &Playbook,
+        object: &DynamicObject,
+        cx: &Context<DynamicObject>,
+        finalizes: bool,
+    ) -> Outcome {
+        let extra = Arc::new(variables::of(object, &self.watch, finalizes));
+        run::run(Job { playbook, kinds: &self.kinds, object, extra, cx, manager: &self.manager }).await
+    }
+
+    /// Returns how often the object is looked at again without a change.
+    fn period(&self, object: &DynamicObject) -> Result<Option<Duration>, String> {
+        let annotation = object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECONCILE_PERIOD));
+        match annotation {
+            None => Ok(self.watch.reconcile_period),
+            Some(text) => match duration::parse(text) {
+                Some(period) => Ok(Some(period).filter(|period| !period.is_zero())),
+                None => Err(format!(
+                    "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, and a duration such as 30s is expected"
+                )),
+            },
+        }
+    }
+
+    /// Writes into the status how a run ended, and what tasks want to stand there.
+    async fn tell(&self, object: &DynamicObject, outcome: &Outcome, cx: &Context<DynamicObject>) -> Result<()> {
+        let before = &object.data["status"];
+        if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status) {
+            self.patch_status(object, fields, cx).await?;
+        }
+        if self.watch.manage_status {
+            let conditions = status::done(before, outcome, &rfc3339(cx.now()));
+            cx.set_status(&json!({"conditions": conditions})).await?;
+        }
+        Ok(())
+    }
+
+    async fn patch_status(&self, object: &DynamicObject, fields: Value, cx: &Context<DynamicObject>) -> Result<()> {
+        let (client, resource) = (cx.client().clone(), self.kind.api_resource());
+        let api: Api<DynamicObject> = match cx.key().namespace() {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        // With the UID, it cannot land on an object that was made anew under the name.
+        let patch = Patch::Merge(json!({"metadata": {"uid": object.metadata.uid}, "status": fields}));
+        cx.wrote(&api.patch_status(cx.key().name(), &params, &patch).await?);
+        Ok(())
+    }
+}
+
+/// Turns a failed run into an error, which is tried again.
+fn ended(outcome: Outcome) -> Result<()> {
+    match outcome.failure {
+        None => Ok(()),
+        Some(failure) => {
+            let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
+            Err(error.context(format_args!("task {}", failure.task)))
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Where in a playbook a task stands: what it gets from the blocks, roles and plays around it.
+
+use crate::playbook::{Play, Role};
+use crate::template::Vars;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How deep includes, roles and blocks may be within one another.
+pub(super) const DEEPEST: usize = 32;
+
+/// What surrounds a task.
+#[derive(Clone)]
+pub(super) struct Frame<'r> {
+    pub(super) play: &'r Play,
+    pub(super) role: Option<&'r Arc<Role>>,
+    /// Variables of blocks and includes, the innermost last.
+    pub(super) vars: Vec<Arc<Vars>>,
+    /// Variables that roles are called with, the innermost last.
+    pub(super) params: Vec<Arc<Vars>>,
+    /// Conditions that hold for all tasks within.
+    pub(super) when: Vec<Value>,
+    pub(super) ignore_errors: Option<Value>,
+    pub(super) depth: usize,
+}
+
+impl<'r> Frame<'r> {
+    pub(super) fn of_play(play: &'r Play) -> Self {
+        let (vars, params, when) = Default::default();
+        Self { play, role: None, vars, params, when, ignore_errors: None, depth: 0 }
+    }
+
+    /// Enters something that has variables of its own.
+    pub(super) fn within(&self, vars: &Arc<Vars>) -> Self {
+        let mut inner = self.clone();
+        inner.depth += 1;
+        if !vars.is_empty() {
+            inner.vars.push(vars.clone());
+        }
+        inner
+    }
+}

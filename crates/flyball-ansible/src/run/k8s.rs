@@ -1,0 +1,309 @@
+//! The modules `k8s`, `k8s_info` and `k8s_status`.
+//!
+//! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are made by server-side apply
+//! and belong to the object that is reconciled, so that what the role says of them no more is removed, and they go with it.
+
+use super::modules::{Arguments, text};
+use super::objects::{self, Change};
+use super::tasks::Done;
+use super::wait::Wait;
+use super::{Failure, Run};
+use crate::template::Scope;
+use crate::yaml::{self, truth, what};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flyball::{Kind, ObjectKey};
+use flyball_core::selector::LabelSelector;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+impl Run<'_> {
+    pub(super) async fn k8s(&mut self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Done, Failure> {
+        let definitions = definitions(arguments, scope).map_err(Failure::new)?;
+        let state = arguments.get("state").map_or("present".to_owned(), text);
+        let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
+        let wait = Wait::of(arguments);
+        let (mut results, mut failure) = (Vec::new(), None);
+        for definition in definitions {
+            let change = match state.as_str() {
+                "present" => self.present(&definition).await,
+                "patched" => self.patched(&definition).await,
+                "absent" => self.absent(&definition, arguments).await,
+                other => Err(Failure::new(format!("state is {other}, and there are present, patched, absent here"))),
+            };
+            let change = match change {
+                Ok(change) => self.waited(change, wait.as_ref(), state == "absent").await,
+                failed => failed,
+            };
+            match change {
+                Ok(Change { changed, object, method }) => {
+                    self.outcome.wrote |= changed;
+                    results.push(json!({"changed": changed, "method": method, "result": object}));
+                }
+                Err(failed) if goes_on => drop(failure.get_or_insert(failed)),
+                Err(failed) => return Err(failed),
+            }
+        }
+        let changed = results.iter().any(|result| result["changed"] == true);
+        let mut done = match <[Value; 1]>::try_from(results) {
+            Ok([result]) => Done::with(result),
+            Err(results) => Done::with(json!({"changed": changed, "result": {"results": results}})),
+        };
+        done.failure = failure;
+        Ok(done)
+    }
+
+    async fn waited(&mut self, change: Change, wait: Option<&Wait>, absent: bool) -> Result<Change, Failure> {
+        let (Some(wait), Some(object)) = (wait, &change.object) else { return Ok(change) };
+        let (kind, key) = self.place(object)?;
+        let object = self.wait_for(wait, &kind, &key, absent).await?;
+        Ok(Change { object: object.or(change.object), ..change })
+    }
+
+    /// Deletes what a definition names, or what has the labels that arguments select.
+    async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, Failure> {
+        let selector = selector(arguments)?;
+        let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
+        let kind = self.kind(&text(&definition["apiVersion"]), &text(&definition["kind"]))?;
+        let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str());
+        if is_named {
+            let name = text(&definition["metadata"]["name"]);
+            return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
+        }
+        let Some(selector) = selector else {
+            return Err(Failure::new(format!(
+                "a {} is to be absent, and neither its name nor labels are said",
+                kind.name()
+            )));
+        };
+        let found = self.job.cx.list_of(&kind, namespace.as_deref()).await.map_err(Failure::of)?;
+        let mut changed = false;
+        for object in found.iter().filter(|object| objects::has_labels(object, &selector)) {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            changed |= self.delete(&kind, &ObjectKey::new(object.metadata.namespace.as_deref(), &name)).await?.changed;
+        }
+        Ok(Change { changed, object: None, method: "delete" })
+    }
+
+    pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
+        let (version, kind) = named(arguments).map_err(Failure::new)?;
+        let kind = self.kind(&version, &kind)?;
+        // Without a namespace it looks at all of them, as Ansible does, unless it looks for one object.
+        let given = arguments.get("namespace").map(text);
+        let name = arguments.get("name").map(text).filter(|name| !name.is_empty());
+        let wait = Wait::of(arguments);
+        let found = match name {
+            Some(name) => {
+                let namespace = self.namespace(&kind, given.as_deref());
+                let key = ObjectKey::new(namespace.as_deref(), &name);
+                match wait {
+                    Some(wait) => self.wait_for(&wait, &kind, &key, false).await?.into_iter().collect(),
+                    None => self.get(&kind, &key).await?.iter().map(json_of).collect::<Result<_, _>>()?,
+                }
+            }
+            None => {
+                let namespace = given.filter(|_| kind.is_namespaced());
+                let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
+                    // The cluster does not have this kind, which is an answer as well.
+                    Err(error) if error.status().is_some_and(|status| status.code == 404) => {
+                        let nothing = json!({"changed": false, "api_found": false, "resources": []});
+                        return Ok(Done::with(nothing));
+                    }
+                    found => found.map_err(Failure::of)?,
+                };
+                let selector = selector(arguments)?;
+                let labelled =
+                    |object: &DynamicObject| selector.as_ref().is_none_or(|s| objects::has_labels(object, s));
+                found.iter().filter(|object| labelled(object)).map(json_of).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let fields = texts(arguments.get("field_selectors"));
+        let selected = |object: &Value| fields.iter().all(|term| objects::has_field(object, term));
+        let resources: Vec<_> = found.into_iter().filter(selected).collect();
+        Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))
+    }
+
+    /// Notes what is to stand in the status of the object that is reconciled; it is written when the run is over.
+    pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
+        let (version, kind) = named(arguments).map_err(Failure::new)?;
+        let object = self.job.object;
+        let types = object.types.clone().unwrap_or_default();
+        let is_own = types.api_version == version
+            && types.kind == kind
+            && arguments.get("name").map(text) == object.metadata.name
+            && arguments.get("namespace").map(text).is_none_or(|name| Some(name) == object.metadata.namespace);
+        if !is_own {
+            let problem = "k8s_status writes the status of the object that is reconciled, and of no other";
+            return Err(Failure::new(problem));
+        }
+        let mut status = match arguments.get("status") {
+            None => Map::new(),
+            Some(Value::Object(status)) => status.clone(),
+            Some(Value::String(text)) => match yaml::documents(text).map_err(Failure::new)?.pop() {
+                Some(Value::Object(status)) => status,
+                _ => return Err(Failure::new("status is no map")),
+            },
+            Some(other) => return Err(Failure::new(format!("status is {}, and a map is expected", what(other)))),
+        };
+        if let Some(conditions) = arguments.get("conditions") {
+            if !conditions.as_array().is_some_and(|all| all.iter().all(|one| one["type"].is_string())) {
+                return Err(Failure::new("conditions is no list of conditions, each with its type"));
+            }
+            status.insert("conditions".into(), conditions.clone());
+        }
+        let before = object.data.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        merge(&mut after, status.clone());
+        merge(&mut self.outcome.status, status);
+        Ok(Done::with(json!({"changed": before != after, "result": {"status": after}})))
+    }
+}
+
+/// Merges a status into another: maps field by field, conditions by their types.
+pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(known)), Value::Object(value)) => merge(known, value),
+            (Some(Value::Array(known)), Value::Array(values)) if key == "conditions" => {
+                for value in values {
+                    match known.iter_mut().find(|known| known["type"] == value["type"]) {
+                        Some(known) => *known = value,
+                        None => known.push(value),
+                    }
+                }
+            }
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+}
+
+fn json_of(object: &DynamicObject) -> Result<Value, Failure> {
+    serde_json::to_value(object).map_err(|error| Failure::new(error.to_string()))
+}
+
+/// Returns the kind that arguments name.
+fn named(arguments: &Arguments) -> Result<(String, String), String> {
+    let version = ["api_version", "api", "version"].iter().find_map(|name| arguments.get(*name));
+    let kind = arguments.get("kind").map(text).ok_or("it names no kind")?;
+    Ok((version.map_or("v1".to_owned(), text), kind))
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    match value {
+        Some(Value::Array(items)) => items.iter().map(text).collect(),
+        Some(one) => vec![text(one)],
+        None => Vec::new(),
+    }
+}
+
+fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, Failure> {
+    let terms = texts(arguments.get("label_selectors")).join(",");
+    if terms.is_empty() {
+        return Ok(None);
+    }
+    LabelSelector::parse(&terms).map(Some).map_err(|error| Failure::new(format!("label_selectors: {error}")))
+}
+
+/// Returns the objects that a task is about: maps with `apiVersion`, `kind` and names.
+fn definitions(arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+    let given = ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
+    let mut found = Vec::new();
+    match (given, arguments.get("src"), arguments.get("template")) {
+        (Some(given), _, _) => collect(given.clone(), &mut found, 0)?,
+        (None, Some(src), _) => collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
+        (None, None, Some(template)) => {
+            let paths = match template {
+                Value::Array(paths) => paths.clone(),
+                one => vec![one.clone()],
+            };
+            for path in paths {
+                let path = text(path.get("path").unwrap_or(&path));
+                collect(scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
+            }
+        }
+        (None, None, None) => found.push(json!({})),
+    }
+    found.into_iter().map(|definition| complete(definition, arguments)).collect()
+}
+
+/// Writes an expression that looks something up.
+fn lookup(what: &str, name: &str) -> String {
+    format!("lookup('{what}', {})", Value::from(name))
+}
+
+/// Collects objects from a value: an object, a text with some, a list of them.
+fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), String> {
+    match value {
+        Value::String(text) if depth < 4 => {
+            yaml::documents(&text)?.into_iter().try_for_each(|document| collect(document, found, depth + 1))
+        }
+        Value::Array(items) if depth < 4 => items.into_iter().try_for_each(|item| collect(item, found, depth + 1)),
+        Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
+            Some("List") => collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
+            _ => {
+                found.push(Value::Object(fields));
+                Ok(())
+            }
+        },
+        Value::Null => Ok(()),
+        other => Err(format!("definition: {} is no object of Kubernetes", what(&other))),
+    }
+}
+
+/// Completes an object by what stands beside it.
+fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
+    let Value::Object(mut fields) = definition else { return Err("definition is no map".into()) };
+    for (field, names) in [("kind", &["kind"][..]), ("apiVersion", &["api_version", "api", "version"])] {
+        let beside = names.iter().find_map(|name| arguments.get(*name)).map(text);
+        // The module takes what does not say its version for one of the core group.
+        let beside = beside.or_else(|| (field == "apiVersion").then(|| "v1".to_owned()));
+        if let Some(beside) = beside.filter(|_| fields.get(field).is_none_or(Value::is_null)) {
+            fields.insert(field.to_owned(), beside.into());
+        }
+        if !fields.get(field).is_some_and(Value::is_string) {
+            return Err(format!("the definition has no {field}"));
+        }
+    }
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else { return Err("metadata of the definition is no map".into()) };
+    for name in ["name", "namespace"] {
+        if let Some(value) = arguments.get(name).filter(|_| metadata.get(name).is_none_or(Value::is_null)) {
+            metadata.insert(name.into(), text(value).into());
+        }
+        // A name that consists of digits is a text.
+        if let Some(value) = metadata.get_mut(name).filter(|value| value.is_number()) {
+            *value = text(value).into();
+        }
+    }
+    encode(&mut fields);
+    Ok(Value::Object(fields))
+}
+
+/// Writes the texts of a Secret as it keeps them: what is only ever written cannot be compared with what is there.
+fn encode(fields: &mut Map<String, Value>) {
+    if fields["apiVersion"] != "v1" || fields["kind"] != "Secret" {
+        return;
+    }
+    let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
+    let data = fields.entry("data").or_insert_with(|| json!({}));
+    if let Some(data) = data.as_object_mut() {
+        data.extend(texts.into_iter().map(|(key, value)| (key, STANDARD.encode(text(&value)).into())));
+    }
+}
+
+impl Run<'_> {
+    /// Returns kind and key of an object.
+    pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), Failure> {
+        let kind = self.kind(&text(&object["apiVersion"]), &text(&object["kind"]))?;
+        let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str());
+        let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| {
+            Failure::new(format!(
+                "the {} has no metadata.name, and a generated one would be another in each run",
+                kind.name()
+            ))
+        })?;
+        Ok((kind, ObjectKey::new(namespace.as_deref(), name)))
+    }
+}

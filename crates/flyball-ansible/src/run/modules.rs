@@ -1,0 +1,154 @@
+//! The modules that need no cluster, and what all modules share: their arguments, evaluated.
+
+use super::tasks::{Done, seconds};
+use super::{Failure, Frame, Run, Stop};
+use crate::duration;
+use crate::playbook::Module;
+use crate::template::{OMIT, Scope};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments of a module, as they are in this run.
+pub(super) type Arguments = Map<String, Value>;
+
+impl<'r> Run<'r> {
+    pub(super) async fn module(
+        &mut self,
+        module: Module,
+        arguments: &Map<String, Value>,
+        scope: &Arc<Scope>,
+        frame: &Frame<'r>,
+    ) -> Result<Done, Stop> {
+        // Conditions and names of variables are evaluated by their modules.
+        match module {
+            Module::Assert => {
+                return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+            }
+            Module::Debug => {
+                return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(Failure::new(problem))));
+            }
+            _ => {}
+        }
+        let arguments = match evaluate(arguments, scope) {
+            Ok(arguments) => arguments,
+            Err(problem) => return Ok(Done::failed(Failure::new(problem))),
+        };
+        let done = match module {
+            Module::K8s => Box::pin(self.k8s(&arguments, scope)).await,
+            Module::K8sInfo => Box::pin(self.k8s_info(&arguments)).await,
+            Module::K8sStatus => self.k8s_status(&arguments),
+            Module::RequeueAfter => self.requeue_after(&arguments),
+            Module::SetFact => {
+                for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
+                    self.remember(name, value.clone());
+                }
+                Ok(Done::with(json!({"ansible_facts": arguments, "changed": false})))
+            }
+            Module::Fail => {
+                let message = arguments.get("msg").map_or("Failed as requested from task".to_owned(), text);
+                Err(Failure::new(message))
+            }
+            Module::Pause => {
+                let minutes = arguments.get("minutes").map_or(Duration::ZERO, |minutes| seconds(minutes, 0.0) * 60);
+                let pause = minutes + arguments.get("seconds").map_or(Duration::ZERO, |pause| seconds(pause, 0.0));
+                tokio::time::sleep(pause).await;
+                Ok(Done::ok())
+            }
+            Module::Meta => return self.meta(&arguments, frame).await,
+            Module::Assert | Module::Debug => unreachable!("they were run above"),
+        };
+        Ok(done.unwrap_or_else(Done::failed))
+    }
+
+    async fn meta(&mut self, arguments: &Arguments, frame: &Frame<'r>) -> Result<Done, Stop> {
+        match arguments.get("action").and_then(Value::as_str) {
+            Some("end_play" | "end_host") => return Err(Stop::Play),
+            Some("end_role") => return Err(Stop::Role),
+            Some("flush_handlers") => self.handlers(frame).await?,
+            _ => {}
+        }
+        Ok(Done { counts: false, ..Done::ok() })
+    }
+
+    fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, Failure> {
+        let time = arguments.get("time").map(text).unwrap_or_default();
+        let period =
+            duration::parse(&time).ok_or_else(|| Failure::new(format!("time: {time} is no duration, such as 30s")))?;
+        self.outcome.requeue_after = Some(period);
+        Ok(Done::with(json!({"period": time})))
+    }
+}
+
+fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, String> {
+    let that = match arguments.get("that") {
+        Some(Value::Array(conditions)) => conditions.clone(),
+        Some(condition) => vec![condition.clone()],
+        None => Vec::new(),
+    };
+    for condition in &that {
+        if !scope.holds(condition)? {
+            let message = ["fail_msg", "msg"].iter().find_map(|name| arguments.get(*name));
+            let message = match message {
+                Some(message) => text(&scope.render(message)?),
+                None => format!("Assertion failed: {}", text(condition)),
+            };
+            return Err(message);
+        }
+    }
+    let message =
+        arguments.get("success_msg").map_or(Ok("All assertions passed".into()), |message| scope.render(message))?;
+    Ok(Done::with(json!({"changed": false, "msg": message})))
+}
+
+fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, String> {
+    let said = match (arguments.get("var").and_then(Value::as_str), arguments.get("msg")) {
+        (Some(name), _) => {
+            let name = name.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
+            let value = scope.evaluate(name).unwrap_or_else(|_| "VARIABLE IS NOT DEFINED!".into());
+            json!({name: value})
+        }
+        (None, Some(message)) => json!({"msg": scope.render(message)?}),
+        (None, None) => json!({"msg": "Hello world!"}),
+    };
+    tracing::debug!("{said}");
+    let mut done = Done::with(said);
+    done.result.insert("changed".into(), false.into());
+    Ok(done)
+}
+
+/// Evaluates arguments, and leaves out what is to be omitted.
+fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Arguments, String> {
+    let mut evaluated = Arguments::new();
+    for (name, argument) in arguments {
+        let mut value = scope.render(argument).map_err(|problem| format!("{name}: {problem}"))?;
+        if !omitted(&value) && !value.is_null() {
+            leave_out(&mut value);
+            evaluated.insert(name.clone(), value);
+        }
+    }
+    Ok(evaluated)
+}
+
+fn omitted(value: &Value) -> bool {
+    value.as_str() == Some(OMIT)
+}
+
+fn leave_out(value: &mut Value) {
+    match value {
+        Value::Array(items) => {
+            items.retain(|item| !omitted(item));
+            items.iter_mut().for_each(leave_out);
+        }
+        Value::Object(fields) => {
+            fields.retain(|_, field| !omitted(field));
+            fields.values_mut().for_each(leave_out);
+        }
+        _ => {}
+    }
+}
+
+/// Writes a value as a text.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,219 @@
+//! Objects in the cluster: read through the caches of the operator, written through its context.
+
+use super::{Failure, Run};
+use crate::playbook::kind_of;
+use flyball::{Kind, ObjectKey};
+use flyball_core::selector::LabelSelector;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+/// Where objects that cannot be owned say whose they are, as those of operator-sdk do.
+pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
+
+/// Fields by which items of lists are told apart in strategic merge patches.
+const MERGE_KEYS: [&str; 9] =
+    ["name", "containerPort", "port", "mountPath", "devicePath", "key", "type", "ip", "topologyKey"];
+
+/// What became of an object.
+pub(super) struct Change {
+    pub(super) changed: bool,
+    pub(super) object: Option<Value>,
+    pub(super) method: &'static str,
+}
+
+impl Run<'_> {
+    /// Returns a kind, if it was foreseen.
+    pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
+        let wanted = kind_of(api_version, kind)
+            .ok_or_else(|| Failure::new(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
+        let known = self.job.kinds.made.get(&wanted).or_else(|| self.job.kinds.read.get(&wanted));
+        known.cloned().ok_or_else(|| {
+            Failure::new(format!(
+                "the operator did not foresee {kind} of {api_version}, does not watch it and has no rights for it: write its \
+                 apiVersion and kind as they are into a task, a template or a variable of the role"
+            ))
+        })
+    }
+
+    /// Returns the namespace of an object of a kind: the one that is said, or that of the object that is reconciled.
+    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Option<String> {
+        let own = self.job.cx.key().namespace();
+        let said = said.filter(|namespace| !namespace.is_empty());
+        kind.is_namespaced().then(|| said.or(own).unwrap_or("default").to_owned())
+    }
+
+    pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, Failure> {
+        self.job.cx.get_of(kind, key).await.map_err(Failure::of)
+    }
+
+    /// Makes an object be as a definition says.
+    pub(super) async fn present(&mut self, definition: &Value) -> Result<Change, Failure> {
+        let (kind, key) = self.place(definition)?;
+        let mut definition = definition.clone();
+        if let Some(namespace) = key.namespace() {
+            definition["metadata"]["namespace"] = namespace.into();
+        }
+        let before = self.get(&kind, &key).await?;
+        let own = self.job.cx.key().namespace();
+        if own.is_some() && key.namespace() != own {
+            return self.present_unowned(&kind, &key, definition, before).await;
+        }
+        let object: DynamicObject = decode(definition)?;
+        let object = self.job.cx.apply(&object).await.map_err(Failure::of)?;
+        let version = |object: &DynamicObject| object.metadata.resource_version.clone();
+        let changed = before.as_ref().is_none_or(|before| version(before) != version(&object));
+        change(&object, changed, if before.is_none() { "create" } else { "update" })
+    }
+
+    /// The same for what cannot be owned, because it lives elsewhere: it stays when the object goes.
+    async fn present_unowned(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        mut definition: Value,
+        before: Option<DynamicObject>,
+    ) -> Result<Change, Failure> {
+        let types = self.job.object.types.clone().unwrap_or_default();
+        let (group, _) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+        let metadata = definition["metadata"].as_object_mut().expect("definitions have metadata");
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(PRIMARY.into(), self.job.cx.key().to_string().into());
+            annotations.insert(PRIMARY_TYPE.into(), format!("{}.{group}", types.kind).into());
+        }
+        match before {
+            Some(before) => self.patch(kind, key, &before, definition).await,
+            None => {
+                let object: DynamicObject = decode(definition)?;
+                let object = self.job.cx.create_unowned(&object).await.map_err(Failure::of)?;
+                change(&object, true, "create")
+            }
+        }
+    }
+
+    /// Changes an object that is there.
+    pub(super) async fn patched(&mut self, definition: &Value) -> Result<Change, Failure> {
+        let (kind, key) = self.place(definition)?;
+        match self.get(&kind, &key).await? {
+            Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
+            // As Ansible does, which only warns of it.
+            None => Ok(Change { changed: false, object: None, method: "patch" }),
+        }
+    }
+
+    /// Patches an object, unless it has all that the patch says.
+    async fn patch(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        before: &DynamicObject,
+        patch: Value,
+    ) -> Result<Change, Failure> {
+        let live = serde_json::to_value(before).map_err(|error| Failure::new(error.to_string()))?;
+        let group = kind.gvk().group.clone();
+        // Lists are merged by keys in the kinds of the cluster, and replaced in others.
+        let by_key = !group.contains('.') || group.ends_with(".k8s.io");
+        if contains(&live, &patch, by_key) {
+            return change(before, false, "patch");
+        }
+        let (client, resource) = (self.job.cx.client().clone(), kind.api_resource());
+        let api: Api<DynamicObject> = match key.namespace() {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let params = PatchParams { field_manager: Some(self.job.manager.to_owned()), ..PatchParams::default() };
+        let patch = if by_key { Patch::Strategic(patch) } else { Patch::Merge(patch) };
+        let after = api.patch(key.name(), &params, &patch).await.map_err(|error| Failure::of(error.into()))?;
+        self.job.cx.wrote(&after);
+        change(&after, after.metadata.resource_version != before.metadata.resource_version, "patch")
+    }
+
+    /// Deletes an object, if it is there.
+    pub(super) async fn delete(&mut self, kind: &Kind, key: &ObjectKey) -> Result<Change, Failure> {
+        let Some(object) = self.get(kind, key).await? else {
+            return Ok(Change { changed: false, object: None, method: "delete" });
+        };
+        let going = object.metadata.deletion_timestamp.is_some();
+        if !going {
+            self.job.cx.delete(&object).await.map_err(Failure::of)?;
+        }
+        change(&object, !going, "delete")
+    }
+}
+
+fn decode(definition: Value) -> Result<DynamicObject, Failure> {
+    serde_json::from_value(definition)
+        .map_err(|error| Failure::new(format!("the definition is no object of Kubernetes: {error}")))
+}
+
+fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, Failure> {
+    let mut object = serde_json::to_value(object).map_err(|error| Failure::new(error.to_string()))?;
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Ok(Change { changed, object: Some(object), method })
+}
+
+/// Tells whether a value has all that a patch says, so that the patch would change nothing.
+fn contains(live: &Value, patch: &Value, by_key: bool) -> bool {
+    match (live, patch) {
+        (Value::Object(live), Value::Object(patch)) => patch.iter().all(|(key, patch)| match (live.get(key), patch) {
+            (None, Value::Null) => true,
+            (Some(live), patch) => contains(live, patch, by_key),
+            (None, _) => false,
+        }),
+        (Value::Array(live), Value::Array(patch)) if by_key && patch.iter().all(Value::is_object) => {
+            patch.iter().all(|patch| {
+                let key = MERGE_KEYS.iter().find(|key| patch.get(**key).is_some());
+                key.and_then(|key| live.iter().find(|live| live.get(*key) == patch.get(*key)))
+                    .is_some_and(|live| contains(live, patch, by_key))
+            })
+        }
+        (live, patch) => live == patch,
+    }
+}
+
+pub(super) fn has_labels(object: &DynamicObject, selector: &LabelSelector) -> bool {
+    selector.matches(|label| object.metadata.labels.as_ref()?.get(label).map(String::as_str))
+}
+
+/// Tells whether a term such as `status.phase=Running` holds for an object.
+pub(super) fn has_field(object: &Value, term: &str) -> bool {
+    let (path, value, equal) = match (term.split_once("!="), term.split_once("==").or_else(|| term.split_once('='))) {
+        (Some((path, value)), _) => (path, value, false),
+        (None, Some((path, value))) => (path, value, true),
+        (None, None) => return false,
+    };
+    let found = path.trim().split('.').try_fold(object, |value, field| value.get(field));
+    let found = found.map(|found| found.as_str().map_or_else(|| found.to_string(), str::to_owned)).unwrap_or_default();
+    (found == value.trim()) == equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_that_says_nothing_new_is_recognised() {
+        let live =
+            json!({"a": 1, "list": [{"name": "x", "image": "i", "args": ["a"]}, {"name": "y"}], "plain": [1, 2]});
+        let check = |patch: Value, by_key: bool| contains(&live, &patch, by_key);
+        assert!(check(json!({"a": 1, "b": null, "list": [{"name": "x", "image": "i"}]}), true));
+        assert!(!check(json!({"list": [{"name": "x", "image": "i"}]}), false));
+        assert!(!check(json!({"list": [{"name": "z"}]}), true));
+        assert!(!check(json!({"a": 2}), true) && !check(json!({"b": 1}), true) && !check(json!({"a": null}), true));
+        assert!(check(json!({"plain": [1, 2]}), true) && !check(json!({"plain": [1]}), true));
+    }
+
+    #[test]
+    fn fields_are_selected() {
+        let pod = json!({"status": {"phase": "Running"}, "spec": {"replicas": 2}});
+        assert!(has_field(&pod, "status.phase=Running") && has_field(&pod, "spec.replicas==2"));
+        assert!(
+            has_field(&pod, "status.phase!=Failed") && !has_field(&pod, "status.reason=x") && !has_field(&pod, "x")
+        );
+    }
+}

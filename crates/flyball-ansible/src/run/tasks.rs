@@ -1,0 +1,440 @@
+//! Runs tasks: conditions, loops, retries, blocks, includes, and what is counted and remembered of them.
+
+use super::frame::DEEPEST;
+use super::{Failure, Frame, MOST_TASKS, Run, Stop};
+use crate::playbook::{Action, Over, Repeat, Task, named, places};
+use crate::template::{OMIT, Scope, Var, Vars, data};
+use crate::yaml::{truth, what};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a task may be tried, and how long it may be waited in between.
+const MOST_RETRIES: u64 = 1000;
+const LONGEST_PAUSE: f64 = 3600.0;
+
+/// What stands for what a task without a log said.
+const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
+
+impl<'r> Run<'r> {
+    /// Runs tasks one after the other, until one fails or ends them.
+    pub(super) fn tasks<'a>(&'a mut self, tasks: &'r [Task], frame: &'a Frame<'r>) -> BoxFuture<'a, Result<(), Stop>> {
+        async move {
+            if frame.depth > DEEPEST {
+                let failure = Failure::new(format!(
+                    "includes and blocks are more than {DEEPEST} deep: does a file include itself?"
+                ));
+                return Err(Stop::Failed(failure));
+            }
+            for task in tasks {
+                match &task.action {
+                    Action::Block { tasks, rescue, always } => {
+                        Box::pin(self.block(task, [tasks, rescue, always], frame)).await?;
+                    }
+                    Action::Role { folder, tasks_from, is_static: true } => {
+                        let mut inner = frame.within(&Arc::default());
+                        inner.when.extend(task.when.iter().cloned());
+                        inner.params.push(task.vars.clone());
+                        Box::pin(self.role(folder, tasks_from, &inner)).await?;
+                    }
+                    _ => Box::pin(self.task(task, frame)).await?,
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    async fn block(&mut self, block: &'r Task, parts: [&'r Arc<[Task]>; 3], frame: &Frame<'r>) -> Result<(), Stop> {
+        let [tasks, rescue, always] = parts;
+        let mut inner = frame.within(&block.vars);
+        inner.when.extend(block.when.iter().cloned());
+        inner.ignore_errors = block.ignore_errors.clone().or(inner.ignore_errors);
+        let mut ended = self.tasks(tasks, &inner).await;
+        if let Err(Stop::Failed(failure)) = &ended
+            && !rescue.is_empty()
+        {
+            let failed = json!({"failed": true, "msg": failure.message});
+            self.remember("ansible_failed_task", json!({"name": failure.task}));
+            self.remember("ansible_failed_result", failed);
+            ended = self.tasks(rescue, &inner).await;
+        }
+        if !matches!(ended, Err(Stop::Play | Stop::Role)) {
+            self.tasks(always, &inner).await?;
+        }
+        ended
+    }
+
+    /// Runs a role: those that it depends on, and its tasks.
+    async fn role(&mut self, folder: &'r std::path::Path, tasks_from: &str, frame: &Frame<'r>) -> Result<(), Stop> {
+        let Some(role) = self.job.playbook.roles.get(folder) else {
+            return Err(Stop::Failed(Failure::new(format!("the role {} was not read", folder.display()))));
+        };
+        for (dependency, vars) in &role.dependencies {
+            let mut inner = frame.within(&Arc::default());
+            inner.params.push(vars.clone());
+            Box::pin(self.role(dependency, "main", &inner)).await?;
+        }
+        let mut inner = frame.within(&Arc::default());
+        inner.role = Some(role);
+        let tasks = named(&folder.join("tasks"), tasks_from).and_then(|file| role.tasks.get(&file));
+        let ended = match tasks {
+            Some(tasks) => self.tasks(tasks, &inner).await,
+            None => Ok(()),
+        };
+        match ended {
+            Err(Stop::Role) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// Runs the handlers that were asked for, in the order in which they stand.
+    pub(super) async fn handlers(&mut self, frame: &Frame<'r>) -> Result<(), Stop> {
+        let roles = self.job.playbook.roles.values();
+        let of_roles = roles.flat_map(|role| role.handlers.iter().map(move |handler| (Some(role), handler)));
+        let all: Vec<_> = frame.play.handlers.iter().map(|handler| (None, handler)).chain(of_roles).collect();
+        for (role, handler) in all {
+            let names = || handler.listen.iter().chain([&handler.name]);
+            if names().any(|name| self.notified.contains(name)) {
+                for name in names() {
+                    self.notified.remove(name);
+                }
+                let mut inner = Frame::of_play(frame.play);
+                inner.role = role;
+                self.tasks(std::slice::from_ref(handler), &inner).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one task, for each of its items if it has a loop.
+    async fn task(&mut self, task: &'r Task, frame: &Frame<'r>) -> Result<(), Stop> {
+        let fail = |problem: String| Stop::Failed(Failure { task: of(task), ..Failure::new(problem) });
+        let result = match &task.repeat {
+            None => self.once(task, frame, &Vars::new()).await?,
+            Some(repeat) => {
+                let scope = self.scope(frame, &task.vars, &Vars::new());
+                match items(repeat, &scope) {
+                    Ok(items) => self.each(task, repeat, items, frame).await?,
+                    // Items that cannot be told do not matter where nothing is done.
+                    Err(problem) => {
+                        match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
+                            Ok(false) => Done::skipped(),
+                            _ => return Err(fail(format!("loop: {problem}"))),
+                        }
+                    }
+                }
+            }
+        };
+        self.ended(task, frame, result)
+    }
+
+    async fn each(
+        &mut self,
+        task: &'r Task,
+        repeat: &'r Repeat,
+        items: Vec<Value>,
+        frame: &Frame<'r>,
+    ) -> Result<Done, Stop> {
+        let (mut results, mut failure) = (Vec::new(), None);
+        let count = items.len();
+        for (index, item) in items.into_iter().enumerate() {
+            let mut looped = data([(repeat.variable.clone(), item.clone())]);
+            if let Some(name) = &repeat.index {
+                looped.insert(name.clone(), Var::Data(Arc::new(index.into())));
+            }
+            let mut done = self.once(task, frame, &looped).await?;
+            done.result.insert(repeat.variable.clone(), item);
+            if let Some(failed) = done.failure.take() {
+                failure.get_or_insert(failed);
+            }
+            results.push(Value::Object(done.result));
+            if let Some(pause) = repeat.pause.as_ref().filter(|_| index + 1 < count) {
+                tokio::time::sleep(seconds(pause, 0.0)).await;
+            }
+        }
+        let any = |flag: &str| results.iter().any(|result| result[flag] == true);
+        let (changed, skipped) = (any("changed"), results.iter().all(|result| result["skipped"] == true));
+        let result = json!({"changed": changed, "failed": failure.is_some(), "skipped": skipped, "results": results});
+        let Value::Object(mut result) = result else { unreachable!("it is a map") };
+        if let Some(failed) = &mut failure {
+            failed.message = format!("One or more items failed: {}", failed.message);
+            result.insert("msg".into(), failed.message.as_str().into());
+        }
+        Ok(Done { result, failure, counts: true })
+    }
+
+    /// Runs a task for one item, as often as it takes.
+    async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+        self.executed += 1;
+        if self.executed > MOST_TASKS {
+            let problem = format!("more than {MOST_TASKS} tasks were run: is there a loop without an end?");
+            return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
+        }
+        let scope = self.scope(frame, &task.vars, looped);
+        match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(Done::skipped()),
+            Err(problem) => return Ok(Done::failed(Failure::new(format!("the conditional check failed: {problem}")))),
+        }
+        let retries = task.retries.as_ref().map(|retries| number(retries, &scope));
+        let attempts = match (task.until.is_empty() && task.retries.is_none(), retries) {
+            (true, _) => 1,
+            (false, None) => 3,
+            (false, Some(retries)) => retries.clamp(0.0, MOST_RETRIES as f64) as u64 + 1,
+        };
+        let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
+        for attempt in 1.. {
+            let mut done = Box::pin(self.act(task, frame, looped)).await?;
+            if attempts > 1 {
+                done.result.insert("attempts".into(), attempt.into());
+            }
+            let judged = self.judge(task, frame, looped, &mut done);
+            let satisfied = match judged {
+                Err(problem) => {
+                    done = Done::failed(Failure::new(problem));
+                    true
+                }
+                Ok(satisfied) => satisfied,
+            };
+            if satisfied || attempt >= attempts {
+                if !satisfied && done.failure.is_none() {
+                    done.fail(Failure::new("the task was tried as often as it may, and its until never held"));
+                }
+                return Ok(done);
+            }
+            tokio::time::sleep(Duration::from_secs_f64(delay.clamp(0.0, LONGEST_PAUSE))).await;
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Applies `failed_when` and `changed_when`, and tells whether `until` holds.
+    fn judge(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
+        let failed = done.failure.is_some();
+        done.result.entry("failed").or_insert(failed.into());
+        done.result.entry("changed").or_insert(false.into());
+        let scope = |done: &Done| {
+            let mut looped = looped.clone();
+            if let Some(name) = &task.register {
+                looped.insert(name.clone(), Var::Data(Arc::new(done.result.clone().into())));
+            }
+            self.scope(frame, &task.vars, &looped)
+        };
+        if let Some(changed_when) = &task.changed_when {
+            let changed = holds(changed_when, &scope(done)).map_err(|problem| format!("changed_when: {problem}"))?;
+            done.result.insert("changed".into(), changed.into());
+        }
+        if let Some(failed_when) = &task.failed_when {
+            let failed = holds(failed_when, &scope(done)).map_err(|problem| format!("failed_when: {problem}"))?;
+            done.result.insert("failed".into(), failed.into());
+            match (failed, done.failure.is_some()) {
+                (false, _) => done.failure = None,
+                (true, true) => {}
+                (true, false) => {
+                    let said = done.result.get("msg").and_then(Value::as_str).filter(|said| !said.is_empty());
+                    let said = said.map_or_else(|| "failed_when holds".to_owned(), str::to_owned);
+                    done.failure = Some(Failure::new(said));
+                }
+            }
+        }
+        if task.until.is_empty() {
+            // Retries alone repeat what fails.
+            return Ok(task.retries.is_none() || done.failure.is_none());
+        }
+        holds(&task.until, &scope(done)).map_err(|problem| format!("until: {problem}"))
+    }
+
+    /// Does what a task is there for.
+    async fn act(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+        let scope = self.scope(frame, &task.vars, looped);
+        match &task.action {
+            Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
+            Action::IncludeTasks(file) => {
+                let file = match scope.render(file) {
+                    Ok(Value::String(file)) => file,
+                    Ok(other) => {
+                        return Ok(Done::failed(Failure::new(format!("the file of tasks is {}", what(&other)))));
+                    }
+                    Err(problem) => return Ok(Done::failed(Failure::new(problem))),
+                };
+                let tasks = match frame.role {
+                    Some(role) => {
+                        places(&file, &task.file, &role.folder.join("tasks")).iter().find_map(|p| role.tasks.get(p))
+                    }
+                    None => {
+                        places(&file, &task.file, &frame.play.folder).iter().find_map(|p| frame.play.includes.get(p))
+                    }
+                };
+                let Some(tasks) = tasks else {
+                    return Ok(Done::failed(Failure::new(format!("there is no file of tasks {file}"))));
+                };
+                let mut inner = frame.within(&task.vars);
+                inner.vars.push(Arc::new(looped.clone()));
+                inner.ignore_errors = task.ignore_errors.clone().or(inner.ignore_errors);
+                self.tasks(tasks, &inner).await?;
+                Ok(Done::ok())
+            }
+            Action::Role { folder, tasks_from, .. } => {
+                let mut inner = frame.within(&Arc::default());
+                inner.params.extend([task.vars.clone(), Arc::new(looped.clone())]);
+                Box::pin(self.role(folder, tasks_from, &inner)).await?;
+                Ok(Done::ok())
+            }
+            Action::IncludeVars { file, name } => Ok(self.include_vars(file, name.as_deref(), &scope, frame)),
+            Action::Block { .. } => unreachable!("blocks are run by their tasks"),
+        }
+    }
+
+    fn include_vars(&mut self, file: &Value, name: Option<&str>, scope: &Arc<Scope>, frame: &Frame<'_>) -> Done {
+        let file = match scope.render(file) {
+            Ok(file) => file.as_str().unwrap_or_default().to_owned(),
+            Err(problem) => return Done::failed(Failure::new(problem)),
+        };
+        let found = frame.role.and_then(|role| {
+            let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
+            folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
+        });
+        let Some(vars) = found else {
+            return Done::failed(Failure::new(format!("there is no file of variables {file}")));
+        };
+        match name {
+            None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
+            Some(name) => {
+                let field = |(name, var): (&String, &Var)| {
+                    let (Var::Data(value) | Var::Template(value)) = var;
+                    (name.clone(), (**value).clone())
+                };
+                let fields: Map<String, Value> = vars.iter().map(field).collect();
+                self.included.insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
+            }
+        }
+        Done::ok()
+    }
+
+    /// Counts, remembers and reports how a task ended.
+    fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
+        let scope = self.scope(frame, &task.vars, &Vars::new());
+        let hidden = task.no_log.as_ref().is_some_and(|no_log| is_true(no_log, &scope));
+        if let Some(name) = &task.register {
+            self.remember(name, Value::Object(done.result.clone()));
+        }
+        let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
+        let (changed, skipped) = (flag("changed"), flag("skipped"));
+        if let Some(mut failure) = done.failure.take() {
+            if hidden {
+                failure.message = HIDDEN.to_owned();
+            }
+            failure.task = of(task);
+            let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
+            if !ignored.is_some_and(|ignored| is_true(ignored, &scope)) {
+                return Err(Stop::Failed(failure));
+            }
+            tracing::info!(task = failure.task, "failed, which is ignored: {}", failure.message);
+        }
+        match skipped {
+            true => self.outcome.skipped += 1,
+            false if !done.counts => {}
+            false => {
+                self.outcome.ok += 1;
+                self.outcome.changed += u64::from(changed);
+                if changed {
+                    self.notified.extend(task.notify.iter().cloned());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of a task.
+pub(super) struct Done {
+    pub(super) result: Map<String, Value>,
+    pub(super) failure: Option<Failure>,
+    /// Whether Ansible counts it.
+    pub(super) counts: bool,
+}
+
+impl Done {
+    pub(super) fn ok() -> Self {
+        Self { result: Map::new(), failure: None, counts: true }
+    }
+
+    pub(super) fn with(result: Value) -> Self {
+        let result = if let Value::Object(result) = result { result } else { Map::new() };
+        Self { result, ..Self::ok() }
+    }
+
+    fn skipped() -> Self {
+        Self::with(json!({"skipped": true, "changed": false, "skip_reason": "Conditional result was False"}))
+    }
+
+    pub(super) fn failed(failure: Failure) -> Self {
+        let mut done = Self::ok();
+        done.fail(failure);
+        done
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.result.insert("failed".into(), true.into());
+        self.result.insert("msg".into(), failure.message.as_str().into());
+        self.failure = Some(failure);
+    }
+}
+
+/// Names a task and its file.
+fn of(task: &Task) -> String {
+    format!("{} ({})", task.name, task.file.display())
+}
+
+/// Tells whether all conditions hold.
+pub(super) fn holds(conditions: &[Value], scope: &Arc<Scope>) -> Result<bool, String> {
+    for condition in conditions {
+        if !scope.holds(condition)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_true(value: &Value, scope: &Arc<Scope>) -> bool {
+    scope.render(value).is_ok_and(|value| truth(&value).unwrap_or(false))
+}
+
+fn number(value: &Value, scope: &Arc<Scope>) -> f64 {
+    finite(&scope.render(value).unwrap_or_default()).unwrap_or(0.0)
+}
+
+/// Reads a number, which may be written as a text.
+fn finite(value: &Value) -> Option<f64> {
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    number.filter(|number| number.is_finite())
+}
+
+/// Reads a number of seconds, within reason.
+pub(super) fn seconds(value: &Value, default: f64) -> Duration {
+    Duration::from_secs_f64(finite(value).unwrap_or(default).clamp(0.0, LONGEST_PAUSE))
+}
+
+/// Returns the items of a loop.
+fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+    let value = scope.render(&repeat.items)?;
+    match (repeat.over, value) {
+        (_, Value::String(omitted)) if omitted == OMIT => Ok(Vec::new()),
+        (Over::List, Value::Array(items)) => Ok(items),
+        (Over::Flattened, Value::Array(items)) => Ok(items
+            .into_iter()
+            .flat_map(|item| match item {
+                Value::Array(items) => items,
+                item => vec![item],
+            })
+            .collect()),
+        (Over::Flattened, item) => Ok(vec![item]),
+        (Over::Fields, Value::Object(fields)) => {
+            Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
+        }
+        (Over::List, other) => Err(format!("it is {}, and a list is expected", what(&other))),
+        (Over::Fields, other) => Err(format!("it is {}, and a map is expected", what(&other))),
+    }
+}

@@ -1,0 +1,94 @@
+//! The names of variables: spec keys in snake case, as operator-sdk's ansible operator makes them.
+//!
+//! Roles in the field rely on its results, odd ones included, so `mTLS` is `mtls` and `OAuth2Token` is `_o_auth2_token`. See
+//! <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
+
+use serde_json::{Map, Value};
+use std::sync::LazyLock;
+
+/// Abbreviations that are words of their own, wherever they stand.
+const WORDS: [&str; 3] = ["HTTP", "URL", "IP"];
+
+/// A number between letters, where another number follows: `a1b2`.
+static NUMBER: LazyLock<regex::Regex> =
+    LazyLock::new(|| regex::Regex::new(r"([a-zA-Z])([0-9]+)([a-zA-Z][0-9]+)").expect("it is one"));
+
+/// Puts the keys of an object into snake case, at every depth.
+pub(crate) fn snake_keys(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(key, field)| (snake(key), snake_keys(field))).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(snake_keys).collect()),
+        scalar => scalar.clone(),
+    }
+}
+
+/// Puts a key into snake case.
+fn snake(key: &str) -> String {
+    let spaced = NUMBER.replace_all(key, "$1 $2 $3");
+    let text = spaced.trim_matches(' ');
+    let begins_upper = text.starts_with(|c: char| c.is_ascii_uppercase());
+    let is_upper = text.to_uppercase() == text;
+    let text = if is_upper { text.to_owned() } else { WORDS.iter().fold(text.to_owned(), isolate) };
+    let words = split(&text);
+    // A word that begins with a capital is no name of a variable of Ansible's, unless it is an abbreviation.
+    let is_known = words.first().is_some_and(|first| WORDS.iter().any(|word| word.eq_ignore_ascii_case(first)));
+    let prefix = if begins_upper && !is_known { "_" } else { "" };
+    format!("{prefix}{}", words.join("_").to_lowercase())
+}
+
+/// Sets an abbreviation, or its plural, apart by underscores.
+fn isolate(text: String, word: &&str) -> String {
+    let Some((before, after)) = text.split_once(word) else { return text };
+    let (plural, after) = match after.strip_prefix('s') {
+        Some(rest) => ("S", rest),
+        None => ("", after),
+    };
+    let (left, right) = (if before.is_empty() { "" } else { "_" }, if after.is_empty() { "" } else { "_" });
+    format!("{before}{left}{word}{plural}{right}{after}")
+}
+
+/// Splits at delimiters, and where small letters meet capitals.
+fn split(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let word = words.last_mut().expect("there is one");
+        let next = letters.peek().copied().unwrap_or('\0');
+        let ends = letter.is_ascii_lowercase() && next.is_ascii_uppercase();
+        let begins = letter.is_ascii_uppercase() && next.is_ascii_lowercase();
+        match letter {
+            ' ' | '_' | '-' => words.push(String::new()),
+            _ if word.is_empty() || !(begins || ends) => word.push(letter),
+            _ if begins => words.push(letter.into()),
+            _ => {
+                word.push(letter);
+                words.push(String::new());
+            }
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_become_what_operator_sdk_makes_of_them() {
+        let cases: Vec<Value> = serde_json::from_str(include_str!("../tests/data/snake-case.json")).unwrap();
+        for case in cases {
+            assert_eq!(snake_keys(&case["in"]), case["out"], "{}", case["in"]);
+        }
+    }
+
+    #[test]
+    fn odd_keys_are_no_trouble() {
+        for (key, expected) in
+            [("", ""), (" ", ""), ("-", "_"), ("egressIPs", "egress_ips"), ("IPsOfPods", "_ips_of_pods")]
+        {
+            assert_eq!(snake(key), expected, "{key:?}");
+        }
+    }
+}

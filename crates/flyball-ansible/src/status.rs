@@ -1,0 +1,174 @@
+//! The status of an object, as operator-sdk's ansible operator writes it.
+//!
+//! Three conditions, `Running`, `Successful` and `Failure`, tell how the last run ended; the counts of its tasks stand in
+//! `ansibleResult`. A run that ended as the one before it leaves the status alone, time of completion included.
+
+use crate::run::{Failure, Outcome, merge};
+use serde_json::{Map, Value, json};
+
+/// Returns the conditions while the first run for what an object says is under way; `None` if they say so already, or tell of an
+/// earlier run for the same.
+pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
+    let known = condition(before, "Running");
+    if known.is_some_and(|known| known["observedGeneration"].as_i64() >= Some(generation)) {
+        return None;
+    }
+    let mut conditions =
+        vec![json!({"type": "Running", "status": "True", "reason": "Running", "message": "Running reconciliation"})];
+    if let Some(successful) = condition(before, "Successful") {
+        conditions.push(json!({"type": "Successful", "status": "False", "reason": successful["reason"], "message": successful["message"]}));
+    }
+    Some(joined(before, &[], conditions))
+}
+
+/// Returns the conditions when a run is over.
+pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
+    let failed = outcome.failure.as_ref();
+    let told_by = if failed.is_some() { "Failure" } else { "Running" };
+    let result = result(condition(before, told_by), outcome, now);
+    let (running, successful, failure) = match failed {
+        None => (
+            json!({"status": "True", "reason": "Successful", "message": "Awaiting next reconciliation", "ansibleResult": result}),
+            json!({"status": "True", "reason": "Successful", "message": "Last reconciliation succeeded"}),
+            json!({"status": "False", "reason": "", "message": ""}),
+        ),
+        Some(failed) => (
+            json!({"status": "False", "reason": "Running", "message": "Running reconciliation"}),
+            json!({"status": "False", "reason": "", "message": ""}),
+            json!({"status": "True", "reason": "Failed", "message": failed.message, "ansibleResult": result}),
+        ),
+    };
+    let own = [("Running", running), ("Successful", successful), ("Failure", failure)];
+    let own = own.into_iter().map(|(kind, mut condition)| {
+        condition["type"] = kind.into();
+        condition
+    });
+    let asked = outcome.status.get("conditions").and_then(Value::as_array).map_or(&[][..], |conditions| conditions);
+    joined(before, asked, own.collect())
+}
+
+/// Returns the conditions when a run could not begin.
+pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
+    let outcome = Outcome { failure: Some(Failure::new(problem)), ..Outcome::default() };
+    let mut conditions = done(before, &outcome, "");
+    for condition in &mut conditions {
+        if let Some(fields) = condition.as_object_mut() {
+            fields.remove("ansibleResult");
+        }
+    }
+    conditions
+}
+
+/// Returns what the status is to be besides its conditions, if that is not what it is.
+pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -> Option<Value> {
+    let mut asked = outcome.status.clone();
+    let before = before.as_object().cloned().unwrap_or_default();
+    if !with_conditions {
+        asked.remove("conditions");
+    }
+    let mut after = before.clone();
+    let names: Vec<String> = asked.keys().cloned().collect();
+    merge(&mut after, asked);
+    let changed: Map<String, Value> = names
+        .into_iter()
+        .filter(|name| before.get(name) != after.get(name))
+        .map(|name| (name.clone(), after[&name].clone()))
+        .collect();
+    (!changed.is_empty()).then_some(Value::Object(changed))
+}
+
+fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == *kind)
+}
+
+/// Returns the counts of a run; a run that counted what the one before it did keeps its time.
+fn result(known: Option<&Value>, outcome: &Outcome, now: &str) -> Value {
+    let mut result = json!({
+        "ok": outcome.ok,
+        "changed": outcome.changed,
+        "skipped": outcome.skipped,
+        "failures": outcome.failures,
+        "completion": now,
+    });
+    if let Some(known) = known.map(|known| &known["ansibleResult"]).filter(|known| known.is_object()) {
+        let same = ["ok", "changed", "skipped", "failures"].iter().all(|count| known[*count] == result[*count]);
+        if same && known["completion"].is_string() {
+            result["completion"] = known["completion"].clone();
+        }
+    }
+    result
+}
+
+/// Puts conditions beside those of others, which stay.
+fn joined(before: &Value, asked: &[Value], own: Vec<Value>) -> Vec<Value> {
+    let others = before["conditions"].as_array().cloned().unwrap_or_default();
+    let mut all = Map::from_iter([("conditions".to_owned(), Value::Array(others))]);
+    merge(&mut all, Map::from_iter([("conditions".to_owned(), asked.into())]));
+    merge(&mut all, Map::from_iter([("conditions".to_owned(), own.into())]));
+    match all.remove("conditions") {
+        Some(Value::Array(conditions)) => conditions,
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(changed: u64, failure: Option<&str>) -> Outcome {
+        let failures = u64::from(failure.is_some());
+        Outcome { ok: 2, changed, failures, failure: failure.map(Failure::new), ..Outcome::default() }
+    }
+
+    fn status(conditions: Vec<Value>) -> Value {
+        json!({"conditions": conditions})
+    }
+
+    #[test]
+    fn a_run_that_ended_as_the_last_one_changes_nothing() {
+        for failure in [None, Some("size must be > 1")] {
+            let first = status(done(&json!({}), &outcome(0, failure), "now"));
+            assert_eq!(status(done(&first, &outcome(0, failure), "later")), first);
+            assert_ne!(status(done(&first, &outcome(1, failure), "later")), first);
+        }
+    }
+
+    #[test]
+    fn conditions_say_how_the_run_ended() {
+        let of = |status: &Value, kind: &str| {
+            let condition = condition(status, kind).unwrap();
+            (condition["status"].as_str().unwrap().to_owned(), condition["message"].as_str().unwrap().to_owned())
+        };
+        let other = json!({"conditions": [{"type": "Mine", "status": "True"}]});
+        let good = status(done(&other, &outcome(1, None), "now"));
+        assert_eq!(of(&good, "Running"), ("True".into(), "Awaiting next reconciliation".into()));
+        assert_eq!(of(&good, "Successful").0, "True");
+        assert_eq!(of(&good, "Failure").0, "False");
+        assert_eq!(good["conditions"][0]["type"], "Mine");
+        assert_eq!(condition(&good, "Running").unwrap()["ansibleResult"]["changed"], 1);
+        let bad = status(done(&good, &outcome(0, Some("no")), "now"));
+        assert_eq!(of(&bad, "Failure"), ("True".into(), "no".into()));
+        assert_eq!((of(&bad, "Running").0, of(&bad, "Successful").0), ("False".into(), "False".into()));
+    }
+
+    #[test]
+    fn that_it_runs_is_told_once_for_each_generation() {
+        let first = running(&json!({}), 1).unwrap();
+        assert_eq!(first[0]["reason"], "Running");
+        let mut known = done(&json!({}), &outcome(0, None), "now");
+        known[0]["observedGeneration"] = 1.into();
+        assert!(running(&status(known.clone()), 1).is_none());
+        let again = running(&status(known), 2).unwrap();
+        assert_eq!((&again[0]["status"], &again[1]["status"]), (&json!("True"), &json!("False")));
+    }
+
+    #[test]
+    fn fields_that_tasks_ask_for_are_merged() {
+        let mut run = outcome(0, None);
+        run.status = json!({"ready": {"a": 1}, "conditions": [{"type": "X"}]}).as_object().unwrap().clone();
+        let before = json!({"ready": {"b": 2}});
+        assert_eq!(fields(&before, &run, false), Some(json!({"ready": {"a": 1, "b": 2}})));
+        assert_eq!(fields(&json!({"ready": {"a": 1, "b": 2}}), &run, false), None);
+        assert!(done(&before, &run, "now").iter().any(|condition| condition["type"] == "X"));
+    }
+}

@@ -1,0 +1,167 @@
+//! Templates and what they give.
+
+use super::{Files, OMIT, Scope, check_expression, check_text, data, templates};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn scope() -> Arc<Scope> {
+    let object = |value: Value| value.as_object().unwrap().clone();
+    let user = json!({"size": 3, "name": "ex", "evil": "{{ size }}", "flag": "no", "list": [1, 2], "map": {"a": {"b": 1}},
+        "empty": "", "nothing": null, "result": {"changed": true, "failed": false}});
+    let role = json!({"image": "memcached:{{ tag }}", "tag": "1.6", "labels": {"app": "{{ name }}", "n": "{{ size }}"},
+        "copy": "{{ evil }}", "a": "{{ b }}", "b": "{{ a }}", "broken": "{{ nowhere.x }}", "size": 1});
+    let mut files = Files::default();
+    files
+        .templates
+        .insert("x.yaml.j2".into(), ("x.yaml.j2".into(), "{% if size > 1 %}\nkind: {{ name }}\n{% endif %}\n".into()));
+    files.files.insert("motd".into(), ("motd".into(), "{{ hello }}\n".into()));
+    Scope::new(vec![Arc::new(data(object(user))), Arc::new(templates(&object(role)))], vec![Arc::new(files)])
+}
+
+#[track_caller]
+fn gives(template: &str, expected: Value) {
+    check_text(template).unwrap();
+    assert_eq!(scope().render_text(template), Ok(expected), "{template}");
+}
+
+#[track_caller]
+fn fails(template: &str, problem: &str) {
+    let error = scope().render_text(template).unwrap_err();
+    assert!(error.contains(problem), "{template}: {error}");
+}
+
+#[test]
+fn a_sole_expression_keeps_its_type() {
+    gives("{{ size }}", json!(3));
+    gives(" {{ size + 1 }} ", json!(4));
+    gives("{{ size }} of {{ size }}", json!("3 of 3"));
+    gives("{{ '{{' }}", json!("{{"));
+    gives("{{ {'a': {'b': size}} }}", json!({"a": {"b": 3}}));
+    gives("{{ nothing }}", json!(null));
+    gives("x{{ nothing }}", json!("x"));
+    gives("on: {{ size > 1 }}", json!("on: True"));
+    gives("no template", json!("no template"));
+}
+
+#[test]
+fn variables_are_templates_and_data_is_none() {
+    gives("{{ image }}", json!("memcached:1.6"));
+    gives("{{ labels }}", json!({"app": "ex", "n": 3}));
+    gives("{{ evil }}", json!("{{ size }}"));
+    gives("{{ copy }}", json!("{{ size }}"));
+    gives("<{{ copy }}>", json!("<{{ size }}>"));
+    gives("{{ vars['tag'] }}", json!("1.6"));
+    gives("{{ omit }}", json!(OMIT));
+    fails("{{ a }}", "refers to itself");
+    fails("{{ broken }}", "'nowhere' is undefined");
+}
+
+#[test]
+fn what_is_undefined_is_a_mistake_unless_it_is_counted_with() {
+    gives("{{ nowhere | default('x') }}", json!("x"));
+    gives("{{ nowhere.at.all | default(omit) }}", json!(OMIT));
+    gives("{{ empty | default('x', true) }}", json!("x"));
+    gives("{{ empty | default('x', boolean=true) }}", json!("x"));
+    gives("{{ nowhere is defined }}", json!(false));
+    gives("{{ map.a.c is not defined }}", json!(true));
+    fails("{{ nowhere }}", "'nowhere' is undefined");
+    fails("a {{ nowhere }}", "'nowhere' is undefined");
+    fails("{{ nowhere > 1 }}", "'nowhere' is undefined");
+    fails("{{ map.c }}", "'map.c' is undefined");
+    fails("a {{ map.c }}", "undefined");
+    let holds = |condition: &str| scope().holds(&json!(condition));
+    assert_eq!(holds("size > 1"), Ok(true));
+    assert_eq!(holds("{{ size > 1 }}"), Ok(true));
+    assert_eq!(holds("flag"), Ok(false));
+    assert_eq!(holds("nowhere is defined and nowhere > 1"), Ok(false));
+    assert_eq!(holds("nowhere > 1"), Err("'nowhere' is undefined".into()));
+    assert_eq!(holds("result is changed and result is not failed"), Ok(true));
+}
+
+#[test]
+fn filters_do_what_those_of_ansible_do() {
+    gives("{{ map | to_json }}", json!("{\"a\": {\"b\": 1}}"));
+    gives("{{ map | to_nice_json(indent=1) }}", json!("{\n \"a\": {\n  \"b\": 1\n }\n}"));
+    gives("{{ map | to_yaml }}", json!("a:\n  b: 1\n"));
+    gives("{{ 'a: [1, yes]' | from_yaml }}", json!({"a": [1, true]}));
+    gives("{{ 'a: 1\n---\nb: 2' | from_yaml_all | list }}", json!([{"a": 1}, {"b": 2}]));
+    gives("{{ '{\"a\": 1}' | from_json }}", json!({"a": 1}));
+    gives("{{ ['yes' | bool, 'off' | bool, 1 | bool] }}", json!([true, false, true]));
+    gives("{{ ['7' | int, 'x' | int(5), 2.9 | int, 'ff' | int(0, 16)] }}", json!([7, 5, 2, 255]));
+    gives("{{ map | combine({'a': {'c': 2}}) }}", json!({"a": {"c": 2}}));
+    gives("{{ map | combine({'a': {'c': 2}}, recursive=True) }}", json!({"a": {"b": 1, "c": 2}}));
+    gives("{{ 'pass' | b64encode }}", json!("cGFzcw=="));
+    gives("{{ 'cGFzcw==' | b64decode }}", json!("pass"));
+    gives("{{ 'a-b' | regex_replace('(a)-(b)', '\\\\2-\\\\1$') }}", json!("b-a$"));
+    gives("{{ 'v1.2' | regex_search('v([0-9]+)', '\\\\1') }}", json!(["1"]));
+    gives("{{ list | length }}", json!(2));
+    gives("{{ map | dict2items }}", json!([{"key": "a", "value": {"b": 1}}]));
+    gives("{{ [{'key': 'x', 'value': 1}] | items2dict }}", json!({"x": 1}));
+    gives("{{ (size > 1) | ternary('many', 'one') }}", json!("many"));
+    gives("{{ list | union([2, 5]) | difference([1]) }}", json!([2, 5]));
+    gives("{{ [[1, [2]], 3] | flatten }}", json!([1, 2, 3]));
+    gives("{{ 'abc' | hash('sha256') }}", json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    gives("{{ ('1.10' is version('1.9', '>=')) and 'abc' is match('a') and 'abc' is not match('b') }}", json!(true));
+    gives("{{ [true | string, 3 | string, none | string] }}", json!(["True", "3", "None"]));
+    gives("{{ 'a,b'.split(',') }}", json!(["a", "b"]));
+    gives("{{ list | map('string') | join('-') }}", json!("1-2"));
+}
+
+#[test]
+fn lookups_find_what_belongs_to_the_role() {
+    gives("{{ lookup('template', 'x.yaml.j2') }}", json!("kind: ex\n"));
+    gives("{{ lookup('template', 'x.yaml.j2') | from_yaml }}", json!({"kind": "ex"}));
+    gives("{{ lookup('ansible.builtin.file', 'motd') }}", json!("{{ hello }}"));
+    gives("{{ lookup('vars', 'tag') }}", json!("1.6"));
+    gives("{{ lookup('env', 'FLYBALL_NO_SUCH', default='x') }}", json!("x"));
+    fails("{{ lookup('file', '../../etc/passwd') }}", "there is no file ../../etc/passwd");
+    fails("{{ lookup('file', '/etc/passwd') }}", "there is no file /etc/passwd");
+}
+
+#[test]
+fn mistakes_are_found_before_they_matter() {
+    let check = |text: &str, problem: &str| {
+        let found = check_text(text).unwrap_err();
+        assert!(found.contains(problem), "{text}: {found}");
+    };
+    check("{{ a | ipaddr }}", "no filter ipaddr");
+    check("{{ a | community.general.json_query('x') }}", "no filter community.general.json_query");
+    check("{% if a is blue %}x{% endif %}", "no test blue");
+    check("{{ lookup('password', '/dev/null') }}", "no lookup password");
+    check("{{ a", "no template");
+    check("{% for x in y %}", "no template");
+    assert!(check_text("{{ 'a | ipaddr' }} {# | nonsense #}").is_ok());
+    assert!(check_expression("a is not blue").unwrap_err().contains("no test blue"));
+    assert!(check_expression("a ==").is_err());
+    assert!(check_expression("a is defined and a | bool or 'x' is in b").is_ok());
+}
+
+#[test]
+fn nothing_is_without_bounds() {
+    fails("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}", "fuel");
+    let chain: serde_json::Map<_, _> =
+        (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
+    let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
+    assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("without an end"));
+    fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    let parts = [
+        "{{", "}}", "{%", "%}", "{#", "#}", "|", "'", "\"", "(", ")", "[", "]", "{", "}", " ", "is", "not", "if", "endif", "for",
+        "in", "endfor", "size", "list", "map", "evil", "default", "to_json", "regex_replace", "lookup", "'file'", "é", "\\", "\n",
+        "1", "-1", "*", "/", "**", "%", ".", ",", ":", "~", "+", "-", "==", ">", "combine", "int", "flatten", "=", "$",
+    ];
+    let rng = flyball::Rng::seeded(11);
+    for _ in 0..30_000 {
+        let count = rng.below(12) + 1;
+        let text: String = (0..count).map(|_| parts[rng.below(parts.len() as u64) as usize]).collect();
+        for text in [text.clone(), format!("{{{{ {text} }}}}"), format!("{{% if {text} %}}a{{% endif %}}")] {
+            let (checked, rendered) = (check_text(&text), scope().render_text(&text));
+            // What was found to be no template fails in the same way.
+            assert!(checked.is_ok() || rendered.is_err() || !super::is_template(&text), "{text}");
+            let _ = check_expression(&text);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The templates and files that belong to a role, as lookups find them.
+
+use crate::error::{Error, Result};
+use crate::yaml;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How many files of one sort a role may have, and how deep its folders may be.
+const MOST: usize = 2000;
+const DEEPEST: usize = 16;
+
+/// What is in the folders `templates` and `files` of a role, or beside a playbook: read once, so that nothing else can be looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// Texts by their paths within the folder, and where they are.
+    pub(crate) templates: BTreeMap<String, (PathBuf, Arc<str>)>,
+    pub(crate) files: BTreeMap<String, (PathBuf, Arc<str>)>,
+}
+
+impl Files {
+    pub(crate) fn read(folder: &Path) -> Result<Self> {
+        Ok(Self { templates: texts(&folder.join("templates"))?, files: texts(&folder.join("files"))? })
+    }
+}
+
+/// Reads all texts below a folder; what is none is passed over.
+fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
+    let mut texts = BTreeMap::new();
+    for path in walk(folder)? {
+        let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
+        match yaml::text(&path) {
+            Ok(text) => drop(texts.insert(name, (path, text.into()))),
+            Err(Error::Read { reason: std::io::ErrorKind::InvalidData, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(texts)
+}
+
+/// Returns all files below a folder, in order; none if there is no folder.
+pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        if !folder.is_dir() {
+            continue;
+        }
+        let entries = fs::read_dir(&folder).map_err(|error| Error::read(&folder, &error))?;
+        for entry in entries {
+            let path = entry.map_err(|error| Error::read(&folder, &error))?.path();
+            match path.is_dir() {
+                true if depth < DEEPEST => folders.push((path, depth + 1)),
+                true => return Err(Error::file(&path, format_args!("folders are more than {DEEPEST} deep"))),
+                false => found.push(path),
+            }
+        }
+        if found.len() > MOST {
+            return Err(Error::file(&folder, format_args!("there are more than {MOST} files")));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,420 @@
+//! Ansible's filters, as far as roles for operators use them.
+//!
+//! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them draws lots, reads
+//! the clock or runs anything.
+
+use super::{from_json, refuse, to_json, undefined};
+use crate::yaml;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::{Environment, Error};
+use regex::{Captures, Regex, RegexBuilder};
+use serde_json::{Map, Value as Json};
+
+/// How deep lists are flattened at most.
+const DEEPEST: usize = 64;
+
+pub(super) fn add(env: &mut Environment<'static>) {
+    for name in ["default", "d"] {
+        env.add_filter(name, default);
+    }
+    env.add_filter("mandatory", |value: Value, _: Rest<Value>, _: Kwargs| defined(value));
+    add_conversions(env);
+    add_texts(env);
+    add_collections(env);
+}
+
+fn add_conversions(env: &mut Environment<'static>) {
+    env.add_filter("to_json", |value: Value, options: Kwargs| {
+        ignore(&options, &["ensure_ascii", "sort_keys", "vault_to_text", "preprocess_unsafe"])?;
+        options.assert_all_used()?;
+        Ok::<_, Error>(python_json(&to_json(&defined(value)?)?))
+    });
+    env.add_filter("to_nice_json", |value: Value, options: Kwargs| {
+        let indent: Option<usize> = options.get("indent")?;
+        ignore(&options, &["ensure_ascii", "sort_keys"])?;
+        options.assert_all_used()?;
+        nice_json(&to_json(&defined(value)?)?, indent.unwrap_or(4).min(16))
+    });
+    env.add_filter("from_json", |text: String| {
+        let value: Json = serde_json::from_str(&text).map_err(|error| refuse(format!("from_json: {error}")))?;
+        Ok::<_, Error>(from_json(value))
+    });
+    for name in ["to_yaml", "to_nice_yaml"] {
+        env.add_filter(name, |value: Value, options: Kwargs| {
+            ignore(
+                &options,
+                &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
+            )?;
+            options.assert_all_used()?;
+            let text = yaml::write(&to_json(&defined(value)?)?).map_err(refuse)?;
+            Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
+        });
+    }
+    env.add_filter("from_yaml", |text: Value| match text.as_str() {
+        // What is no text is a value already.
+        None => Ok(text),
+        Some(text) => match yaml::documents(text).map_err(refuse)?.as_slice() {
+            [] => Ok(Value::from(())),
+            [document] => Ok(from_json(document)),
+            several => Err(refuse(format!("from_yaml: there are {} documents: use from_yaml_all", several.len()))),
+        },
+    });
+    env.add_filter("from_yaml_all", |text: Value| match text.as_str() {
+        None => Ok(text),
+        Some(text) => Ok::<_, Error>(from_json(yaml::documents(text).map_err(refuse)?)),
+    });
+    env.add_filter("bool", |value: Value| match value.as_str() {
+        Some(word) => yaml::truth(&word.into()).unwrap_or(false),
+        None => value.is_true(),
+    });
+    env.add_filter("int", |value: Value, default: Option<i64>, base: Option<u32>| {
+        let default = default.unwrap_or(0);
+        match value.as_str() {
+            Some(text) => parse_int(text.trim(), base.unwrap_or(10)).unwrap_or(default),
+            None => i64::try_from(value.clone())
+                .or_else(|_| f64::try_from(value).map(|float| float as i64))
+                .unwrap_or(default),
+        }
+    });
+    env.add_filter("float", |value: Value, default: Option<f64>| match value.as_str() {
+        Some(text) => text.trim().parse().unwrap_or(default.unwrap_or(0.0)),
+        None => f64::try_from(value).unwrap_or(default.unwrap_or(0.0)),
+    });
+    env.add_filter("string", |value: Value| match value.kind() {
+        ValueKind::Undefined => Err(undefined()),
+        // As Python writes them.
+        ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
+        ValueKind::None => Ok("None".to_owned()),
+        _ => Ok(value.to_string()),
+    });
+    env.add_filter("type_debug", |value: Value| {
+        Ok::<_, Error>(match to_json(&value)? {
+            Json::Null => "NoneType",
+            Json::Bool(_) => "bool",
+            Json::Number(number) if number.is_f64() => "float",
+            Json::Number(_) => "int",
+            Json::String(_) => "str",
+            Json::Array(_) => "list",
+            Json::Object(_) => "dict",
+        })
+    });
+}
+
+fn add_texts(env: &mut Environment<'static>) {
+    env.add_filter("b64encode", |text: String, options: Kwargs| {
+        ignore(&options, &["encoding", "urlsafe"])?;
+        Ok::<_, Error>(STANDARD.encode(text))
+    });
+    env.add_filter("b64decode", |text: String, options: Kwargs| {
+        ignore(&options, &["encoding", "urlsafe"])?;
+        let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
+        String::from_utf8(bytes).map_err(|_| refuse("b64decode: what it decodes to is no text in UTF-8"))
+    });
+    env.add_filter("regex_replace", |text: String, pattern: String, with: Option<String>, options: Kwargs| {
+        let expression = regex_of(&pattern, &options)?;
+        let count: Option<usize> = options.get("count")?;
+        options.assert_all_used()?;
+        let with = replacement(&with.unwrap_or_default());
+        Ok::<_, Error>(expression.replacen(&text, count.unwrap_or(0), with.as_str()).into_owned())
+    });
+    env.add_filter("regex_search", |text: String, pattern: String, groups: Rest<Value>, options: Kwargs| {
+        let expression = regex_of(&pattern, &options)?;
+        options.assert_all_used()?;
+        let Some(found) = expression.captures(&text) else { return Ok(Value::from(())) };
+        match groups.as_slice() {
+            [] => Ok(found[0].into()),
+            groups => {
+                groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from)
+            }
+        }
+    });
+    env.add_filter("regex_findall", |text: String, pattern: String, options: Kwargs| {
+        let expression = regex_of(&pattern, &options)?;
+        options.assert_all_used()?;
+        let one = |found: Captures<'_>| -> Value {
+            let text = |at: usize| found.get(at).map_or("", |part| part.as_str());
+            match found.len() {
+                1 | 2 => text(found.len() - 1).into(),
+                several => (1..several).map(text).map(Value::from).collect::<Vec<_>>().into(),
+            }
+        };
+        Ok::<_, Error>(expression.captures_iter(&text).map(one).collect::<Vec<_>>())
+    });
+    env.add_filter("regex_escape", |text: String, _: Kwargs| regex::escape(&text));
+    env.add_filter("quote", |text: Value| {
+        let text = text.to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+        match !text.is_empty() && text.chars().all(plain) {
+            true => text,
+            false => format!("'{}'", text.replace('\'', "'\"'\"'")),
+        }
+    });
+    env.add_filter("hash", |text: String, kind: Option<String>| digest(&text, kind.as_deref().unwrap_or("sha1")));
+    for name in ["checksum", "sha1"] {
+        env.add_filter(name, |text: String| digest(&text, "sha1"));
+    }
+    env.add_filter("basename", |path: String| path.rsplit('/').next().unwrap_or_default().to_owned());
+    env.add_filter("dirname", |path: String| {
+        path.rsplit_once('/').map_or(String::new(), |(folder, _)| folder.to_owned())
+    });
+    env.add_filter("path_join", |parts: Vec<String>| parts.join("/"));
+}
+
+fn add_collections(env: &mut Environment<'static>) {
+    env.add_filter("combine", |first: Value, others: Rest<Value>, options: Kwargs| {
+        let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
+        let lists: Option<String> = options.get("list_merge")?;
+        options.assert_all_used()?;
+        let mut all = maps(&first)?;
+        for other in &*others {
+            all.extend(maps(other)?);
+        }
+        let mut combined = Map::new();
+        for map in all {
+            combine(&mut combined, map, recursive, lists.as_deref().unwrap_or("replace"))?;
+        }
+        Ok::<_, Error>(from_json(combined))
+    });
+    env.add_filter("dict2items", |map: Value, options: Kwargs| {
+        let key: Option<String> = options.get("key_name")?;
+        let value: Option<String> = options.get("value_name")?;
+        options.assert_all_used()?;
+        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
+        let Json::Object(fields) = to_json(&map)? else { return Err(refuse("dict2items: it is no map")) };
+        let item = |(name, field): (String, Json)| {
+            Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
+        };
+        Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
+    });
+    env.add_filter("items2dict", |list: Value, options: Kwargs| {
+        let key: Option<String> = options.get("key_name")?;
+        let value: Option<String> = options.get("value_name")?;
+        options.assert_all_used()?;
+        let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
+        let mut map = Map::new();
+        for item in list.try_iter()? {
+            map.insert(item.get_attr(&key)?.to_string(), to_json(&item.get_attr(&value)?)?);
+        }
+        Ok::<_, Error>(from_json(map))
+    });
+    env.add_filter("ternary", |value: Value, yes: Value, no: Value, none: Option<Value>| match none {
+        Some(none) if value.is_none() => none,
+        _ if value.is_true() => yes,
+        _ => no,
+    });
+    env.add_filter("union", |left: Value, right: Value| {
+        let mut all = distinct(&left)?;
+        for item in right.try_iter()? {
+            if !all.contains(&item) {
+                all.push(item);
+            }
+        }
+        Ok::<_, Error>(all)
+    });
+    env.add_filter("intersect", |left: Value, right: Value| {
+        let right = distinct(&right)?;
+        Ok::<_, Error>(distinct(&left)?.into_iter().filter(|item| right.contains(item)).collect::<Vec<_>>())
+    });
+    env.add_filter("difference", |left: Value, right: Value| {
+        let right = distinct(&right)?;
+        Ok::<_, Error>(distinct(&left)?.into_iter().filter(|item| !right.contains(item)).collect::<Vec<_>>())
+    });
+    env.add_filter("symmetric_difference", |left: Value, right: Value| {
+        let (left, right) = (distinct(&left)?, distinct(&right)?);
+        let only =
+            |of: &[Value], not: &[Value]| of.iter().filter(|item| !not.contains(item)).cloned().collect::<Vec<_>>();
+        Ok::<_, Error>([only(&left, &right), only(&right, &left)].concat())
+    });
+    env.add_filter("flatten", |list: Value, options: Kwargs| {
+        let levels: Option<usize> = options.get("levels")?;
+        ignore(&options, &["skip_nulls"])?;
+        options.assert_all_used()?;
+        let mut flat = Vec::new();
+        flatten(&to_json(&list)?, levels.unwrap_or(DEEPEST).min(DEEPEST) + 1, &mut flat);
+        Ok::<_, Error>(from_json(flat))
+    });
+    env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
+}
+
+fn default(value: Value, arguments: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
+    let falsy = match arguments.get(1) {
+        Some(falsy) => falsy.is_true(),
+        None => options.get::<Option<bool>>("boolean")?.unwrap_or(false),
+    };
+    let other = match arguments.first() {
+        Some(other) => other.clone(),
+        None => options.get::<Option<Value>>("default_value")?.unwrap_or_else(|| "".into()),
+    };
+    options.assert_all_used()?;
+    Ok(if value.is_undefined() || (falsy && !value.is_true()) { other } else { value })
+}
+
+fn defined(value: Value) -> Result<Value, Error> {
+    if value.is_undefined() { Err(undefined()) } else { Ok(value) }
+}
+
+/// Accepts options that change nothing here.
+fn ignore(options: &Kwargs, names: &[&str]) -> Result<(), Error> {
+    names.iter().try_for_each(|name| options.get::<Option<Value>>(name).map(drop))
+}
+
+fn parse_int(text: &str, base: u32) -> Option<i64> {
+    if !(2..=36).contains(&base) {
+        return None;
+    }
+    let whole = i64::from_str_radix(text.trim_start_matches("0x"), base).ok();
+    whole.or_else(|| text.parse::<f64>().ok().filter(|float| base == 10 && float.is_finite()).map(|float| float as i64))
+}
+
+/// Writes JSON as Python does: with spaces behind commas and colons.
+fn python_json(value: &Json) -> String {
+    match value {
+        Json::Array(items) => format!("[{}]", items.iter().map(python_json).collect::<Vec<_>>().join(", ")),
+        Json::Object(fields) => {
+            let fields =
+                fields.iter().map(|(key, field)| format!("{}: {}", Json::from(key.as_str()), python_json(field)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
+    let indent = " ".repeat(indent);
+    let mut out = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
+    serde::Serialize::serialize(value, &mut serializer).map_err(|error| refuse(error.to_string()))?;
+    String::from_utf8(out).map_err(|error| refuse(error.to_string()))
+}
+
+/// Makes a regular expression of Python's.
+pub(super) fn regex(pattern: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Error> {
+    let mut builder = RegexBuilder::new(pattern);
+    let built = builder.case_insensitive(ignore_case).multi_line(multiline).build();
+    built.map_err(|_| {
+        refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around"))
+    })
+}
+
+fn regex_of(pattern: &str, options: &Kwargs) -> Result<Regex, Error> {
+    let flag = |name: &str| options.get::<Option<bool>>(name).map(|flag| flag.unwrap_or(false));
+    regex(pattern, flag("ignorecase")?, flag("multiline")?)
+}
+
+/// Turns `\1` and `\g<name>` of Python into `${1}` and `${name}`.
+fn replacement(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['\\', '$']) {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if rest[at..].starts_with('$') {
+            out.push_str("$$");
+            rest = after;
+        } else if let Some((name, left)) = after.strip_prefix("g<").and_then(|after| after.split_once('>')) {
+            out.push_str(&format!("${{{name}}}"));
+            rest = left;
+        } else if let Some(digit) = after.chars().next().filter(char::is_ascii_digit) {
+            out.push_str(&format!("${{{digit}}}"));
+            rest = &after[1..];
+        } else {
+            let letter = after.chars().next();
+            out.push_str(match letter {
+                Some('n') => "\n",
+                Some('t') => "\t",
+                Some('\\') => "\\",
+                _ => "\\",
+            });
+            let known = letter.is_some_and(|letter| matches!(letter, 'n' | 't' | '\\'));
+            rest = if known { &after[1..] } else { after };
+        }
+    }
+    out + rest
+}
+
+fn group_of(found: &Captures<'_>, group: &Value) -> Result<Value, Error> {
+    let name = group.as_str().unwrap_or_default();
+    let name =
+        name.strip_prefix("\\g<").and_then(|name| name.strip_suffix('>')).unwrap_or(name.trim_start_matches('\\'));
+    let part = match name.parse::<usize>() {
+        Ok(number) => found.get(number),
+        Err(_) => found.name(name),
+    };
+    part.map(|part| part.as_str().into()).ok_or_else(|| refuse(format!("the expression has no group {name}")))
+}
+
+fn digest(text: &str, kind: &str) -> Result<String, Error> {
+    let algorithm = match kind {
+        "sha1" => &ring::digest::SHA1_FOR_LEGACY_USE_ONLY,
+        "sha256" => &ring::digest::SHA256,
+        "sha384" => &ring::digest::SHA384,
+        "sha512" => &ring::digest::SHA512,
+        other => {
+            return Err(refuse(format!(
+                "the built-in executor has no hash {other}; there are sha1, sha256, sha384, sha512"
+            )));
+        }
+    };
+    let digest = ring::digest::digest(algorithm, text.as_bytes());
+    Ok(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Returns a map, or the maps of a list.
+fn maps(value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
+    match to_json(value)? {
+        Json::Object(map) => Ok(vec![map]),
+        Json::Array(items) => items
+            .into_iter()
+            .map(|item| match item {
+                Json::Object(map) => Ok(map),
+                other => Err(refuse(format!("combine takes maps, and this is {}", yaml::what(&other)))),
+            })
+            .collect(),
+        other => Err(refuse(format!("combine takes maps, and this is {}", yaml::what(&other)))),
+    }
+}
+
+fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: bool, lists: &str) -> Result<(), Error> {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Json::Object(known)), Json::Object(value)) if recursive => combine(known, value, recursive, lists)?,
+            (Some(Json::Array(known)), Json::Array(mut value)) => match lists {
+                "replace" => *known = value,
+                "keep" => {}
+                "append" => known.append(&mut value),
+                "prepend" => {
+                    value.append(known);
+                    *known = value;
+                }
+                other => {
+                    return Err(refuse(format!(
+                        "combine has no list_merge {other} here; there are replace, keep, append, prepend"
+                    )));
+                }
+            },
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+    Ok(())
+}
+
+fn distinct(list: &Value) -> Result<Vec<Value>, Error> {
+    let mut found = Vec::new();
+    for item in list.try_iter()? {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    Ok(found)
+}
+
+fn flatten(value: &Json, levels: usize, into: &mut Vec<Json>) {
+    match value {
+        Json::Array(items) if levels > 0 => items.iter().for_each(|item| flatten(item, levels - 1, into)),
+        Json::Null => {}
+        other => into.push(other.clone()),
+    }
+}

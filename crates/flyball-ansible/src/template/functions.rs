@@ -1,0 +1,83 @@
+//! `lookup` and its kin.
+
+use super::{Scope, refuse};
+use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::{Environment, Error, State};
+use std::sync::Arc;
+
+/// What can be looked up.
+pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
+
+pub(super) fn add(env: &mut Environment<'static>) {
+    env.add_function("lookup", |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
+        let found = look_up(state, &kind, &terms, &options)?;
+        // One thing is itself, several are joined, as Ansible does.
+        match <[Value; 1]>::try_from(found) {
+            Ok([one]) => Ok(one),
+            Err(found) if found.iter().all(|found| found.as_str().is_some()) => {
+                let texts: Vec<_> = found.iter().filter_map(Value::as_str).collect();
+                Ok(Value::from(texts.join(",")))
+            }
+            Err(found) => Ok(Value::from(found)),
+        }
+    });
+    for name in ["query", "q"] {
+        env.add_function(name, |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
+            look_up(state, &kind, &terms, &options).map(Value::from)
+        });
+    }
+    env.remove_global("debug");
+}
+
+fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
+    let scope = scope(state)?;
+    let kind = kind.trim_start_matches("ansible.builtin.");
+    let text =
+        |term: &Value| term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} is no text")));
+    let mut found = Vec::new();
+    for term in terms {
+        match kind {
+            "template" => {
+                let name = text(term)?;
+                let template = scope.files().iter().find_map(|files| files.templates.get(&name));
+                let (path, template) = template.ok_or_else(|| refuse(format!("there is no template {name}")))?;
+                let rendered = scope.render_template(template);
+                found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
+            }
+            "file" => {
+                let name = text(term)?;
+                let file = scope.files().iter().find_map(|files| files.files.get(&name));
+                let (_, file) = file.ok_or_else(|| refuse(format!("there is no file {name}")))?;
+                found.push(file.trim_end().into());
+            }
+            "env" => {
+                let default: Option<Value> = options.get("default")?;
+                let value = std::env::var(text(term)?).ok().map(Value::from);
+                found.push(value.or(default).unwrap_or_else(|| "".into()));
+            }
+            "vars" => {
+                let name = text(term)?;
+                let value = scope.variable(&name).or(options.get("default")?);
+                found.push(value.ok_or_else(|| refuse(format!("'{name}' is undefined")))?);
+            }
+            "items" => found.push(term.clone()),
+            other => return Err(refuse(unknown(other))),
+        }
+    }
+    // Options of lookups that change nothing here.
+    for option in ["wantlist", "errors", "convert_data", "rstrip", "lstrip"] {
+        let _: Option<Value> = options.get(option)?;
+    }
+    options.assert_all_used()?;
+    Ok(found)
+}
+
+/// Says that something cannot be looked up.
+pub(super) fn unknown(kind: &str) -> String {
+    format!("the built-in executor has no lookup {kind}; there are {}", LOOKUPS.join(", "))
+}
+
+fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {
+    let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Scope>());
+    scope.ok_or_else(|| refuse("a variable is called vars, which is what lookups need"))
+}

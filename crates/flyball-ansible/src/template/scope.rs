@@ -1,0 +1,225 @@
+//! The variables that a template sees, and how it is evaluated.
+
+use super::{ENGINE, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression, to_json};
+use minijinja::value::{Enumerator, Object, Value};
+use minijinja::{Error, ErrorKind};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What stands for an argument that is not to be given. Nobody writes it by chance.
+pub(crate) const OMIT: &str = "\u{e0f1}omitted\u{e0f2}";
+
+/// How deep variables may refer to one another.
+const DEEPEST: usize = 24;
+
+/// A variable.
+#[derive(Clone, Debug)]
+pub(crate) enum Var {
+    /// What it is.
+    Data(Arc<Json>),
+    /// What it is made of, each time that it is asked for: the texts in it are templates.
+    Template(Arc<Json>),
+}
+
+/// Variables by their names.
+pub(crate) type Vars = BTreeMap<String, Var>;
+
+/// Makes variables of a map whose texts are templates.
+pub(crate) fn templates<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Json)>) -> Vars {
+    fields.into_iter().map(|(name, value)| (name.clone(), Var::Template(Arc::new(value.clone())))).collect()
+}
+
+/// Makes variables of a map that is data.
+pub(crate) fn data(fields: impl IntoIterator<Item = (String, Json)>) -> Vars {
+    fields.into_iter().map(|(name, value)| (name, Var::Data(Arc::new(value)))).collect()
+}
+
+/// The variables at one point of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    /// The strongest first.
+    layers: Vec<Arc<Vars>>,
+    files: Vec<Arc<Files>>,
+    evaluation: Mutex<Evaluation>,
+}
+
+#[derive(Debug, Default)]
+struct Evaluation {
+    /// What variables were found to be.
+    known: BTreeMap<String, Value>,
+    /// Variables that are being evaluated, and the templates around them.
+    resolving: Vec<String>,
+    /// Names that were asked for and do not exist.
+    missed: BTreeSet<String>,
+}
+
+impl Scope {
+    /// Makes a scope of layers of variables, the strongest first, and the folders in which files are found.
+    pub(crate) fn new(layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
+        Arc::new(Self { layers, files, evaluation: Mutex::default() })
+    }
+
+    pub(super) fn files(&self) -> &[Arc<Files>] {
+        &self.files
+    }
+
+    /// Evaluates the templates in a value.
+    pub(crate) fn render(self: &Arc<Self>, value: &Json) -> Result<Json, String> {
+        Ok(match value {
+            Json::String(text) => self.render_text(text)?,
+            Json::Array(items) => Json::Array(items.iter().map(|item| self.render(item)).collect::<Result<_, _>>()?),
+            Json::Object(fields) => {
+                let mut rendered = serde_json::Map::new();
+                for (key, field) in fields {
+                    let key = match self.render_text(key)? {
+                        Json::String(key) => key,
+                        other => other.to_string(),
+                    };
+                    rendered.insert(key, self.render(field)?);
+                }
+                Json::Object(rendered)
+            }
+            scalar => scalar.clone(),
+        })
+    }
+
+    /// Evaluates a text: to the value of its expression if it is nothing else, or to a text.
+    pub(crate) fn render_text(self: &Arc<Self>, text: &str) -> Result<Json, String> {
+        if !is_template(text) {
+            return Ok(text.into());
+        }
+        match sole_expression(text) {
+            Some(expression) => self.evaluate(expression),
+            None => self.render_template(text).map(Json::from),
+        }
+    }
+
+    /// Evaluates a text that remains one.
+    pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
+        let rendered = self.strictly(text, || ENGINE.render_str(text, Value::from_dyn_object(self.clone())))?;
+        match rendered.len() > LONGEST {
+            true => Err(format!("a template gives {} bytes, and no more than {LONGEST} may be", rendered.len())),
+            false => Ok(rendered),
+        }
+    }
+
+    /// Evaluates an expression.
+    pub(crate) fn evaluate(self: &Arc<Self>, expression: &str) -> Result<Json, String> {
+        let value = self.value(expression)?;
+        to_json(&value).map_err(|error| explain(&error))
+    }
+
+    /// Tells whether a condition holds.
+    pub(crate) fn holds(self: &Arc<Self>, condition: &Json) -> Result<bool, String> {
+        match condition {
+            Json::Bool(truth) => Ok(*truth),
+            Json::String(text) => {
+                // Braces around a condition are superfluous, and common.
+                let expression = sole_expression(text).unwrap_or(text);
+                Ok(truth(&self.value(expression)?))
+            }
+            other => Err(format!("the condition is {}, and an expression is expected", crate::yaml::what(other))),
+        }
+    }
+
+    fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
+        let evaluate = || ENGINE.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()));
+        let value = self.strictly(expression, evaluate)?;
+        match value.is_undefined() {
+            true => Err(format!("'{expression}' is undefined")),
+            false => Ok(value),
+        }
+    }
+
+    /// Evaluates something, and takes a variable that is missing for a mistake unless the text counts with it.
+    fn strictly<T>(&self, text: &str, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
+        let around = {
+            let mut evaluation = self.evaluation();
+            if evaluation.resolving.len() > DEEPEST {
+                return Err(format!(
+                    "variables refer to one another without an end: {}",
+                    evaluation.resolving.join(" → ")
+                ));
+            }
+            take(&mut evaluation.missed)
+        };
+        let value = evaluate();
+        let missed = std::mem::replace(&mut self.evaluation().missed, around);
+        let guards = ["default", "d(", "defined", "mandatory"];
+        match (value, missed.first()) {
+            (Err(error), Some(name)) if error.kind() == ErrorKind::UndefinedError => {
+                Err(format!("'{name}' is undefined"))
+            }
+            (Err(error), _) => Err(explain(&error)),
+            (Ok(_), Some(name)) if !guards.iter().any(|guard| text.contains(guard)) => {
+                Err(format!("'{name}' is undefined"))
+            }
+            (Ok(value), _) => Ok(value),
+        }
+    }
+
+    /// Returns what a variable is, evaluated.
+    pub(super) fn variable(self: &Arc<Self>, name: &str) -> Option<Value> {
+        if let Some(known) = self.evaluation().known.get(name) {
+            return Some(known.clone());
+        }
+        let value = match self.layers.iter().find_map(|layer| layer.get(name))? {
+            Var::Data(data) => from_json(&**data),
+            Var::Template(template) => {
+                if self.evaluation().resolving.iter().any(|around| around == name) {
+                    return Some(Value::from(super::refuse(format!("the variable {name} refers to itself"))));
+                }
+                self.evaluation().resolving.push(name.to_owned());
+                let rendered = self.render(template);
+                self.evaluation().resolving.pop();
+                match rendered {
+                    Ok(rendered) => from_json(&rendered),
+                    Err(problem) => return Some(Value::from(super::refuse(format!("variable {name}: {problem}")))),
+                }
+            }
+        };
+        self.evaluation().known.insert(name.to_owned(), value.clone());
+        Some(value)
+    }
+
+    fn evaluation(&self) -> MutexGuard<'_, Evaluation> {
+        self.evaluation.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells whether Ansible takes a value for true: texts by what they say.
+fn truth(value: &Value) -> bool {
+    match value.as_str() {
+        Some(text) => crate::yaml::truth(&text.into()).unwrap_or(!text.is_empty()),
+        None => value.is_true(),
+    }
+}
+
+impl Object for Scope {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
+        match name {
+            // Variables under names that are computed.
+            "vars" | "hostvars" if !self.layers.iter().any(|layer| layer.contains_key(name)) => {
+                Some(Value::from_dyn_object(self.clone()))
+            }
+            "omit" => Some(OMIT.into()),
+            _ => {
+                let found = self.variable(name);
+                if found.is_none() && !FUNCTIONS.contains(name) {
+                    self.evaluation().missed.insert(name.to_owned());
+                }
+                found
+            }
+        }
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::NonEnumerable
+    }
+}

@@ -1,0 +1,80 @@
+//! Ansible's tests: what stands behind `is`.
+
+use super::filters::regex;
+use super::refuse;
+use minijinja::value::Value;
+use minijinja::{Environment, Error};
+use std::cmp::Ordering;
+
+pub(super) fn add(env: &mut Environment<'static>) {
+    // Of what a task registered.
+    let flag = |result: &Value, name: &str| result.get_attr(name).is_ok_and(|flag| flag.is_true());
+    for name in ["failed", "failure"] {
+        env.add_test(name, move |result: Value| flag(&result, "failed"));
+    }
+    for name in ["succeeded", "success", "successful"] {
+        env.add_test(name, move |result: Value| !flag(&result, "failed"));
+    }
+    for name in ["changed", "change"] {
+        env.add_test(name, move |result: Value| flag(&result, "changed"));
+    }
+    for name in ["skipped", "skip"] {
+        env.add_test(name, move |result: Value| flag(&result, "skipped"));
+    }
+    env.add_test("match", |text: String, pattern: String| Ok::<_, Error>(found_at(&text, &pattern)? == Some(0)));
+    for name in ["search", "regex"] {
+        env.add_test(name, |text: String, pattern: String| Ok::<_, Error>(found_at(&text, &pattern)?.is_some()));
+    }
+    env.add_test("truthy", |value: Value| value.is_true());
+    env.add_test("falsy", |value: Value| !value.is_true());
+    env.add_test("contains", |list: Value, item: Value| contains(&list, &item));
+    env.add_test("subset", |list: Value, of: Value| all_in(&list, &of));
+    env.add_test("superset", |list: Value, of: Value| all_in(&of, &list));
+    env.add_test("any", |list: Value| Ok::<_, Error>(list.try_iter()?.any(|item| item.is_true())));
+    env.add_test("all", |list: Value| Ok::<_, Error>(list.try_iter()?.all(|item| item.is_true())));
+    for name in ["version", "version_compare"] {
+        env.add_test(name, |version: String, other: String, operator: Option<String>| {
+            compare(&version, &other, operator.as_deref().unwrap_or("=="))
+        });
+    }
+}
+
+fn found_at(text: &str, pattern: &str) -> Result<Option<usize>, Error> {
+    Ok(regex(pattern, false, false)?.find(text).map(|found| found.start()))
+}
+
+fn contains(list: &Value, item: &Value) -> Result<bool, Error> {
+    match (list.as_str(), item.as_str()) {
+        (Some(text), Some(part)) => Ok(text.contains(part)),
+        _ => Ok(list.try_iter()?.any(|known| known == *item)),
+    }
+}
+
+fn all_in(list: &Value, of: &Value) -> Result<bool, Error> {
+    let of: Vec<Value> = of.try_iter()?.collect();
+    Ok(list.try_iter()?.all(|item| of.contains(&item)))
+}
+
+/// Compares versions number by number; what follows the numbers counts as text.
+fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
+    let parts = |version: &str| -> Vec<(u64, String)> {
+        let parts = version.trim_start_matches('v').split(['.', '-', '+']).map(str::to_owned);
+        parts
+            .map(|part| (part.parse().unwrap_or(0), if part.parse::<u64>().is_ok() { String::new() } else { part }))
+            .collect()
+    };
+    let (mut left, mut right) = (parts(version), parts(other));
+    let length = left.len().max(right.len());
+    left.resize(length, (0, String::new()));
+    right.resize(length, (0, String::new()));
+    let order = left.cmp(&right);
+    Ok(match operator {
+        "==" | "=" | "eq" => order == Ordering::Equal,
+        "!=" | "<>" | "ne" => order != Ordering::Equal,
+        "<" | "lt" => order == Ordering::Less,
+        "<=" | "le" => order != Ordering::Greater,
+        ">" | "gt" => order == Ordering::Greater,
+        ">=" | "ge" => order != Ordering::Less,
+        other => return Err(refuse(format!("{other} does not compare versions"))),
+    })
+}

@@ -1,0 +1,372 @@
+//! `watches.yaml`: which kind is reconciled by which role or playbook.
+
+use crate::duration;
+use crate::error::{Error, Result};
+use crate::fields::{Fields, Mistake};
+use crate::yaml;
+use flyball::{GroupVersionKind, Kind};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A `watches.yaml`, as operator-sdk's ansible operator reads it.
+///
+/// Every entry names a kind by `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles it; see the
+/// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles are looked for
+/// below `ANSIBLE_ROLES_PATH`, then in the folder `roles` beside the file.
+///
+/// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
+#[derive(Clone, Debug)]
+pub struct Watches {
+    pub(crate) path: PathBuf,
+    pub(crate) entries: Vec<Watch>,
+}
+
+/// One entry: a kind, and what reconciles it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) gvk: GroupVersionKind,
+    pub(crate) runs: Runs,
+    pub(crate) vars: Map<String, Value>,
+    pub(crate) finalizer: Option<Finalizer>,
+    pub(crate) reconcile_period: Option<Duration>,
+    pub(crate) manage_status: bool,
+    pub(crate) watch_dependents: bool,
+    pub(crate) watch_cluster_scoped: bool,
+    pub(crate) watch_annotations: bool,
+    pub(crate) snake_case: bool,
+    /// Dependents whose changes wake nobody.
+    pub(crate) not_watched: Vec<GroupVersionKind>,
+    /// Labels that objects must have, as a selector in text.
+    pub(crate) selector: Option<String>,
+    pub(crate) concurrency: Option<usize>,
+}
+
+/// What is run for an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Runs {
+    /// The folder of a role.
+    Role(PathBuf),
+    /// The file of a playbook.
+    Playbook(PathBuf),
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self::Role(PathBuf::new())
+    }
+}
+
+/// What is run before an object goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Finalizer {
+    pub(crate) name: String,
+    /// What else than for objects that are there.
+    pub(crate) runs: Option<Runs>,
+    pub(crate) vars: Map<String, Value>,
+}
+
+impl Watches {
+    /// Reads the file, and finds the roles and playbooks that it names.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read or is no YAML; when an entry has a field that does not exist, lacks one, has both a role and
+    /// a playbook or neither, or names one that is not there; when two entries are of one kind. The error names file, entry and field.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = yaml::text(path)?;
+        let text = expand(&text, |name| env::var(name).ok());
+        let documents = yaml::documents(&text).map_err(|problem| Error::file(path, problem))?;
+        let entries = match <[Value; 1]>::try_from(documents) {
+            Ok([Value::Array(entries)]) if !entries.is_empty() => entries,
+            _ => {
+                return Err(Error::file(
+                    path,
+                    "it is no list of entries, each with group, version, kind, and role or playbook",
+                ));
+            }
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut watches = Self { path: path.to_owned(), entries: Vec::new() };
+        let mut known = BTreeSet::new();
+        for (number, entry) in entries.into_iter().enumerate() {
+            let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
+            let name = format!("{}{}", number + 1, kind.unwrap_or_default());
+            let refuse = |Mistake { field, problem }| Error::Entry {
+                path: path.to_owned(),
+                entry: name.clone(),
+                field,
+                problem,
+            };
+            let watch = read_entry(entry, folder).map_err(refuse)?;
+            if !known.insert(watch.gvk.clone()) {
+                return Err(refuse(Mistake::new(
+                    "kind",
+                    "another entry is of this group, version and kind: join them",
+                )));
+            }
+            watches.entries.push(watch);
+        }
+        Ok(watches)
+    }
+
+    /// Returns the folder of the file, in which the project is.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    /// Returns the kinds that are reconciled, with regular plurals.
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.entries.iter().map(|watch| Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind)).collect()
+    }
+}
+
+fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
+    let mut fields = Fields::of(entry)?;
+    let gvk = read_kind(&mut fields)?;
+    let runs = read_runs(&mut fields, folder)?;
+    let vars = fields.map("vars")?;
+    let finalizer = fields.take("finalizer").map(|finalizer| read_finalizer(finalizer, folder)).transpose();
+    let finalizer = finalizer.map_err(|mistake| Mistake {
+        field: if mistake.field.is_empty() { "finalizer".to_owned() } else { format!("finalizer.{}", mistake.field) },
+        ..mistake
+    })?;
+    let period =
+        match fields.text("reconcilePeriod")? {
+            None => None,
+            Some(text) => Some(duration::parse(&text).ok_or_else(|| {
+                Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
+            })?),
+        };
+    let not_watched = match fields.take("blacklist") {
+        None => Vec::new(),
+        Some(Value::Array(kinds)) => kinds.into_iter().map(read_blacklisted).collect::<Result<_, _>>()?,
+        Some(_) => return Err(Mistake::new("blacklist", "it is no list of group, version and kind")),
+    };
+    let selector = match fields.take("selector") {
+        None => None,
+        Some(selector) => {
+            let unreadable = |error: serde_json::Error| Mistake::new("selector", error.to_string());
+            selector_text(&serde_json::from_value(selector).map_err(unreadable)?)?
+        }
+    };
+    let runs = runs.ok_or_else(|| Mistake::new("role", "neither a role nor a playbook is named: name one"))?;
+    let watch = Watch {
+        concurrency: concurrency(&gvk),
+        gvk,
+        runs,
+        vars,
+        finalizer,
+        reconcile_period: period.filter(|period| !period.is_zero()),
+        manage_status: fields.boolean("manageStatus")?.unwrap_or(true),
+        watch_dependents: fields.boolean("watchDependentResources")?.unwrap_or(true),
+        watch_cluster_scoped: fields.boolean("watchClusterScopedResources")?.unwrap_or(false),
+        watch_annotations: fields.boolean("watchAnnotationsChanges")?.unwrap_or(false),
+        snake_case: fields.boolean("snakeCaseParameters")?.unwrap_or(true),
+        not_watched,
+        selector,
+    };
+    // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be kept.
+    fields.boolean("markUnsafe")?;
+    fields.number("maxRunnerArtifacts")?;
+    fields.finish()?;
+    Ok(watch)
+}
+
+fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, Mistake> {
+    let group = fields.text("group")?.unwrap_or_default();
+    let mut needed = |name: &'static str| match fields.text(name)? {
+        Some(text) if !text.is_empty() => Ok(text),
+        _ => Err(Mistake::new(name, "it is missing")),
+    };
+    Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
+}
+
+fn read_blacklisted(kind: Value) -> Result<GroupVersionKind, Mistake> {
+    let mut fields = Fields::of(kind)?;
+    let kind = read_kind(&mut fields)?;
+    fields.finish()?;
+    Ok(kind)
+}
+
+fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake> {
+    let mut fields = Fields::of(finalizer)?;
+    let name = fields.text("name")?.unwrap_or_default();
+    // The API server takes no other names.
+    let is_qualified = name.split_once('/').is_some_and(|(domain, rest)| domain.contains('.') && !rest.is_empty());
+    if !is_qualified {
+        return Err(Mistake::new(
+            "name",
+            format!("{name:?} is no name of a finalizer, such as cache.example.com/finalizer"),
+        ));
+    }
+    let runs = read_runs(&mut fields, folder)?;
+    let vars = fields.map("vars")?;
+    fields.finish()?;
+    if runs.is_none() && vars.is_empty() {
+        return Err(Mistake::new("", "it has neither a role, nor a playbook, nor vars: name what is to be done"));
+    }
+    Ok(Finalizer { name, runs, vars })
+}
+
+fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake> {
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    match (filled(fields.text("role")?), filled(fields.text("playbook")?)) {
+        (Some(_), Some(_)) => Err(Mistake::new("playbook", "there is a role as well: leave one of them out")),
+        (Some(role), None) => find_role(folder, &role).map(|path| Some(Runs::Role(path))),
+        (None, Some(playbook)) => {
+            let path = folder.join(&playbook);
+            match path.is_file() {
+                true => Ok(Some(Runs::Playbook(path))),
+                false => Err(Mistake::new("playbook", format!("there is no file {}", path.display()))),
+            }
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
+    let mut places = role_places(folder, role);
+    match places.iter().position(|place| place.is_dir()) {
+        Some(place) => Ok(places.swap_remove(place)),
+        None => {
+            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+            Err(Mistake::new("role", format!("there is no role {role}; it was looked for at {}", places.join(", "))))
+        }
+    }
+}
+
+/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's.
+pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
+    if Path::new(role).is_absolute() {
+        return vec![role.into()];
+    }
+    let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
+    let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
+    let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
+    places.push(folder.join("roles").join(role));
+    places
+}
+
+/// Reads how many objects are reconciled at the same time, which operator-sdk takes from the environment.
+fn concurrency(gvk: &GroupVersionKind) -> Option<usize> {
+    let name = format!("{}_{}", gvk.kind, gvk.group).replace('.', "_").to_uppercase();
+    let value = |prefix: &str| env::var(format!("{prefix}_{name}")).ok()?.parse().ok().filter(|workers| *workers > 0);
+    value("MAX_CONCURRENT_RECONCILES").or_else(|| value("WORKER"))
+}
+
+/// Replaces references to variables; those to variables that do not exist stay.
+fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let (name, left) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
+            Some((name, left)) => (name, left),
+            None => after.split_at(after.find(|c: char| !named(c)).unwrap_or(after.len())),
+        };
+        match variable(name).filter(|_| !name.is_empty() && name.chars().all(named)) {
+            Some(value) => {
+                expanded.push_str(&value);
+                rest = left;
+            }
+            None => {
+                expanded.push('$');
+                rest = after;
+            }
+        }
+    }
+    expanded + rest
+}
+
+/// Writes a selector as lists take it.
+fn selector_text(selector: &LabelSelector) -> Result<Option<String>, Mistake> {
+    let mut terms: Vec<String> = Vec::new();
+    terms.extend(selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")));
+    for term in selector.match_expressions.iter().flatten() {
+        let (key, values) = (&term.key, term.values.clone().unwrap_or_default().join(","));
+        terms.push(match term.operator.as_str() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.clone(),
+            "DoesNotExist" => format!("!{key}"),
+            other => {
+                let problem = format!("{other} is no operator: In, NotIn, Exists and DoesNotExist are");
+                return Err(Mistake::new("selector.matchExpressions", problem));
+            }
+        });
+    }
+    Ok(Some(terms.join(",")).filter(|text| !text.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn variables_of_the_environment_are_replaced_where_they_exist() {
+        let variable = |name: &str| (name == "HOME").then(|| "/root".to_owned());
+        let check = |text: &str, expected: &str| assert_eq!(expand(text, variable), expected);
+        check("role: ${HOME}/a", "role: /root/a");
+        check("role: $HOME/a", "role: /root/a");
+        check("${NONE} $NONE $ $$ ${HOME", "${NONE} $NONE $ $$ ${HOME");
+    }
+
+    #[test]
+    fn mistakes_name_the_field() {
+        let folder = env::temp_dir();
+        let check = |entry: Value, field: &str, problem: &str| {
+            let mistake = read_entry(entry, &folder).unwrap_err();
+            assert_eq!(mistake.field, field, "{}", mistake.problem);
+            assert!(mistake.problem.contains(problem), "{}", mistake.problem);
+        };
+        check(json!(["a"]), "", "a list");
+        check(json!({"group": "a.io", "kind": "A"}), "version", "missing");
+        check(json!({"version": "v1", "kind": 3}), "kind", "a number");
+        check(json!({"version": "v1", "kind": "A"}), "role", "neither");
+        check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "there is no role none-such");
+        check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "there is no file");
+        check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "a role as well");
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
+            "rule",
+            "no such field; there are blacklist",
+        );
+        check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "manageStatus": "no"}),
+            "manageStatus",
+            "true or false",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a"}}),
+            "finalizer.name",
+            "such as",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c"}}),
+            "finalizer",
+            "neither",
+        );
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "finalizer": {"name": "a.b/c", "x": 1}}),
+            "finalizer.x",
+            "no such",
+        );
+    }
+
+    #[test]
+    fn a_selector_is_written_as_lists_take_it() {
+        let entry = json!({"version": "v1", "kind": "A", "role": "/", "selector": {"matchLabels": {"a": "b"},
+            "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "Exists"}]}});
+        let watch = read_entry(entry, Path::new(".")).unwrap();
+        assert_eq!(watch.selector.as_deref(), Some("a=b,c in (d,e),f"));
+        assert!(watch.manage_status && watch.snake_case && watch.watch_dependents && !watch.watch_cluster_scoped);
+    }
+}

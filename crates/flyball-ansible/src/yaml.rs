@@ -1,0 +1,93 @@
+//! YAML as Ansible reads it: `yes` and `on` are true.
+
+use crate::error::{Error, Result};
+use serde_json::Value;
+use std::path::Path;
+
+/// What a file may have at most: what is larger was not written by hand.
+const LARGEST: u64 = 4 << 20;
+
+/// Reads a text file of reasonable size.
+pub(crate) fn text(path: &Path) -> Result<String> {
+    let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
+    if size > LARGEST {
+        return Err(Error::file(path, format_args!("it has {size} bytes, and no more than {LARGEST} are read")));
+    }
+    std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))
+}
+
+/// Reads a file of one document; `null` if there is none.
+pub(crate) fn file(path: &Path) -> Result<Value> {
+    let mut documents = documents(&text(path)?).map_err(|problem| Error::file(path, problem))?;
+    match documents.len() {
+        0 => Ok(Value::Null),
+        1 => Ok(documents.remove(0)),
+        several => Err(Error::file(path, format_args!("it has {several} documents, and one is expected"))),
+    }
+}
+
+/// Reads all documents of a text that are not empty.
+pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        // The lines that follow draw the place for people at a terminal.
+        let error = error.to_string();
+        let line = error.lines().next().unwrap_or_default();
+        format!("it is no YAML: {}", line.trim_start_matches("error: "))
+    })?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+}
+
+/// Writes a value as a document.
+pub(crate) fn write(value: &Value) -> Result<String, String> {
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(value, options).map_err(|error| error.to_string())
+}
+
+/// Names what a value is, for messages.
+pub(crate) fn what(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+/// Reads a boolean as Ansible does in arguments of modules.
+pub(crate) fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) if number.as_f64() == Some(1.0) => Some(true),
+        Value::Number(number) if number.as_f64() == Some(0.0) => Some(false),
+        Value::String(word) => match word.to_ascii_lowercase().as_str() {
+            "y" | "yes" | "on" | "1" | "true" | "t" | "1.0" => Some(true),
+            "n" | "no" | "off" | "0" | "false" | "f" | "0.0" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn words_are_booleans_unless_they_are_quoted() {
+        let text = "a: yes\nb: 'yes'\nc: off\nd: True\ne: 0644\n";
+        assert_eq!(documents(text).unwrap(), [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]);
+        assert_eq!(documents("---\n# nothing\n---\n- 1\n").unwrap(), [json!([1])]);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_one_line() {
+        for text in ["a: [", "a: 1\na: 2\n", "- a\nb: 1\n"] {
+            let problem = documents(text).unwrap_err();
+            assert!(problem.starts_with("it is no YAML: ") && !problem.contains('\n'), "{problem}");
+        }
+    }
+}

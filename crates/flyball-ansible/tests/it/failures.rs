@@ -1,0 +1,166 @@
+//! What is wrong is told: before anything runs where that can be known, and in the status where it cannot.
+
+use crate::project::{Written, api, change, condition, operator_of, shops};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {size: 1}}";
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
+    let tasks = "- {name: sizes are checked, fail: {msg: 'size must be > 1, not {{ size }}'}, when: size < 2}\n";
+    let written = Written::role("fails", tasks);
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    let objects = api(&test, &shops());
+    let object = objects.get("corner").await.unwrap();
+    let failure = condition(&object, "Failure");
+    assert_eq!((&failure["status"], &failure["reason"]), (&json!("True"), &json!("Failed")));
+    assert_eq!(failure["message"], "size must be > 1, not 1");
+    assert_eq!(failure["ansibleResult"]["failures"], 1);
+    assert_eq!(condition(&object, "Running")["status"], "False");
+    let before = test.requests();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(test.requests().since(&before).writes, 0, "a failure that is known is written once");
+    change(&objects, "corner", json!({"spec": {"size": 2}})).await;
+    test.assert_converges().await;
+    let object = objects.get("corner").await.unwrap();
+    assert_eq!(condition(&object, "Failure")["status"], "False");
+    assert_eq!(condition(&object, "Successful")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_done_names_its_remedy() {
+    let check = async |name: &str, tasks: &str, expected: &str| {
+        let written = Written::role(name, tasks);
+        let folder = written.folder().to_owned();
+        let test = Test::of(move || operator_of(&folder)).start().await;
+        test.apply(SHOP).await;
+        sleep(Duration::from_secs(5)).await;
+        let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
+        assert!(message.as_str().unwrap_or_default().contains(expected), "{message}");
+    };
+    check(
+        "unforeseen",
+        "- k8s: {definition: {apiVersion: v1, kind: '{{ [\"Po\", \"d\"] | join }}{{ size }}', metadata: {name: a}}}",
+        "did not foresee Pod1 of v1",
+    )
+    .await;
+    check("undefined", "- {debug: {msg: 'a {{ nowhere }}'}}", "'nowhere' is undefined").await;
+    check(
+        "nameless",
+        "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {generateName: a-}}}",
+        "no metadata.name",
+    )
+    .await;
+    check("refused", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: A_B}}}", "A_B").await;
+    check("status", "- k8s_status: {api_version: v1, kind: Pod, name: x, status: {a: 1}}", "of no other").await;
+    check("late", "- {debug: {}, register: x, until: x is failed, retries: 3, delay: 1}", "never held").await;
+    check("items", "- {fail: {msg: 'no {{ item }}'}, loop: [1, 2]}", "One or more items failed: no 1").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_others_are_not_taken_over() {
+    let tasks = "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: b}}}";
+    let written = Written::role("foreign", tasks);
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: c}}").await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
+    assert!(message.as_str().unwrap().contains("was not made by"), "{message}");
+    let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap();
+    let mine = maps.items.into_iter().find(|map| map.metadata.name.as_deref() == Some("mine")).unwrap();
+    assert_eq!(mine.data.unwrap()["a"], "c");
+}
+
+#[test]
+fn what_is_not_known_is_found_when_a_role_is_read() {
+    let check = |name: &str, tasks: &str, expected: &str| {
+        let error = Written::role(name, tasks).refused().to_string();
+        assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
+    };
+    check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor has no module shell");
+    check("keyword", "- {name: x, debug: {}, strategy: free}", "no keyword strategy");
+    check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s has an argument stat");
+    check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "no filter ipaddr");
+    check("template", "- {debug: {msg: '{{ x'}}", "no template");
+    check("condition", "- {debug: {}, when: x ==}", "when: it is no template");
+    check("loop", "- {debug: {}, with_fileglob: '*'}", "no such loop");
+    check("import", "- import_tasks: none.yml", "there is no file");
+    check("include", "- include_tasks: none.yml", "there is no file");
+    check("role", "- import_role: {name: none}", "there is no role none");
+    check("itself", "- import_tasks: main.yml", "imports are more than");
+    check("async", "- {debug: {}, async: 10}", "async");
+    check("block", "- {block: [], loop: [1]}", "on the tasks within");
+    check("list", "a: b", "a list of tasks is expected");
+}
+
+#[test]
+fn a_template_that_is_wrong_is_found_with_its_file() {
+    let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/templates/x.j2", "{{ a | nonsense }}")];
+    let error = Written::new("templates", &files).refused().to_string();
+    assert!(error.contains("roles/a/templates/x.j2: ") && error.contains("no filter nonsense"), "{error}");
+    let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/defaults/main.yml", "a: '{{'")];
+    let error = Written::new("defaults", &files).refused().to_string();
+    assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");
+    let files = [("watches.yaml", "- {version: v1, kind: A, role: b}")];
+    let error = Written::new("watches", &files).refused().to_string();
+    assert!(error.contains("watches.yaml: entry 1 (A), field role: there is no role b"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_includes_itself_comes_to_an_end() {
+    let written = Written::role("endless", "- include_tasks: main.yml");
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
+    assert!(message.as_str().unwrap().contains("deep"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_playbook_with_roles_and_its_own_tasks_runs() {
+    let watches =
+        "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml, snakeCaseParameters: false}\n";
+    let play = "
+- hosts: localhost
+  gather_facts: no
+  collections: [kubernetes.core]
+  vars: {word: hello}
+  roles: [{role: a, greeting: '{{ word }}'}]
+  tasks:
+    - import_role: {name: b}
+      when: size > 0
+    - k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: last}, data: {facts: '{{ fact }}'}}}
+    - meta: end_play
+    - fail: {msg: never}
+";
+    let map = |name: &str| {
+        format!(
+            "- k8s: {{definition: {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: '{{{{ greeting | default(word) }}}}'}}}}}}\n- set_fact: fact={name}\n"
+        )
+    };
+    let files = [
+        ("watches.yaml", watches),
+        ("play.yml", play),
+        ("roles/a/tasks/main.yml", &*map("a")),
+        ("roles/b/tasks/main.yml", &*map("b")),
+    ];
+    let written = Written::new("playbook", &files);
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    for (name, field, expected) in [("a", "a", "hello"), ("b", "a", "hello"), ("last", "facts", "b")] {
+        assert_eq!(test.api::<ConfigMap>().get(name).await.unwrap().data.unwrap()[field], expected, "{name}");
+    }
+}

@@ -1,0 +1,221 @@
+//! What `watches.yaml` may say, each in its effect.
+
+use crate::project::{Written, api, change, condition, data, operator_of, shops};
+use flyball::Kind;
+use flyball_cluster::testing::{Setup, Test};
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {firstWord: hello}}";
+const PAGE: &str = "
+- k8s:
+    state: '{{ state | default(omit) }}'
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: page}
+      data: {word: '{{ first_word | default(firstWord | default(\"none\")) }}'}
+";
+
+/// Makes a test of a project whose entry says this on top.
+fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
+    let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
+    let written = Written::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
+    let folder = written.folder().to_owned();
+    Test::of(move || operator_of(&folder))
+}
+
+async fn drift(test: &Test) {
+    change(&api(test, &Kind::new("", "v1", "ConfigMap")), "page", json!({"data": {"word": "drift"}})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_not_managed_is_left_alone() {
+    let mut test = test_of("unmanaged", ", manageStatus: false", PAGE).start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+    assert_eq!(api(&test, &shops()).get("corner").await.unwrap().data.get("status"), None);
+    test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_stay_as_they_are_if_so_desired() {
+    let test = test_of("camel", ", snakeCaseParameters: false", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: page}, data: {word: '{{ firstWord }}'}}}").start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_that_are_not_watched_are_looked_at_by_period() {
+    for (name, says) in [
+        ("period", ", watchDependentResources: false, reconcilePeriod: 30s"),
+        ("blacklist", ", blacklist: [{group: '', version: v1, kind: ConfigMap}], reconcilePeriod: 30s"),
+    ] {
+        let test = test_of(name, says, PAGE).start().await;
+        test.apply(SHOP).await;
+        sleep(Duration::from_secs(5)).await;
+        drift(&test).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(data(&test, "page").await, json!({"word": "drift"}), "{name}");
+        sleep(Duration::from_secs(31)).await;
+        assert_eq!(data(&test, "page").await, json!({"word": "hello"}), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_may_say_its_own_period() {
+    let test = test_of("annotation", ", watchDependentResources: false", PAGE).start().await;
+    test.apply(SHOP).await;
+    let objects = api(&test, &shops());
+    let period = "ansible.sdk.operatorframework.io/reconcile-period";
+    change(&objects, "corner", json!({"metadata": {"annotations": {period: "soon"}}})).await;
+    sleep(Duration::from_secs(5)).await;
+    let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
+    assert!(failure["message"].as_str().unwrap().contains("is \"soon\", and a duration such as 30s"), "{failure}");
+    change(&objects, "corner", json!({"metadata": {"annotations": {period: "10s"}}})).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(condition(&objects.get("corner").await.unwrap(), "Failure")["status"], "False");
+    drift(&test).await;
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_may_ask_to_be_run_again() {
+    let tasks = format!("{PAGE}\n- operator_sdk.util.requeue_after: {{time: 10s}}\n");
+    let test = test_of("requeue", ", watchDependentResources: false", &tasks).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    drift(&test).await;
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_not_selected_are_none_of_its_business() {
+    let test = test_of("selector", ", selector: {matchLabels: {open: 'yes'}}", PAGE).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(data(&test, "page").await, Value::Null);
+    change(&api(&test, &shops()), "corner", json!({"metadata": {"labels": {"open": "yes"}}})).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
+    let says = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let test = test_of("own", says, PAGE).start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    api(&test, &shops()).delete("corner", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    assert!(api(&test, &shops()).get_opt("corner").await.unwrap().is_none());
+    assert_eq!(data(&test, "page").await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_fails_holds_its_object_and_says_why() {
+    let says = ", finalizer: {name: shop.example.com/own, vars: {closing: true}}";
+    let tasks = "- {fail: {msg: there are guests}, when: closing | default(false) and guests | default(0) > 0}\n";
+    let test = test_of("held", says, tasks).start().await;
+    test.apply(SHOP).await;
+    let objects = api(&test, &shops());
+    change(&objects, "corner", json!({"spec": {"guests": 1}})).await;
+    sleep(Duration::from_secs(5)).await;
+    objects.delete("corner", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
+    assert_eq!((&failure["status"], &failure["message"]), (&json!("True"), &json!("there are guests")));
+    change(&objects, "corner", json!({"spec": {"guests": 0}})).await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(objects.get_opt("corner").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
+    let tasks = "
+- k8s:
+    state: '{{ state | default(\"present\") }}'
+    definition:
+      apiVersion: storage.k8s.io/v1
+      kind: StorageClass
+      metadata: {name: shelves, labels: {word: '{{ first_word }}'}}
+      provisioner: example.com/shelves
+";
+    let says = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let mut test = test_of("cluster", says, tasks).start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_wide();
+    let classes: Api<DynamicObject> = Api::all_with(test.client(), &kind.api_resource());
+    let label = async || classes.get("shelves").await.unwrap().metadata.labels.unwrap()["word"].clone();
+    assert_eq!(label().await, "hello");
+    let drift = Patch::Merge(json!({"metadata": {"labels": {"word": "drift"}}}));
+    classes.patch("shelves", &PatchParams::default(), &drift).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(label().await, "hello");
+    test.assert_idempotent().await;
+    api(&test, &shops()).delete("corner", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    assert!(classes.get_opt("shelves").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_without_a_namespace_and_namesakes_are_reconciled_too() {
+    let definition = |group: &str| {
+        let text =
+            std::fs::read_to_string(crate::project::project("shop").join("config/crd/bases/shops.yaml")).unwrap();
+        text.replace("shop.example.com", group).replace("scope: Namespaced", "scope: Cluster")
+    };
+    let watches = "
+- {group: shop.example.com, version: v1, kind: Shop, role: a}
+- {group: mall.example.com, version: v1, kind: Shop, role: a, vars: {place: test}}
+";
+    let tasks = "
+- k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: '{{ ansible_operator_meta.name }}', namespace: '{{ place | default(ansible_operator_meta.namespace) }}'}
+      data: {size: '{{ size | string }}'}
+";
+    let malls = definition("mall.example.com");
+    let files =
+        [("watches.yaml", watches), ("config/crd/bases/malls.yaml", &*malls), ("roles/a/tasks/main.yml", tasks)];
+    let written = Written::new("namesakes", &files);
+    let folder = written.folder().to_owned();
+    let mut test = Test::of(move || operator_of(&folder)).start().await;
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: small}, spec: {size: 1}}").await;
+    test.apply("{apiVersion: mall.example.com/v1, kind: Shop, metadata: {name: large}, spec: {size: 9}}").await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "small").await, json!({"size": "1"}));
+    assert_eq!(data(&test, "large").await, json!({"size": "9"}));
+    test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_does_not_have_can_be_asked_for() {
+    let tasks = "
+- k8s_info: {api_version: route.openshift.io/v1, kind: Route}
+  register: routes
+- k8s_info: {kind: ConfigMap, namespace: test, label_selectors: [kind=menu], field_selectors: [data.day=monday]}
+  register: menus
+- k8s: {kind: ConfigMap, name: page, definition: {data: {routes: '{{ routes.api_found | string }}', menus: '{{ menus.resources | length | string }}'}}}
+";
+    let mut test = test_of("info", "", tasks).start().await;
+    for (name, day) in [("a", "monday"), ("b", "tuesday")] {
+        test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{kind: menu}}}}, data: {{day: {day}}}}}")).await;
+    }
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let failure = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure");
+    assert_eq!(failure["status"], "False", "{failure}");
+    assert_eq!(data(&test, "page").await, json!({"routes": "False", "menus": "1"}));
+    test.assert_idempotent().await;
+}
