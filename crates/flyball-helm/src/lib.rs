@@ -8,12 +8,15 @@
 
 mod capabilities;
 mod chart;
+mod operator;
 mod release;
 mod render;
+pub mod storage;
 mod values;
 
 pub use capabilities::Capabilities;
 pub use chart::{Chart, ChartError, CrdFile, Metadata};
+pub use operator::{DefinitionError, ManifestError, OperatorError, Watch, Watches, WatchesError, operator};
 pub use release::Release;
 pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, Rendered};
 pub use values::{Values, ValuesError};
