@@ -82,12 +82,7 @@ impl Chart {
     ///
     /// # Errors
     /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not YAML.
-    pub fn render(
-        &self,
-        _values: &Values,
-        _release: &Release,
-        _capabilities: &Capabilities,
-    ) -> Result<Rendered, RenderError> {
+    pub fn render(&self, _values: &Values, _release: &Release, _capabilities: &Capabilities) -> Result<Rendered, RenderError> {
         Err(RenderError::Template("not yet".to_owned()))
     }
 }
