@@ -128,7 +128,7 @@ impl Source {
     }
 
     fn templates(&self) -> impl Iterator<Item = &str> {
-        std::iter::empty()
+        self.chart.template_texts()
     }
 }
 

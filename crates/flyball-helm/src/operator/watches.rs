@@ -365,7 +365,7 @@ mod tests {
         );
         check(
             &format!("{}\n{}", entry("group: ''"), entry("group: ''")),
-            "FILE: entry 2 (Memcached): kind: an entry before it is of v1/Memcached too",
+            "FILE: entry 2 (Memcached): kind: an entry before it is of /v1, Kind=Memcached too",
         );
         assert!(parse("a: [").unwrap_err().to_string().contains("is no list of watches in YAML: "));
     }

@@ -1,0 +1,6 @@
+//! Helm operators on control planes that run in the tests themselves: see `flyball_cluster::testing`.
+
+mod hooks;
+mod owners;
+mod project;
+mod releases;
