@@ -19,10 +19,13 @@
 //! | an object that the custom resource cannot own | has annotations that say whose it is, and is deleted with the release |
 
 mod definition;
+mod discovery;
 mod history;
 mod hooks;
 mod install;
 mod kinds;
+mod lookup;
+mod record;
 mod releases;
 mod resources;
 mod rights;
@@ -133,6 +136,9 @@ fn controller(watch: &Watch, primary: Kind, source: Source, kinds: kinds::Kinds)
         if !watch.watch_dependent_resources && !matches!(known.kind.name(), "Job" | "Pod") {
             controller = controller.filter_kind(&known.kind, Predicate::never());
         }
+    }
+    for kind in kinds.read_only() {
+        controller = controller.reads_kind(kind);
     }
     for rule in kinds.rules {
         controller = controller.allows(rule);

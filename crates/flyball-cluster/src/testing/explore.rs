@@ -31,7 +31,7 @@ const RANDOM: [&str; 13] = [
 /// What the names of volumes begin with that hold a pod's token.
 const TOKENS: &str = "kube-api-access-";
 
-/// The type of Secrets in which Helm keeps revisions, whose payloads hold times.
+/// The type of Secrets in which Helm keeps revisions, whose payloads hold times, and whose annotations what was drawn.
 const REVISIONS: &str = "helm.sh/release.v1";
 /// Labels of theirs with times.
 const REVISION_TIMES: [&str; 2] = ["createdAt", "modifiedAt"];
@@ -107,7 +107,9 @@ impl Drawn {
                 *fields = kept.map(|(name, field)| (self.replace(name), field)).collect();
                 if fields.get("type").is_some_and(|kind| kind == REVISIONS) {
                     fields.remove("data");
-                    let labels = fields.get_mut("metadata").and_then(|metadata| metadata["labels"].as_object_mut());
+                    let metadata = &mut fields.entry("metadata").or_insert_with(|| json!({}));
+                    metadata["annotations"].take();
+                    let labels = metadata["labels"].as_object_mut();
                     labels.into_iter().for_each(|labels| labels.retain(|name, _| !REVISION_TIMES.contains(&&**name)));
                 }
                 fields.values_mut().for_each(|field| self.settle(field));

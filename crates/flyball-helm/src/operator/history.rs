@@ -18,6 +18,8 @@ const INPUTS: &str = "flyball.dev/release-inputs";
 const PROGRESS: &str = "flyball.dev/release-progress";
 /// Annotation of a Secret that says how often the revision has failed.
 const FAILURES: &str = "flyball.dev/release-failures";
+/// Annotation of a Secret with what the random values of the release are drawn from, so that they stay what they are.
+const SEED: &str = "flyball.dev/release-seed";
 
 /// Secrets with revisions by namespace and release.
 pub(super) struct ByRelease;
@@ -50,6 +52,8 @@ pub(super) struct Notes {
     pub(super) progress: usize,
     /// How often it has failed.
     pub(super) failures: u32,
+    /// What random values are drawn from, if that is known.
+    pub(super) seed: Option<u64>,
 }
 
 impl Kept {
@@ -75,6 +79,7 @@ impl Kept {
             inputs: note(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
+            seed: note(SEED).and_then(|text| u64::from_str_radix(text, 16).ok()),
         }
     }
 
@@ -202,10 +207,11 @@ fn kept(secret: Secret) -> Result<Kept> {
 }
 
 fn annotations(notes: &Notes) -> BTreeMap<String, String> {
+    let seed = notes.seed.map(|seed| (SEED, format!("{seed:016x}")));
     let notes = [
         (INPUTS, notes.inputs.clone()),
         (PROGRESS, notes.progress.to_string()),
         (FAILURES, notes.failures.to_string()),
     ];
-    notes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    notes.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -17,6 +17,11 @@ use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// How long a revision that failed is left alone before it is tried again; twice as long after each further failure.
+const FIRST_RETRY: Duration = Duration::from_secs(10);
+/// How long at most.
+const LONGEST_RETRY: Duration = Duration::from_secs(3600);
+
 /// How far something came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -40,6 +45,8 @@ pub(super) struct Work<'a> {
     pub(super) cx: &'a Context<DynamicObject>,
     pub(super) owner: Owner<'a>,
     pub(super) kinds: &'a Kinds,
+    /// What the chart defines before all else.
+    pub(super) definitions: &'a [Resource],
     pub(super) history: History,
     pub(super) kept: Kept,
     pub(super) revision: Revision,
@@ -55,13 +62,7 @@ enum Hooks {
 
 impl Work<'_> {
     /// Installs the revision in the place of the one that is deployed, and returns it as it is then.
-    ///
-    /// If it fails, it is to be tried again after `again`.
-    pub(super) async fn bring_on(
-        mut self,
-        before: Option<&Revision>,
-        again: Duration,
-    ) -> Result<(Progress, Revision), Failure> {
+    pub(super) async fn bring_on(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), Failure> {
         let (trouble, verb, way) = match before {
             Some(_) => (Trouble::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
             None => (Trouble::Install, "failed to install release", ["pre-install", "post-install"]),
@@ -78,12 +79,19 @@ impl Work<'_> {
                 self.save().await.map_err(&failed)?;
                 let why = self.revision.info.description.clone();
                 tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{why}");
+                let again = retry_after(self.notes.failures);
                 Ok((Progress::Failed { trouble, why, again }, self.revision))
             }
         }
     }
 
     async fn steps(&mut self, before: Option<&Revision>, [pre, post]: [&str; 2]) -> Result<Hooks> {
+        if before.is_none()
+            && self.notes.progress == 0
+            && let Some(waits) = stages::define(self.cx, self.kinds, self.definitions).await?
+        {
+            return Ok(Hooks::Waits(waits));
+        }
         let first = hooks::of_event(&self.revision, pre).len();
         match self.run_hooks(pre, 0).await? {
             Hooks::Done => {}
@@ -159,7 +167,7 @@ impl Work<'_> {
     /// Names a step, so that none of another revision is taken for it, nor one on the way back.
     fn step(&self, step: usize) -> String {
         let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
-        format!("{}/{step}{way}", self.kept.uid())
+        format!("{}/{step}{way}.{}", self.kept.uid(), self.notes.failures)
     }
 
     async fn save(&mut self) -> Result<()> {
@@ -222,8 +230,17 @@ impl Work<'_> {
         self.revision.info.status = State::Deployed;
         self.revision.info.description =
             if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
-        self.notes = Notes { inputs: self.notes.inputs.clone(), ..Notes::default() };
+        self.notes = Notes { progress: 0, failures: 0, ..self.notes.clone() };
         self.save().await
+    }
+
+    /// Writes down why the release is still there.
+    async fn stays(mut self, why: &str) -> Result<Progress> {
+        self.revision.info.description = format!("failed to uninstall release: {why}");
+        self.notes.failures = self.notes.failures.saturating_add(1);
+        self.save().await?;
+        let (why, again) = (self.revision.info.description, retry_after(self.notes.failures));
+        Ok(Progress::Failed { trouble: Trouble::Uninstall, why, again })
     }
 
     /// Takes the release away, and in the end what is written down of it.
@@ -232,14 +249,16 @@ impl Work<'_> {
             self.revision.info.status = State::Uninstalling;
             self.revision.info.description = "Deletion in progress (or silently failed)".into();
             self.revision.info.deleted = rfc3339(self.cx.now());
-            self.notes.progress = 0;
+            (self.notes.progress, self.notes.failures) = (0, 0);
             self.save().await?;
+        } else if let Some(again) = time_to_retry(self.cx, &self.kept, self.notes.failures) {
+            return Ok(Progress::Failed { trouble: Trouble::Uninstall, why: self.revision.info.description, again });
         }
         let first = hooks::of_event(&self.revision, "pre-delete").len();
         match self.run_hooks("pre-delete", 0).await? {
             Hooks::Done => {}
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
-            Hooks::Failed(why) => return Err(why.into()),
+            Hooks::Failed(why) => return self.stays(&why).await,
         }
         if self.notes.progress <= first {
             self.delete_all(&self.revision).await?;
@@ -257,7 +276,7 @@ impl Work<'_> {
         match self.run_hooks("post-delete", first + 1).await? {
             Hooks::Done => {}
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
-            Hooks::Failed(why) => return Err(why.into()),
+            Hooks::Failed(why) => return self.stays(&why).await,
         }
         // The one that tells how far it came goes last.
         for kept in &self.history.0 {
@@ -266,6 +285,18 @@ impl Work<'_> {
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
         Ok(Progress::Done)
     }
+}
+
+/// Returns how long a revision is left alone that failed so many times.
+fn retry_after(failures: u32) -> Duration {
+    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
+}
+
+/// Returns how long a revision is still to be left alone that failed so many times, if it is.
+pub(super) fn time_to_retry(cx: &Context<DynamicObject>, kept: &Kept, failures: u32) -> Option<Duration> {
+    let since = cx.now().as_second().saturating_sub(kept.modified_at());
+    let since = Duration::from_secs(since.try_into().unwrap_or_default());
+    if failures == 0 { None } else { retry_after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
 }
 
 /// Makes the objects of a release be as they should, whatever became of them.

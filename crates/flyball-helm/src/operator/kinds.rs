@@ -8,7 +8,13 @@ use super::rights;
 use flyball::Kind;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use regex::Regex;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// A call of `lookup` with a literal kind.
+static LOOKUP: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`]"#).expect("it is a constant"));
 
 /// Kinds of Kubernetes itself whose objects live in no namespace, with their groups.
 const CLUSTER_WIDE: [(&str, &str); 31] = [
@@ -52,6 +58,8 @@ pub(super) struct Kinds {
     /// What the roles and bindings among the objects allow, which only those may grant who may do it themselves.
     pub(super) rules: Vec<PolicyRule>,
     definitions: Vec<Definition>,
+    /// What templates look up besides.
+    read: BTreeMap<(String, String), Kind>,
 }
 
 /// What is known of a kind.
@@ -121,6 +129,25 @@ impl Kinds {
         }
     }
 
+    /// Adds the kinds that the text of a template looks up, as far as they are named literally.
+    pub(super) fn add_lookups(&mut self, template: &str) {
+        for (_, [api_version, kind]) in LOOKUP.captures_iter(template).map(|found| found.extract()) {
+            let kind_of = self.kind_of(api_version, kind);
+            self.read.insert((api_version.to_owned(), kind.to_owned()), kind_of);
+        }
+    }
+
+    /// Returns a kind that may be looked up.
+    pub(super) fn readable(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        let names = (api_version.to_owned(), kind.to_owned());
+        self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names))
+    }
+
+    /// Returns the kinds that are only looked up.
+    pub(super) fn read_only(&self) -> impl Iterator<Item = &Kind> {
+        self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).map(|(_, kind)| kind)
+    }
+
     /// Returns what is known of a kind; `None` if the operator was not made for it.
     pub(super) fn get(&self, api_version: &str, kind: &str) -> Option<&Known> {
         self.known.get(&(api_version.to_owned(), kind.to_owned()))
@@ -157,6 +184,12 @@ mod tests {
         );
         let found: Vec<_> = kinds.iter().map(|known| (known.kind.name(), known.unowned)).collect();
         assert_eq!(found, [("Deployment", false), ("ClusterRole", true)]);
+        kinds.add_lookups(
+            "{{ $s := (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}{{ lookup $v \"Pod\" \"\" \"\" }}",
+        );
+        kinds.add_lookups("{{ lookup \"apps/v1\" \"Deployment\" \"\" \"\" }}");
+        assert_eq!(kinds.read_only().map(Kind::name).collect::<Vec<_>>(), ["Secret"]);
+        assert!(kinds.readable("apps/v1", "Deployment").is_some() && kinds.readable("v1", "Pod").is_none());
         assert!(kinds.get("apps/v1", "Deployment").is_some() && kinds.get("v1", "Deployment").is_none());
     }
 }

@@ -5,7 +5,7 @@
 //! a reconcile: what is waited for wakes the next one.
 
 use super::history::{self, History, Notes};
-use super::install::{Progress, Work};
+use super::install::{Progress, Work, time_to_retry};
 use super::kinds::Kinds;
 use super::resources::{self, Owner};
 use super::source::Source;
@@ -15,16 +15,12 @@ use super::{FINALIZER, PAUSED};
 use crate::storage::{Info, Revision, State};
 use crate::{Release, Values};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
-use flyball_core::time::rfc3339;
+use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// How long a revision that failed is left alone before it is tried again; twice as long after each further failure.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// How long at most.
-const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 /// How often is looked at what is waited for, should nothing tell of it.
 const LOOK: Duration = Duration::from_secs(15);
 
@@ -43,6 +39,13 @@ struct Wanted<'a> {
     values: Values,
     /// The digest of chart and values.
     inputs: String,
+}
+
+/// What a revision is rendered with besides chart and values.
+struct Rendering {
+    version: u32,
+    seed: u64,
+    at: Timestamp,
 }
 
 /// Why a release is not as it should be.
@@ -88,8 +91,7 @@ impl Reconcile for Releases {
             }
             Err(Failure { trouble, error }) => {
                 let trouble = Some((trouble, error.to_string()));
-                let report = Report { deployed: deployed.as_ref(), trouble, ..Report::default() };
-                cx.set_status(&report.status()).await?;
+                tell(cx, &Report { deployed: deployed.as_ref(), trouble, ..Report::default() }).await;
                 Err(error)
             }
         }
@@ -100,13 +102,24 @@ impl Reconcile for Releases {
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
         match self.uninstall(owner, cx).await {
             Ok(Progress::Done) => Ok(Action::done()),
-            Ok(Progress::Waits(_) | Progress::Failed { .. }) => Ok(Action::requeue_after(LOOK)),
+            Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
+            Ok(Progress::Failed { trouble, why, again }) => {
+                cx.set_status(&Report { trouble: Some((trouble, why)), ..Report::default() }.status()).await?;
+                Ok(Action::requeue_after(again))
+            }
             Err(error) => {
                 let trouble = Some((Trouble::Uninstall, error.to_string()));
-                cx.set_status(&Report { trouble, ..Report::default() }.status()).await?;
+                tell(cx, &Report { trouble, ..Report::default() }).await;
                 Err(error)
             }
         }
+    }
+}
+
+/// Says in the status how a release is that failed. What failed is the more important error.
+async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
+    if let Err(error) = cx.set_status(&report.status()).await {
+        tracing::warn!(%error, "the status cannot be written");
     }
 }
 
@@ -132,6 +145,7 @@ impl Releases {
         self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
         let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
+        let seed = history.0.iter().rev().find_map(|kept| kept.notes().seed).unwrap_or_else(|| cx.rng().next());
         let mut failures = 0;
         if let Some(last) =
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
@@ -143,7 +157,16 @@ impl Releases {
                 if let Some(revision) = revision {
                     return self
                         .bring_on(
-                            Work { cx, owner, kinds: &self.kinds, history, kept: last, revision, notes },
+                            Work {
+                                cx,
+                                owner,
+                                kinds: &self.kinds,
+                                definitions: self.source.crds(),
+                                history,
+                                kept: last,
+                                revision,
+                                notes,
+                            },
                             deployed,
                         )
                         .await;
@@ -151,10 +174,7 @@ impl Releases {
             }
             if same && last.state == State::Failed {
                 failures = notes.failures;
-                let since = Duration::from_secs(
-                    cx.now().as_second().saturating_sub(last.modified_at()).try_into().unwrap_or(0),
-                );
-                if let Some(again) = retry_after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) {
+                if let Some(again) = time_to_retry(cx, &last, failures) {
                     let revision =
                         history::load(cx, &last).await.map_err(failed("failed to read the failed release"))?;
                     let why = revision.map(|revision| revision.info.description).unwrap_or_default();
@@ -169,6 +189,7 @@ impl Releases {
         }
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && current.notes().inputs == wanted.inputs
+            && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, seed).await)
         {
             return self.repair(cx, &wanted, revision).await;
         }
@@ -176,9 +197,10 @@ impl Releases {
             Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
             None => (Trouble::Install, "failed to install release"),
         };
-        let candidate = self.candidate(cx, &wanted, &history, deployed.as_ref()).await;
+        let rendering = Rendering { version: history.next_version(), seed, at: cx.now() };
+        let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
         let candidate = candidate.map_err(Failure::of(trouble_then, what))?;
-        let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures };
+        let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && revision.manifest == candidate.manifest
         {
@@ -192,13 +214,25 @@ impl Releases {
         }
         history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
         let kept = history::create(cx, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
-        self.bring_on(Work { cx, owner, kinds: &self.kinds, history, kept, revision: candidate, notes }, deployed).await
+        self.bring_on(
+            Work {
+                cx,
+                owner,
+                kinds: &self.kinds,
+                definitions: self.source.crds(),
+                history,
+                kept,
+                revision: candidate,
+                notes,
+            },
+            deployed,
+        )
+        .await
     }
 
     /// Brings a revision on that is on its way.
     async fn bring_on(&self, work: Work<'_>, deployed: &mut Option<Revision>) -> Result<Progress, Failure> {
-        let again = retry_after(work.notes.failures.saturating_add(1));
-        let (progress, revision) = work.bring_on(deployed.as_ref(), again).await?;
+        let (progress, revision) = work.bring_on(deployed.as_ref()).await?;
         if progress == Progress::Done {
             *deployed = Some(revision);
         }
@@ -217,22 +251,36 @@ impl Releases {
         Ok(Progress::Done)
     }
 
+    /// Tells whether the templates give, with what they find in the cluster by now, what is there.
+    async fn is_as_deployed(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Wanted<'_>,
+        version: u32,
+        deployed: &Revision,
+        seed: u64,
+    ) -> bool {
+        // That time passes is not what would make it another release.
+        let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        let candidate = self.candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed, at }).await;
+        candidate.is_ok_and(|candidate| candidate.manifest == deployed.manifest)
+    }
+
     /// Renders the revision that should be there.
     async fn candidate(
         &self,
         cx: &Context<DynamicObject>,
         wanted: &Wanted<'_>,
-        history: &History,
         deployed: Option<&Revision>,
+        Rendering { version, seed, at }: Rendering,
     ) -> Result<Revision> {
-        let version = history.next_version();
         let Owner { release, namespace, .. } = wanted.owner;
         let is_upgrade = deployed.is_some();
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
-        let rendered = self.source.render(cx, &self.kinds, &wanted.values, &target).await?;
+        let rendered = self.source.render(cx, &self.kinds, &wanted.values, &target, seed, at).await?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);
-        let now = rfc3339(cx.now());
+        let now = rfc3339(at);
         let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
         let (state, description) = match is_upgrade {
             true => (State::PendingUpgrade, "Preparing upgrade"),
@@ -298,11 +346,8 @@ impl Releases {
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        Work { cx, owner, kinds: &self.kinds, history, kept: last, revision, notes }.uninstall().await
+        Work { cx, owner, kinds: &self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
+            .uninstall()
+            .await
     }
-}
-
-/// Returns how long a revision is left alone that failed so many times.
-fn retry_after(failures: u32) -> Duration {
-    FIRST_RETRY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_RETRY)
 }

@@ -1,5 +1,6 @@
 //! What a release consists of: the objects of its manifest.
 
+use super::stages::DEPENDS_ON;
 use super::{NAMESPACE_ANNOTATION, OWNER, OWNER_KIND, RELEASE_ANNOTATION};
 use flyball::{Kind, ObjectKey};
 use kube::core::DynamicObject;
@@ -223,6 +224,7 @@ impl Owner<'_> {
         let mut metadata = Value::Object(std::mem::take(metadata));
         fields(&mut metadata, "labels").insert("app.kubernetes.io/managed-by".into(), "Helm".into());
         let annotations = fields(&mut metadata, "annotations");
+        annotations.remove(DEPENDS_ON);
         annotations.insert(RELEASE_ANNOTATION.into(), self.release.into());
         annotations.insert(NAMESPACE_ANNOTATION.into(), self.namespace.into());
         if !owned {

@@ -1,12 +1,16 @@
 //! The chart of an entry: what it renders for a custom resource, and what can be known of that beforehand.
 
 use super::OperatorError;
+use super::discovery;
 use super::kinds::Kinds;
+use super::lookup::{Answers, ROUNDS};
+use super::record;
 use super::resources::Resource;
 use super::watches::Watch;
 use crate::storage;
-use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, Rendered, Values};
-use flyball::{Context, Error, Result};
+use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderOptions, Rendered, Values};
+use flyball::{Clock, Context, Error, Result, Rng};
+use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use ring::digest::{Context as Digest, SHA256};
@@ -25,6 +29,9 @@ pub(super) struct Source {
     chart: Chart,
     digest: String,
     definitions: Vec<CustomResourceDefinition>,
+    /// The same as they are written.
+    crds: Vec<Resource>,
+    templates: Vec<String>,
 }
 
 impl Source {
@@ -33,22 +40,30 @@ impl Source {
         let failed =
             |source| OperatorError::Chart { chart: watch.chart.clone(), kind: watch.kind.kind.to_string(), source };
         let chart = Chart::open(&watch.chart).map_err(failed)?;
-        let mut definitions = Vec::new();
+        let (mut definitions, mut crds) = (Vec::new(), Vec::new());
         for file in chart.crds() {
             let wrong = |why: String| super::DefinitionError::Yaml { file: file.path.clone().into(), why };
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
             for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
+                crds.extend(Resource::of(&file.path, &document).map_err(|error| wrong(error.to_string()))?);
                 definitions.push(serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?);
             }
         }
-        let digest = hex(&[stored(&chart).to_string().as_bytes()]);
-        Ok(Self { chart, digest, definitions })
+        let digest = digest_of(&chart);
+        let mut found = Vec::new();
+        templates(&chart, &mut found);
+        Ok(Self { chart, digest, definitions, crds, templates: found })
     }
 
     /// Returns the definitions that come with the chart.
     pub(super) fn definitions(&self) -> &[CustomResourceDefinition] {
         &self.definitions
+    }
+
+    /// Returns the definitions that come with the chart, as they are written.
+    pub(super) fn crds(&self) -> &[Resource] {
+        &self.crds
     }
 
     pub(super) fn chart_name(&self) -> &str {
@@ -57,12 +72,17 @@ impl Source {
 
     /// Returns how often releases are to be looked at without a change.
     pub(super) fn period(&self) -> Option<Duration> {
-        self.templates().any(|text| text.contains("lookup")).then_some(PERIOD)
+        self.looks_up().then_some(PERIOD)
+    }
+
+    /// Tells whether what it renders depends on what there is in the cluster.
+    pub(super) fn looks_up(&self) -> bool {
+        self.templates().any(|text| text.contains("lookup"))
     }
 
     /// Returns what a revision keeps of the chart.
     pub(super) fn stored(&self) -> Value {
-        stored(&self.chart)
+        record::of(&self.chart)
     }
 
     /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
@@ -71,17 +91,34 @@ impl Source {
         hex(&[self.digest.as_bytes(), values.as_bytes()])
     }
 
-    /// Renders a release.
+    /// Renders a release, with this seed for what is random and as if it were this time.
     pub(super) async fn render(
         &self,
-        _cx: &Context<DynamicObject>,
-        _kinds: &Kinds,
+        cx: &Context<DynamicObject>,
+        kinds: &Kinds,
         values: &Values,
         release: &Release,
+        seed: u64,
+        at: Timestamp,
     ) -> Result<Rendered> {
-        let rendered = self.chart.render(values, release, &Capabilities::default());
-        // No retry makes a template something else.
-        rendered.map_err(|error| Error::from(error).terminal())
+        let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
+            true => discovery::capabilities(cx).await?,
+            false => Capabilities::default(),
+        };
+        let mut answers = Answers::new(kinds);
+        for _ in 0..ROUNDS {
+            let rendered = {
+                let (clock, rng) = (Clock::new(move || at), Rng::from_seed(seed));
+                let options = RenderOptions { clock, rng, lookup: Some(&answers) };
+                self.chart.render_with(values, release, &capabilities, &options)
+            };
+            // A template that failed may have done so for want of an answer.
+            if !answers.fetch(cx).await? {
+                // No retry makes a template something else.
+                return rendered.map_err(|error| Error::from(error).terminal());
+            }
+        }
+        Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())
     }
 
     /// Finds out which kinds releases of the chart may consist of.
@@ -89,6 +126,7 @@ impl Source {
         let mut kinds = Kinds::defined_by(definitions);
         for text in self.templates() {
             kinds.add_literal(text);
+            kinds.add_lookups(text);
         }
         if !self.definitions.is_empty() {
             kinds.add("apiextensions.k8s.io/v1", "CustomResourceDefinition");
@@ -127,17 +165,24 @@ impl Source {
         kinds.add_rendered(&found, namespace);
     }
 
+    /// Returns the texts of all templates, those of subcharts too.
     fn templates(&self) -> impl Iterator<Item = &str> {
-        self.chart.template_texts()
+        self.templates.iter().map(String::as_str)
     }
 }
 
-fn stored(chart: &Chart) -> Value {
-    let metadata = chart.metadata();
-    serde_json::json!({
-        "metadata": {"name": metadata.name, "version": metadata.version, "appVersion": metadata.app_version},
-        "values": chart.values(),
-    })
+/// Lists the texts of the templates of a chart and of its subcharts.
+fn templates(chart: &Chart, found: &mut Vec<String>) {
+    found.extend(chart.templates.iter().map(|file| String::from_utf8_lossy(&file.data).into_owned()));
+    chart.dependencies.iter().for_each(|subchart| templates(subchart, found));
+}
+
+/// Makes a digest of all that a chart says, with its subcharts.
+fn digest_of(chart: &Chart) -> String {
+    let own = record::of(chart).to_string();
+    let subcharts: Vec<String> = chart.dependencies.iter().map(digest_of).collect();
+    let texts: Vec<&[u8]> = [&own].into_iter().chain(&subcharts).map(|text| text.as_bytes()).collect();
+    hex(&texts)
 }
 
 /// Returns what a revision keeps of hooks.

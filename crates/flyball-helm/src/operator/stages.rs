@@ -4,18 +4,20 @@
 //! custom resources are waited for, because objects of theirs cannot be made before. And a chart may say that more is to be waited
 //! for, in the words of [HIP-0025](https://github.com/helm/community/blob/main/hips/hip-0025.md): objects with the annotation
 //! `helm.sh/resource-group` are made together, and after those of all groups that `helm.sh/depends-on/resource-groups` names are ready.
+//! (That second annotation is for us only: it is no name that the API server takes.)
 
 use super::install::foreseen;
 use super::kinds::Kinds;
 use super::resources::{Owner, Resource};
 use flyball::{Children, Context, Error, Result};
 use kube::core::DynamicObject;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The annotation with the group of an object.
 const GROUP: &str = "helm.sh/resource-group";
 /// The annotation with the groups that an object waits for, as a list in JSON.
-const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";
+pub(super) const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";
 /// The stage of definitions.
 const DEFINITIONS: &str = "definitions";
 /// The stage of objects that are in no group.
@@ -57,6 +59,31 @@ pub(super) async fn repair(
     let all: Vec<&Resource> = resources.iter().collect();
     let children = declare(cx, owner, kinds, &all, Children::new().stage(REST)).await?;
     cx.apply_all(&children).await.map(drop)
+}
+
+/// Makes the definitions that come in a chart's folder `crds`, unless there are such already; says which is waited for. They are
+/// neither changed nor deleted afterwards, as by [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
+pub(super) async fn define(
+    cx: &Context<DynamicObject>,
+    kinds: &Kinds,
+    definitions: &[Resource],
+) -> Result<Option<String>> {
+    for definition in definitions {
+        let kind = foreseen(definition, kinds).map_err(|error| Error::from(error).terminal())?;
+        let live = match cx.get_of(kind, &definition.key(kind, "")).await? {
+            Some(live) => live,
+            None => {
+                let object = serde_json::from_value::<DynamicObject>(definition.object.clone())?;
+                cx.create_unowned(&object).await?
+            }
+        };
+        let conditions = live.data["status"]["conditions"].as_array();
+        let is_established = |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
+        if !conditions.is_some_and(|conditions| conditions.iter().any(is_established)) {
+            return Ok(Some(format!("CustomResourceDefinition {} is not established", definition.name())));
+        }
+    }
+    Ok(None)
 }
 
 async fn declare(

@@ -67,7 +67,10 @@ async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
     let revision = &revisions(&test, "blue").await[0];
     let runs: Vec<(&str, &str)> = revision.hooks.iter().map(|hook| (&*hook.name, &*hook.last_run.phase)).collect();
     let ran = |name: &str| runs.iter().find(|(hook, _)| *hook == name).map(|(_, phase)| *phase);
-    assert_eq!((ran("blue-first"), ran("blue-after"), ran("blue-last")), (Some("Succeeded"), Some("Succeeded"), Some("")));
+    assert_eq!(
+        (ran("blue-first"), ran("blue-after"), ran("blue-last")),
+        (Some("Succeeded"), Some("Succeeded"), Some(""))
+    );
     test.assert_idempotent().await;
 
     let before = test.api::<Job>().get("blue-after").await?.metadata.uid;
@@ -77,10 +80,8 @@ async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
 
     sites(&test).delete("blue", &DeleteParams::default()).await?;
-    test.eventually("the hook before the end", async || {
-        trace_of_jobs(&test).await.contains(&"blue-last".to_owned())
-    })
-    .await;
+    test.eventually("the hook before the end", async || trace_of_jobs(&test).await.contains(&"blue-last".to_owned()))
+        .await;
     assert!(has_page().await, "nothing goes before the hook is done");
     test.assert_converges().await;
     let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
@@ -121,6 +122,29 @@ async fn a_hook_that_fails_fails_the_release_and_is_tried_again_in_time() -> kub
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
     assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Result<()> {
+    let fails = job("last", "pre-delete", 0, "").replace("{{ .Values.fails }}", "true");
+    let files = [
+        ("charts/site/values.yaml", "title: Hello\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/templates/last.yaml", &fails),
+    ];
+    let test = Test::of(operator_of(project("failing-at-the-end", &files))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    let expected = "True UninstallError: failed to uninstall release: pre-delete hooks failed: Job blue-last failed";
+    assert!(failed.starts_with(expected), "{failed}");
+    let first = test.api::<Job>().get("blue-last").await?.metadata.uid;
+    sleep(Duration::from_secs(60)).await;
+    assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "it is tried again");
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
     Ok(())
 }
 

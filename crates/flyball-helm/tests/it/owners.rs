@@ -61,7 +61,8 @@ async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result
 
 #[tokio::test(start_paused = true)]
 async fn what_another_release_has_is_not_taken_over() {
-    let folder = project("taken", &[("charts/site/templates/elsewhere.yaml", &ELSEWHERE.replace("{{ .Release.Name }}", "the"))]);
+    let folder =
+        project("taken", &[("charts/site/templates/elsewhere.yaml", &ELSEWHERE.replace("{{ .Release.Name }}", "the"))]);
     let test = Test::of(operator_of(folder)).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -75,9 +76,11 @@ async fn what_another_release_has_is_not_taken_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_nobody_foresaw_is_named_with_the_remedy() {
-    let template = "apiVersion: {{ .Values.version }}\nkind: {{ .Values.kind }}\nmetadata: {name: \"{{ .Release.Name }}\"}\n";
+    let template =
+        "apiVersion: {{ .Values.version }}\nkind: {{ .Values.kind }}\nmetadata: {name: \"{{ .Release.Name }}\"}\n";
     let values = "version: v1\nkind: ConfigMap\n";
-    let sample = "apiVersion: web.example.com/v1\nkind: Site\nmetadata: {name: sample}\nspec: {version: v1, kind: Secret}\n";
+    let sample =
+        "apiVersion: web.example.com/v1\nkind: Site\nmetadata: {name: sample}\nspec: {version: v1, kind: Secret}\n";
     let files = [
         ("charts/site/templates/any.yaml", template),
         ("charts/site/values.yaml", values),
@@ -121,7 +124,7 @@ async fn groups_wait_for_groups() -> kube::Result<()> {
         found.into_iter().filter_map(|deployment| deployment.metadata.name).collect()
     };
     sleep(Duration::from_secs(20)).await;
-    assert_eq!(there().await, ["db"]);
+    assert_eq!(there().await, ["db"], "{:?}", sites(&test).get("blue").await?.data);
     let waits = condition(&sites(&test), "blue", "Deployed").await;
     assert!(waits.starts_with("False Installing: ") && waits.contains("group backend waits for group db"), "{waits}");
     sleep(Duration::from_secs(30)).await;
@@ -151,7 +154,10 @@ async fn two_kinds_have_a_controller_each() {
     assert_eq!(condition(&pages, "red", "Deployed").await, "True InstallSuccessful: ");
     patch(&pages, "red", json!({"spec": {"a": 1}})).await;
     test.assert_converges().await;
-    assert_eq!((history(&test, "red").await, history(&test, "blue").await), (vec!["1 deployed".into()], vec!["1 deployed".into()]));
+    assert_eq!(
+        (history(&test, "red").await, history(&test, "blue").await),
+        (vec!["1 deployed".into()], vec!["1 deployed".into()])
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,8 @@ pub(crate) fn sites(test: &Test) -> Api<DynamicObject> {
 
 /// Applies a site with this spec.
 pub(crate) async fn apply_site(test: &Test, name: &str, spec: &str) {
-    test.apply(&format!("{{apiVersion: web.example.com/v1, kind: Site, metadata: {{name: {name}}}, spec: {spec}}}")).await;
+    test.apply(&format!("{{apiVersion: web.example.com/v1, kind: Site, metadata: {{name: {name}}}, spec: {spec}}}"))
+        .await;
 }
 
 /// Changes an object by a merge patch.
@@ -73,7 +74,8 @@ pub(crate) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) 
 /// Returns the revisions of a release as the Secrets hold them, the oldest first.
 pub(crate) async fn revisions(test: &Test, release: &str) -> Vec<Revision> {
     let selector = format!("owner=helm,name={release}");
-    let secrets = test.api::<Secret>().list(&ListParams::default().labels(&selector)).await.expect("they can be listed");
+    let secrets =
+        test.api::<Secret>().list(&ListParams::default().labels(&selector)).await.expect("they can be listed");
     let payload = |secret: Secret| secret.data.expect("it has data").remove(PAYLOAD).expect("it has a payload").0;
     let revision = |secret| Revision::decode(&payload(secret)).expect("it is a release");
     let mut revisions: Vec<Revision> = secrets.into_iter().map(revision).collect();

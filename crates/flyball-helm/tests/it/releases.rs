@@ -43,11 +43,18 @@ async fn a_custom_resource_becomes_a_release() -> kube::Result<()> {
     assert_eq!((pods.items.len(), title(&test).await.as_str()), (2, "Blue"));
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: The title is Blue.");
     let site = sites(&test).get("blue").await?;
-    assert_eq!(site.metadata.finalizers.as_deref(), Some(&["helm.sdk.operatorframework.io/uninstall-release".to_owned()][..]));
+    assert_eq!(
+        site.metadata.finalizers.as_deref(),
+        Some(&["helm.sdk.operatorframework.io/uninstall-release".to_owned()][..])
+    );
 
     let [revision] = &*revisions(&test, "blue").await else { panic!("there is one revision") };
     assert_eq!(site.data["status"]["deployedRelease"], json!({"name": "blue", "manifest": revision.manifest}));
-    assert!(revision.manifest.starts_with("---\n# Source: site/templates/page.yaml\napiVersion: v1\n"), "{}", revision.manifest);
+    assert!(
+        revision.manifest.starts_with("---\n# Source: site/templates/page.yaml\napiVersion: v1\n"),
+        "{}",
+        revision.manifest
+    );
     assert_eq!((revision.config["title"].as_str(), &*revision.info.description), (Some("Blue"), "Install complete"));
     assert_eq!((revision.chart_name(), &*revision.info.notes), (Some("site"), "The title is Blue."));
     let secret = test.api::<Secret>().get("sh.helm.release.v1.blue.v1").await?;
@@ -70,7 +77,11 @@ async fn other_values_are_an_upgrade() -> kube::Result<()> {
     let mut test = Test::of(operator_of(site("upgraded"))).nodes(1).start().await;
     apply_site(&test, "blue", "{title: Blue, extra: true}").await;
     test.assert_converges().await;
-    assert!(test.api::<Secret>().get_opt("blue-extra").await?.is_some(), "{:?}", sites(&test).get("blue").await?.data["status"]);
+    assert!(
+        test.api::<Secret>().get_opt("blue-extra").await?.is_some(),
+        "{:?}",
+        sites(&test).get("blue").await?.data["status"]
+    );
     patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer", "extra": false, "replicas": 1}})).await;
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
@@ -186,7 +197,8 @@ async fn a_paused_release_is_left_alone() {
     let test = Test::of(operator_of(site("paused"))).start().await;
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
-    let pause = |value: &str| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": value}}});
+    let pause =
+        |value: &str| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": value}}});
     patch(&sites(&test), "blue", pause("true")).await;
     patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
     test.assert_converges().await;
@@ -205,7 +217,10 @@ async fn a_release_of_another_chart_is_not_taken_over() {
     for (file, text) in [
         ("watches.yaml", watches),
         ("charts/page/Chart.yaml", "apiVersion: v2\nname: page\nversion: 1.0.0\n"),
-        ("charts/page/templates/page.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-other\"}\n"),
+        (
+            "charts/page/templates/page.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-other\"}\n",
+        ),
     ] {
         let file = folder.join(file);
         std::fs::create_dir_all(file.parent().expect("it has one")).expect("it can be made");
