@@ -277,6 +277,7 @@ impl Releases {
         let Owner { release, namespace, .. } = wanted.owner;
         let is_upgrade = deployed.is_some();
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
+        target.check_name().map_err(|why| Error::from(why).terminal())?;
         let rendered = self.source.render(cx, &self.kinds, &wanted.values, &target, seed, at).await?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);

@@ -142,23 +142,22 @@ fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) ->
 /// Reads the objects of a release's manifest, in their order.
 pub(super) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError> {
     let mut found = Vec::new();
-    let (mut path, mut text) = (String::new(), String::new());
+    let (mut path, mut text, mut begins) = (String::new(), String::new(), true);
     let mut end = |path: &str, text: &mut String| {
-        let document = std::mem::take(text);
-        let value = read(path, &document)?;
+        let value = read(path, &std::mem::take(text))?;
         if value.is_null() { Ok(()) } else { add(path, &value, DEEPEST, &mut found) }
     };
     for line in manifest.lines() {
         if line.trim_end() == "---" {
             end(&path, &mut text)?;
-        } else if let Some(source) = line.strip_prefix(SOURCE)
-            && text.is_empty()
-        {
-            path = source.to_owned();
-        } else {
-            text.push_str(line);
-            text.push('\n');
+            begins = true;
+            continue;
         }
+        match line.strip_prefix(SOURCE).filter(|_| begins) {
+            Some(source) => path = source.to_owned(),
+            None => text.extend([line, "\n"]),
+        }
+        begins = false;
     }
     end(&path, &mut text)?;
     Ok(found)
@@ -166,10 +165,9 @@ pub(super) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError
 
 /// Reads what a template gave.
 pub(super) fn read(path: &str, text: &str) -> Result<Value, ManifestError> {
-    if text.lines().all(|line| matches!(line.trim(), "") || line.trim_start().starts_with('#')) {
-        return Ok(Value::Null);
-    }
-    serde_saphyr::from_str(text).map_err(|error| ManifestError::Yaml { path: path.to_owned(), why: error.to_string() })
+    let wrong = |why: String| ManifestError::Yaml { path: path.to_owned(), why };
+    let data = crate::yaml::read(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    Ok(data.to_json())
 }
 
 /// Writes the manifest of a release, as Helm does.

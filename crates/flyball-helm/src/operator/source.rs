@@ -109,7 +109,7 @@ impl Source {
         for _ in 0..ROUNDS {
             let rendered = {
                 let (clock, rng) = (Clock::new(move || at), Rng::from_seed(seed));
-                let options = RenderOptions { clock, rng, lookup: Some(&answers) };
+                let options = RenderOptions { clock, rng, cluster: Some(&answers), ..RenderOptions::default() };
                 self.chart.render_with(values, release, &capabilities, &options)
             };
             // A template that failed may have done so for want of an answer.
@@ -159,7 +159,7 @@ impl Source {
             Err(error) => return tracing::debug!(kind = %watch.kind, name, %error, "cannot be rendered beforehand"),
         };
         let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
-        let objects = rendered.manifests.iter().chain(hooks);
+        let objects = rendered.manifests.iter().chain(hooks).filter(|manifest| !manifest.object.is_null());
         let found: Vec<Resource> =
             objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();
         kinds.add_rendered(&found, namespace);
