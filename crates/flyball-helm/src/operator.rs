@@ -18,6 +18,7 @@
 //! | a template that fails | nothing is tried again before the custom resource, or the chart, changes |
 //! | an object that the custom resource cannot own | has annotations that say whose it is, and is deleted with the release |
 
+mod current;
 mod definition;
 mod discovery;
 mod history;
@@ -40,13 +41,16 @@ pub use resources::ManifestError;
 pub use watches::{Watch, Watches, WatchesError};
 
 use crate::ChartError;
-use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
+use current::Current;
+use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate, Source};
 use history::ByRelease;
 use k8s_openapi::api::core::v1::Secret;
+use kinds::Kinds;
 use kube::core::DynamicObject;
 use releases::Releases;
-use source::Source;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The finalizer of custom resources.
 const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
@@ -60,6 +64,9 @@ const OWNER_KIND: &str = "operator-sdk/primary-resource-type";
 const RELEASE_ANNOTATION: &str = "meta.helm.sh/release-name";
 /// Helm's annotation of an object with the namespace of its release.
 const NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
+
+/// How often is looked whether charts have changed, if they are read again.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a project is no operator.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +116,8 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     let samples = definition::samples(folder)?;
     let mut operator = Operator::new(watches.name());
     for watch in watches.entries() {
-        let source = Source::open(watch)?;
+        let chart = Arc::new(Current::open(watch)?);
+        let source = chart.get();
         let crd = definition::of(watch, &definitions)?;
         let defined: Vec<_> = definitions.iter().chain(source.definitions()).cloned().collect();
         let kinds = source.kinds(watch, &defined, &samples);
@@ -118,15 +126,29 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
         if !watch.selector.is_empty() {
             cache = cache.labels(&watch.selector);
         }
-        operator = operator.crd(crd).cache(cache).controller(controller(watch, primary, source, kinds));
+        operator = operator.crd(crd).cache(cache).controller(controller(
+            watch,
+            primary,
+            chart.clone(),
+            kinds,
+            watches.reloads(),
+        ));
     }
     Ok(operator)
 }
 
-fn controller(watch: &Watch, primary: Kind, source: Source, kinds: kinds::Kinds) -> Controller<Releases> {
+fn controller(watch: &Watch, primary: Kind, chart: Arc<Current>, kinds: Kinds, reloads: bool) -> Controller<Releases> {
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());
-    let releases = Releases { watch: watch.clone(), primary: primary.clone(), source, kinds: kinds.clone() };
+    let releases =
+        Releases { watch: watch.clone(), primary: primary.clone(), chart: chart.clone(), kinds: kinds.clone() };
     let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
+    if reloads {
+        let (watch, primary) = (watch.clone(), primary.clone());
+        controller = controller.source(Source::timer(LOOK, move |caches| match chart.reload(&watch)? {
+            true => caches.keys_of(&primary, None),
+            false => Ok(Vec::new()),
+        }));
+    }
     for known in kinds.iter() {
         controller = controller.owns_kind(&known.kind);
         if known.unowned && watch.watch_dependent_resources {

@@ -4,6 +4,7 @@
 //! begins with looking which revision there is and which there should be, and goes on where the last one ended. Nothing waits within
 //! a reconcile: what is waited for wakes the next one.
 
+use super::current::Current;
 use super::history::{self, History, Notes};
 use super::install::{Progress, Work, time_to_retry};
 use super::kinds::Kinds;
@@ -19,6 +20,7 @@ use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often is looked at what is waited for, should nothing tell of it.
@@ -29,8 +31,15 @@ const LOOK: Duration = Duration::from_secs(15);
 pub(super) struct Releases {
     pub(super) watch: Watch,
     pub(super) primary: Kind,
-    pub(super) source: Source,
+    pub(super) chart: Arc<Current>,
     pub(super) kinds: Kinds,
+}
+
+/// What one reconcile makes a release with: the chart stays the same, even if it is read again meanwhile.
+struct Plan<'p> {
+    watch: &'p Watch,
+    kinds: &'p Kinds,
+    source: &'p Source,
 }
 
 /// What a custom resource asks for.
@@ -73,10 +82,11 @@ impl Reconcile for Releases {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
         let mut deployed = None;
-        match self.converge(object, owner, cx, &mut deployed).await {
+        let source = self.chart.get();
+        match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
             Ok(Progress::Done) => {
                 cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
-                let period = self.watch.reconcile_period.or(self.source.period());
+                let period = self.watch.reconcile_period.or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             Ok(Progress::Waits(waits)) => {
@@ -100,7 +110,8 @@ impl Reconcile for Releases {
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
-        match self.uninstall(owner, cx).await {
+        let source = self.chart.get();
+        match self.plan(&source).uninstall(owner, cx).await {
             Ok(Progress::Done) => Ok(Action::done()),
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
             Ok(Progress::Failed { trouble, why, again }) => {
@@ -124,6 +135,12 @@ async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
 }
 
 impl Releases {
+    fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
+        Plan { watch: &self.watch, kinds: &self.kinds, source }
+    }
+}
+
+impl Plan<'_> {
     /// Brings the release on as far as it goes. What is installed by then is left in `deployed`, also of a failure.
     async fn converge(
         &self,
@@ -160,7 +177,7 @@ impl Releases {
                             Work {
                                 cx,
                                 owner,
-                                kinds: &self.kinds,
+                                kinds: self.kinds,
                                 definitions: self.source.crds(),
                                 history,
                                 kept: last,
@@ -218,7 +235,7 @@ impl Releases {
             Work {
                 cx,
                 owner,
-                kinds: &self.kinds,
+                kinds: self.kinds,
                 definitions: self.source.crds(),
                 history,
                 kept,
@@ -246,7 +263,7 @@ impl Releases {
         wanted: &Wanted<'_>,
         revision: &Revision,
     ) -> Result<Progress, Failure> {
-        let repaired = super::install::repair(cx, &wanted.owner, &self.kinds, revision).await;
+        let repaired = super::install::repair(cx, &wanted.owner, self.kinds, revision).await;
         repaired.map_err(Failure::of(Trouble::Reconcile, "failed to reconcile release"))?;
         Ok(Progress::Done)
     }
@@ -278,7 +295,7 @@ impl Releases {
         let is_upgrade = deployed.is_some();
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
-        let rendered = self.source.render(cx, &self.kinds, &wanted.values, &target, seed, at).await?;
+        let rendered = self.source.render(cx, self.kinds, &wanted.values, &target, seed, at).await?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);
         let now = rfc3339(at);
@@ -305,7 +322,7 @@ impl Releases {
             namespace: namespace.into(),
         };
         // Before anything is written, all of it must be something that can be made.
-        let check = super::install::check(&revision, &self.kinds, namespace);
+        let check = super::install::check(&revision, self.kinds, namespace);
         check.map_err(|error| Error::from(error).terminal())?;
         Ok(revision)
     }
@@ -347,7 +364,7 @@ impl Releases {
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        Work { cx, owner, kinds: &self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
+        Work { cx, owner, kinds: self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
             .uninstall()
             .await
     }

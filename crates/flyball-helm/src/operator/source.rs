@@ -56,6 +56,11 @@ impl Source {
         Ok(Self { chart, digest, definitions, crds, templates: found })
     }
 
+    /// Tells charts apart.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
     /// Returns the definitions that come with the chart.
     pub(super) fn definitions(&self) -> &[CustomResourceDefinition] {
         &self.definitions

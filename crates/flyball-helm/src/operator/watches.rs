@@ -45,6 +45,7 @@ const FIELDS: [&str; 9] = [
 pub struct Watches {
     folder: PathBuf,
     entries: Vec<Watch>,
+    reloads: bool,
 }
 
 /// One entry: the custom resources of one kind become releases of one chart.
@@ -152,7 +153,18 @@ impl Watches {
             }
             watches.push(watch);
         }
-        Ok(Self { folder, entries: watches })
+        Ok(Self { folder, entries: watches, reloads: false })
+    }
+
+    /// Reads charts again when their files change, once the operator runs: each second is looked whether they have. Releases are upgraded
+    /// then. For new kinds the operator has to be started anew, which the custom resources say.
+    pub fn reloading(mut self, reloads: bool) -> Self {
+        self.reloads = reloads;
+        self
+    }
+
+    pub(super) fn reloads(&self) -> bool {
+        self.reloads
     }
 
     /// Returns the folder of the project.

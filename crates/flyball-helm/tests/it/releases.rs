@@ -2,6 +2,7 @@
 
 use crate::project::{api, apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_helm::Watches;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -175,6 +176,27 @@ async fn a_template_that_fails_is_told_and_not_tried_again() -> kube::Result<()>
     assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("good", 1));
     test.assert_idempotent().await;
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_is_edited_is_an_upgrade_without_a_restart() {
+    let folder = site("reloaded");
+    let page = folder.join("charts/site/templates/page.yaml");
+    let operator = move || {
+        let watches = Watches::read(folder.join("watches.yaml")).unwrap_or_else(|error| panic!("{error}"));
+        flyball_helm::operator(&watches.reloading(true)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let test = Test::of(operator).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    std::fs::write(&page, PAGE.replace("{{ .Values.title }}", "The {{ .Values.title }}")).expect("it can be written");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(title(&test).await, "The Blue");
+    // What does not even parse changes nothing of what is there.
+    std::fs::write(&page, "{{ if }}").expect("it can be written");
+    sleep(Duration::from_secs(2)).await;
+    assert!(condition(&sites(&test), "blue", "Irreconcilable").await.contains("page.yaml"));
+    assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("The Blue", 2));
 }
 
 #[tokio::test(start_paused = true)]
