@@ -1,6 +1,7 @@
 //! Hooks: in their order, waited for, deleted by their policies, and what follows when one fails.
 
 use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use flyball_cluster::Faults;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -145,6 +146,43 @@ async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Resu
     sleep(Duration::from_secs(60)).await;
     assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "it is tried again");
     assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() -> kube::Result<()> {
+    let folder = site("faults");
+    for seed in 0..20 {
+        let faults = Faults {
+            conflict: 0.05,
+            refused: 0.05,
+            lost: 0.05,
+            cut: 0.02,
+            late: 0.1,
+            repeated: 0.1,
+            expired: 0.05,
+            slow: 0.1,
+        };
+        let test = Test::of(operator_of(folder.clone())).seed(seed).nodes(1).faults(faults).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
+        test.assert_converges().await;
+        assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"], "seed {seed}");
+        assert!(
+            condition(&sites(&test), "blue", "Deployed").await.starts_with("True UpgradeSuccessful"),
+            "seed {seed}"
+        );
+        for kind in ["ReleaseFailed", "Irreconcilable"] {
+            assert_eq!(condition(&sites(&test), "blue", kind).await, "", "seed {seed}");
+        }
+        let page = test.api::<ConfigMap>().get("blue-page").await?;
+        assert_eq!(page.data.unwrap_or_default()["title"], "Blue", "seed {seed}");
+        sites(&test).delete("blue", &DeleteParams::default()).await?;
+        test.assert_converges().await;
+        let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+        assert_eq!(left, Vec::<String>::new(), "seed {seed}");
+    }
     Ok(())
 }
 
