@@ -31,12 +31,17 @@ const RANDOM: [&str; 13] = [
 /// What the names of volumes begin with that hold a pod's token.
 const TOKENS: &str = "kube-api-access-";
 
+/// The type of Secrets in which Helm keeps revisions, whose payloads hold times, and whose annotations what was drawn.
+const REVISIONS: &str = "helm.sh/release.v1";
+/// Labels of theirs with times.
+const REVISION_TIMES: [&str; 2] = ["createdAt", "modifiedAt"];
+
 /// The last request at which a crash is tried.
 const LAST_CRASH: u64 = 1000;
 
 impl Test {
     /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
-    /// versions, generations, times, addresses, drawn volumes and nodes. Of objects with `metadata.generateName` it has the number
+    /// versions, generations, times, addresses, drawn volumes and nodes, and what Helm keeps of a revision but for its state. Of objects with `metadata.generateName` it has the number
     /// only, and where others tell of them, `*` for what was drawn; events, leases and endpoints are not in it.
     ///
     /// # Panics
@@ -100,6 +105,13 @@ impl Drawn {
             Value::Object(fields) => {
                 let kept = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
                 *fields = kept.map(|(name, field)| (self.replace(name), field)).collect();
+                if fields.get("type").is_some_and(|kind| kind == REVISIONS) {
+                    fields.remove("data");
+                    let metadata = &mut fields.entry("metadata").or_insert_with(|| json!({}));
+                    metadata["annotations"].take();
+                    let labels = metadata["labels"].as_object_mut();
+                    labels.into_iter().for_each(|labels| labels.retain(|name, _| !REVISION_TIMES.contains(&&**name)));
+                }
                 fields.values_mut().for_each(|field| self.settle(field));
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item)),

@@ -43,7 +43,21 @@ impl<K: AnyResource> Context<K> {
     /// this name exists that somebody else made or controls; while it is being deleted (the reconcile then
     /// [waits](Error::wait) for it to be gone); when the API server refuses.
     pub async fn apply<T: AnyResource + Serialize>(&self, child: &T) -> Result<T> {
-        let (kind, entry) = self.pass.apply(dealt(child), serde_json::to_value(child)?).await?;
+        let (kind, entry) = self.pass.apply(dealt(child), serde_json::to_value(child)?, true).await?;
+        Ok(entry.object(kind)?)
+    }
+
+    /// Makes an object be as `object` says that outlives the one being reconciled, which does not own it, and returns it as it is.
+    ///
+    /// Otherwise as [`apply`](Self::apply): for objects without a namespace, or in another one than that of the object being
+    /// reconciled. Their changes wake nobody but by [`watches`](crate::Controller::watches), and nobody but the controller sees to
+    /// it that they go.
+    ///
+    /// # Errors
+    ///
+    /// As for [`apply`](Self::apply), save those about the namespace.
+    pub async fn apply_unowned<T: AnyResource + Serialize>(&self, object: &T) -> Result<T> {
+        let (kind, entry) = self.pass.apply(dealt(object), serde_json::to_value(object)?, false).await?;
         Ok(entry.object(kind)?)
     }
 
@@ -88,19 +102,19 @@ impl<K: AnyResource> Context<K> {
 }
 
 impl Pass {
-    fn apply(&self, ty: Type, child: Value) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
+    fn apply(&self, ty: Type, child: Value, owned: bool) -> BoxFuture<'_, Result<(&Kind, Arc<Entry>)>> {
         async move {
             let kind = self.owned_kind(&ty)?;
-            let (key, object) = self.named_child(kind, child)?;
+            let (key, object) = self.named_object(kind, child, owned)?;
             let store = self.env.caches.store_of(kind, key.namespace())?;
             Ok((kind, self.apply_child(store, &key, &object).await?))
         }
         .boxed()
     }
 
-    /// Makes the JSON of a child, and tells where it is.
-    pub(super) fn named_child(&self, kind: &Kind, child: Value) -> Result<(ObjectKey, Value)> {
-        let object = self.owned_object(kind, child)?;
+    /// Makes the JSON of a child, or of an object that is not to be owned, and tells where it is.
+    pub(super) fn named_object(&self, kind: &Kind, object: Value, owned: bool) -> Result<(ObjectKey, Value)> {
+        let object = if owned { self.owned_object(kind, object)? } else { self.new_object(kind, object)? };
         let text = |field: &str| object["metadata"][field].as_str();
         let Some(name) = text("name") else {
             let text = format!("{kind} has no metadata.name: use create for generated names");

@@ -48,6 +48,7 @@ struct Child {
     ty: Type,
     /// What it is as JSON, or why it is none.
     object: Result<Value, String>,
+    owned: bool,
 }
 
 /// The kind of a child, where it is, and its JSON.
@@ -73,9 +74,19 @@ impl Children {
     }
 
     /// Declares a child, as [`Context::apply`] takes it.
-    pub fn child<T: AnyResource + Serialize>(mut self, child: &T) -> Self {
+    pub fn child<T: AnyResource + Serialize>(self, child: &T) -> Self {
+        self.declare(child, true)
+    }
+
+    /// Declares an object that cannot have the one being reconciled as its owner, as [`Context::apply_unowned`] takes it. It is
+    /// never deleted by [`Context::apply_all`].
+    pub fn unowned<T: AnyResource + Serialize>(self, object: &T) -> Self {
+        self.declare(object, false)
+    }
+
+    fn declare<T: AnyResource + Serialize>(mut self, child: &T, owned: bool) -> Self {
         let object = serde_json::to_value(child).map_err(|error| error.to_string());
-        self.last().children.push(Child { ty: dealt(child), object });
+        self.last().children.push(Child { ty: dealt(child), object, owned });
         self
     }
 
@@ -194,7 +205,7 @@ impl Pass {
                     Ok(object) => object.clone(),
                     Err(why) => return refuse(format!("a child of kind {kind} is no JSON: {why}")),
                 };
-                let (key, object) = self.named_child(kind, object)?;
+                let (key, object) = self.named_object(kind, object, child.owned)?;
                 if !seen.insert((kind, key.clone())) {
                     return refuse(format!("{kind} {key} is declared twice"));
                 }

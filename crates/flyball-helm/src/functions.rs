@@ -1,0 +1,181 @@
+//! What templates can call: Go's built-in functions, sprig's, and Helm's own.
+//!
+//! See <https://helm.sh/docs/chart_template_guide/function_list/> and <https://masterminds.github.io/sprig/>. A function's
+//! parameters have types, because Go checks them before it calls.
+
+mod builtins;
+mod case;
+mod crypto;
+pub(crate) mod dates;
+mod decimal;
+mod dicts;
+pub(crate) mod encoding;
+mod helm;
+pub(crate) mod json;
+mod lists;
+mod logic;
+mod numbers;
+mod paths;
+mod random;
+mod regexes;
+mod strings;
+mod toml;
+mod urls;
+mod versions;
+
+pub(crate) use helm::MESSAGE as FAILURE;
+
+use crate::template::value::{IntKind, List, ListKind, Map, MapKind, Type, Value};
+use crate::template::world::Call;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A function: what it takes, and what it does.
+#[derive(Clone, Copy)]
+pub(crate) struct Function {
+    pub(crate) params: &'static [Type],
+    /// The last parameter may be given any number of times.
+    pub(crate) is_variadic: bool,
+    pub(crate) call: Body,
+}
+
+type Body = fn(&Call<'_>, &[Value]) -> Result<Value, String>;
+
+/// The largest text that a function makes.
+const LARGEST_TEXT: usize = 64 << 20;
+/// The longest list that a function makes.
+const LONGEST_LIST: usize = 1 << 20;
+
+const ANY: Type = Type::Any;
+const REFLECT: Type = Type::Reflect;
+const STR: Type = Type::Str;
+const INT: Type = Type::Int(IntKind::Int);
+const BOOL: Type = Type::Bool;
+const FLOAT: Type = Type::Float;
+const DICT: Type = Type::Map(MapKind::Any);
+const TIME: Type = Type::Object("time.Time");
+
+/// All functions, by name.
+pub(crate) fn functions() -> BTreeMap<&'static str, Function> {
+    let mut table = Table(BTreeMap::new());
+    builtins::add(&mut table);
+    strings::add(&mut table);
+    case::add(&mut table);
+    numbers::add(&mut table);
+    lists::add(&mut table);
+    dicts::add(&mut table);
+    logic::add(&mut table);
+    encoding::add(&mut table);
+    dates::add(&mut table);
+    regexes::add(&mut table);
+    paths::add(&mut table);
+    urls::add(&mut table);
+    versions::add(&mut table);
+    random::add(&mut table);
+    crypto::add(&mut table);
+    helm::add(&mut table);
+    table.0
+}
+
+/// Functions that are being collected.
+struct Table(BTreeMap<&'static str, Function>);
+
+impl Table {
+    fn add(&mut self, name: &'static str, params: &'static [Type], call: Body) {
+        self.0.insert(name, Function { params, is_variadic: false, call });
+    }
+
+    fn variadic(&mut self, name: &'static str, params: &'static [Type], call: Body) {
+        self.0.insert(name, Function { params, is_variadic: true, call });
+    }
+
+    /// A function of one name or two: the second is sprig's for those who want errors.
+    fn both(&mut self, name: &'static str, must: &'static str, params: &'static [Type], call: Body) {
+        self.add(name, params, call);
+        self.add(must, params, call);
+    }
+}
+
+/// What Go says when something is nil that must not be.
+const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
+
+/// The text of an argument whose parameter is one.
+fn text(value: &Value) -> Cow<'_, str> {
+    value.text().unwrap_or_default()
+}
+
+/// The bytes of an argument whose parameter is a text.
+fn bytes(value: &Value) -> &[u8] {
+    match value {
+        Value::Str(bytes) | Value::Bytes(bytes) => bytes,
+        _ => &[],
+    }
+}
+
+/// The number of an argument whose parameter is one.
+fn int(value: &Value) -> i64 {
+    match value {
+        Value::Int(_, number) => *number,
+        _ => 0,
+    }
+}
+
+fn float(value: &Value) -> f64 {
+    match value {
+        Value::Float(number) => *number,
+        _ => 0.0,
+    }
+}
+
+/// The map of an argument whose parameter is one; nil is an empty one.
+fn dict(value: &Value) -> Map {
+    match value {
+        Value::Map(map) => map.clone(),
+        _ => Map::new(MapKind::Any, BTreeMap::new()),
+    }
+}
+
+/// Sprig's `strval`: the text of anything.
+fn strval(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Str(bytes) | Value::Bytes(bytes) => bytes.to_vec(),
+        other => {
+            let mut out = Vec::new();
+            crate::template::format::plain(&mut out, other);
+            out
+        }
+    }
+}
+
+fn strval_text(value: &Value) -> String {
+    String::from_utf8_lossy(&strval(value)).into_owned()
+}
+
+/// Sprig's `strslice`: texts of the items that are not nil, or of the value itself.
+fn strslice(value: &Value) -> Vec<Vec<u8>> {
+    match value.items() {
+        Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(strval).collect(),
+        None if matches!(value, Value::Nil) => Vec::new(),
+        None => vec![strval(value)],
+    }
+}
+
+/// A text that a function makes, if it is not too large.
+fn bounded(text: Vec<u8>) -> Result<Value, String> {
+    if text.len() > LARGEST_TEXT {
+        return Err(format!("the text is larger than {LARGEST_TEXT} bytes"));
+    }
+    Ok(Value::str(text))
+}
+
+/// Sprig's `empty`.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(object) => object.as_int() == Some(0),
+        other => !other.truth(),
+    }
+}
+
+fn ints(numbers: Vec<i64>) -> Value {
+    Value::List(List::new(ListKind::Ints, numbers.into_iter().map(Value::int).collect()))
+}

@@ -1,0 +1,130 @@
+//! Lists. Nothing changes a list; what adds to one makes another.
+
+use super::{ANY, INT, LONGEST_LIST, NIL_POINTER, Table, int};
+use crate::template::value::{List, ListKind, Value};
+
+pub(super) fn add(table: &mut Table) {
+    for name in ["list", "tuple"] {
+        table.variadic(name, &[ANY], |_, args| Ok(Value::list(args.to_vec())));
+    }
+    for name in ["append", "push", "mustAppend", "mustPush"] {
+        table.add(name, &[ANY, ANY], |_, args| {
+            let mut items = items(&args[0], "Cannot push on type")?;
+            items.push(args[1].clone());
+            bounded(items)
+        });
+    }
+    table.both("prepend", "mustPrepend", &[ANY, ANY], |_, args| {
+        let mut items = items(&args[0], "Cannot prepend on type")?;
+        items.insert(0, args[1].clone());
+        bounded(items)
+    });
+    table.both("first", "mustFirst", &[ANY], |_, args| {
+        Ok(items(&args[0], "Cannot find first on type")?.into_iter().next().unwrap_or(Value::Nil))
+    });
+    table.both("last", "mustLast", &[ANY], |_, args| {
+        Ok(items(&args[0], "Cannot find last on type")?.pop().unwrap_or(Value::Nil))
+    });
+    table.both("rest", "mustRest", &[ANY], |_, args| {
+        let items = items(&args[0], "Cannot find rest on type")?;
+        Ok(if items.is_empty() { nil() } else { Value::list(items[1..].to_vec()) })
+    });
+    table.both("initial", "mustInitial", &[ANY], |_, args| {
+        let mut items = items(&args[0], "Cannot find initial on type")?;
+        Ok(if items.pop().is_none() { nil() } else { Value::list(items) })
+    });
+    table.both("reverse", "mustReverse", &[ANY], |_, args| {
+        let mut items = items(&args[0], "Cannot find reverse on type")?;
+        items.reverse();
+        Ok(Value::list(items))
+    });
+    table.both("compact", "mustCompact", &[ANY], |_, args| {
+        let items = items(&args[0], "Cannot compact on type")?;
+        Ok(Value::list(items.into_iter().filter(|item| !super::is_empty(item)).collect()))
+    });
+    table.both("uniq", "mustUniq", &[ANY], |_, args| {
+        let mut found: Vec<Value> = Vec::new();
+        for item in items(&args[0], "Cannot find uniq on type")? {
+            if !holds(&found, &item) {
+                found.push(item);
+            }
+        }
+        Ok(Value::list(found))
+    });
+    for name in ["without", "mustWithout"] {
+        table.variadic(name, &[ANY, ANY], |_, args| {
+            let items = items(&args[0], "Cannot find without on type")?;
+            Ok(Value::list(items.into_iter().filter(|item| !holds(&args[1..], item)).collect()))
+        });
+    }
+    table.both("has", "mustHas", &[ANY, ANY], |_, args| {
+        if matches!(args[1], Value::Nil) {
+            return Ok(Value::Bool(false));
+        }
+        Ok(Value::Bool(holds(&items(&args[1], "Cannot find has on type")?, &args[0])))
+    });
+    for name in ["slice", "mustSlice"] {
+        table.variadic(name, &[ANY, ANY], |_, args| slice(args));
+    }
+    table.variadic("concat", &[ANY], |_, args| {
+        let mut all = Vec::new();
+        for arg in args {
+            if arg.items().is_none() && !matches!(arg, Value::Nil) {
+                return Err(format!("Cannot concat type {} as list", arg.kind()));
+            }
+            all.extend(items(arg, "")?);
+        }
+        if all.is_empty() { Ok(nil()) } else { bounded(all) }
+    });
+    table.both("chunk", "mustChunk", &[INT, ANY], |_, args| {
+        let items = items(&args[1], "Cannot chunk type")?;
+        let Some(size) = usize::try_from(int(&args[0])).ok().filter(|size| *size > 0) else {
+            return Err("runtime error: integer divide by zero".to_owned());
+        };
+        let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect();
+        Ok(Value::List(List::new(ListKind::Named("[][]interface {}"), chunks)))
+    });
+}
+
+fn nil() -> Value {
+    Value::List(List::nil(ListKind::Any))
+}
+
+fn bounded(items: Vec<Value>) -> Result<Value, String> {
+    if items.len() > LONGEST_LIST {
+        return Err(format!("the list has more than {LONGEST_LIST} items"));
+    }
+    Ok(Value::list(items))
+}
+
+/// The items of a list.
+fn items(value: &Value, complaint: &str) -> Result<Vec<Value>, String> {
+    if matches!(value, Value::Nil) {
+        return Err(NIL_POINTER.to_owned());
+    }
+    value.items().ok_or_else(|| format!("{complaint} {}", value.kind()))
+}
+
+fn holds(items: &[Value], wanted: &Value) -> bool {
+    items.iter().any(|item| item.deep_equal(wanted))
+}
+
+fn slice(args: &[Value]) -> Result<Value, String> {
+    let complaint = "list should be type of slice or array but";
+    let items = items(&args[0], complaint)?;
+    if items.is_empty() {
+        return Ok(Value::Nil);
+    }
+    let at = |position: Option<&Value>, otherwise: usize| match position {
+        None => Some(otherwise),
+        Some(position) => usize::try_from(super::numbers::to_int(position)).ok(),
+    };
+    match (at(args.get(1), 0), at(args.get(2), items.len())) {
+        (Some(from), Some(to)) if from <= to && to <= items.len() => Ok(match &args[0] {
+            Value::List(list) => Value::List(List::new(list.kind, items[from..to].to_vec())),
+            Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
+            _ => Value::Nil,
+        }),
+        _ => Err("reflect.Value.Slice: slice index out of bounds".to_owned()),
+    }
+}

@@ -1,0 +1,235 @@
+//! Regular expressions. The syntax is RE2's, which the crate `regex` shares but for details.
+
+use super::{INT, STR, Table, bytes, int, text};
+use crate::template::value::{List, ListKind, Value};
+use regex::bytes::{NoExpand, Regex};
+
+pub(super) fn add(table: &mut Table) {
+    table.add("regexMatch", &[STR, STR], |_, args| {
+        Ok(Value::Bool(compile(args).is_ok_and(|regex| regex.is_match(bytes(&args[1])))))
+    });
+    table.add("mustRegexMatch", &[STR, STR], |_, args| Ok(Value::Bool(compile(args)?.is_match(bytes(&args[1])))));
+    table.both("regexFind", "mustRegexFind", &[STR, STR], |_, args| {
+        Ok(Value::str(compile(args)?.find(bytes(&args[1])).map_or(&b""[..], |found| found.as_bytes())))
+    });
+    table.both("regexFindAll", "mustRegexFindAll", &[STR, STR, INT], |_, args| {
+        let limit = usize::try_from(int(&args[2])).unwrap_or(usize::MAX);
+        let regex = compile(args)?;
+        let found: Vec<&[u8]> = matches(&regex, bytes(&args[1])).map(|found| found.as_bytes()).take(limit).collect();
+        Ok(if found.is_empty() { none() } else { Value::strings(found) })
+    });
+    table.both("regexReplaceAll", "mustRegexReplaceAll", &[STR, STR, STR], |_, args| {
+        let template = expansion(&text(&args[2]));
+        super::bounded(compile(args)?.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
+    });
+    table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", &[STR, STR, STR], |_, args| {
+        super::bounded(compile(args)?.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
+    });
+    table.both("regexSplit", "mustRegexSplit", &[STR, STR, INT], |_, args| split(args));
+    table.add("regexQuoteMeta", &[STR], |_, args| {
+        let subject = text(&args[0]);
+        let quoted = subject.chars().flat_map(|c| {
+            let escape = r"\.+*?()|[]{}^$".contains(c).then_some('\\');
+            escape.into_iter().chain([c])
+        });
+        Ok(Value::str(quoted.collect::<String>()))
+    });
+}
+
+fn none() -> Value {
+    Value::List(List::nil(ListKind::Strings))
+}
+
+/// Go skips an empty match that touches the one before.
+fn matches<'t>(regex: &Regex, subject: &'t [u8]) -> impl Iterator<Item = regex::bytes::Match<'t>> {
+    regex.find_iter(subject).collect::<Vec<_>>().into_iter()
+}
+
+fn compile(args: &[Value]) -> Result<Regex, String> {
+    let pattern = text(&args[0]);
+    if let Some(complaint) = unsupported(&pattern) {
+        return Err(complaint);
+    }
+    regex::bytes::RegexBuilder::new(&go_syntax(&pattern))
+        .size_limit(1 << 23)
+        .build()
+        .map_err(|error| complaint(&pattern, &error))
+}
+
+/// What RE2 has not, and the crate either.
+fn unsupported(pattern: &str) -> Option<String> {
+    for part in ["(?=", "(?!", "(?<=", "(?<!"] {
+        let mut rest = pattern;
+        while let Some(at) = rest.find(part) {
+            if !rest[..at].ends_with('\\') {
+                let shown = if part.starts_with("(?<") { "(?<" } else { part };
+                return Some(format!("error parsing regexp: invalid or unsupported Perl syntax: `{shown}`"));
+            }
+            rest = &rest[at + part.len()..];
+        }
+    }
+    None
+}
+
+/// Go's classes of `\d`, `\s`, `\w` and `\b` are ASCII; a brace that begins no repetition stands for itself.
+fn go_syntax(pattern: &str) -> String {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut out = String::new();
+    let mut in_class = false;
+    let mut at = 0;
+    while at < chars.len() {
+        let c = chars[at];
+        match c {
+            '\\' if at + 1 < chars.len() => {
+                at += 1;
+                match chars[at] {
+                    'd' => out.push_str(if in_class { "0-9" } else { "[0-9]" }),
+                    'w' => out.push_str(if in_class { "0-9A-Za-z_" } else { "[0-9A-Za-z_]" }),
+                    's' => out.push_str(if in_class { r"\t\n\f\r " } else { r"[\t\n\f\r ]" }),
+                    'D' => out.push_str("[^0-9]"),
+                    'W' => out.push_str("[^0-9A-Za-z_]"),
+                    'S' => out.push_str(r"[^\t\n\f\r ]"),
+                    'b' if !in_class => out.push_str(r"(?-u:\b)"),
+                    'B' if !in_class => out.push_str(r"(?-u:\B)"),
+                    'Q' => {
+                        at += 1;
+                        while at < chars.len() && !(chars[at] == '\\' && chars.get(at + 1) == Some(&'E')) {
+                            out.push_str(&regex::escape(&chars[at].to_string()));
+                            at += 1;
+                        }
+                        at += 1;
+                    }
+                    'C' => out.push_str("(?s-u:.)"),
+                    other => out.extend(['\\', other]),
+                }
+            }
+            '[' if in_class && chars.get(at + 1) == Some(&':') => {
+                // A named class goes over as it is.
+                while at < chars.len() && !(chars[at] == ']' && chars[at - 1] == ':') {
+                    out.push(chars[at]);
+                    at += 1;
+                }
+                out.push(']');
+            }
+            '[' if in_class => out.push_str(r"\["),
+            '&' | '~' if in_class => out.extend(['\\', c]),
+            '[' => {
+                in_class = true;
+                out.push('[');
+                if chars.get(at + 1) == Some(&'^') {
+                    at += 1;
+                    out.push('^');
+                }
+                if chars.get(at + 1) == Some(&']') {
+                    at += 1;
+                    out.push_str(r"\]");
+                }
+            }
+            ']' if in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            '{' if !in_class => {
+                let length = chars[at..].iter().position(|c| *c == '}').unwrap_or(0);
+                let inside: String = chars[at..at + length].iter().skip(1).collect();
+                let is_count = !inside.is_empty()
+                    && inside.starts_with(|c: char| c.is_ascii_digit())
+                    && inside.chars().all(|c| c.is_ascii_digit() || c == ',')
+                    && inside.matches(',').count() <= 1;
+                out.push_str(if is_count { "{" } else { r"\{" });
+            }
+            '}' if !in_class => {
+                let before: String = out.chars().rev().take_while(|c| *c != '{').collect();
+                let is_count = !before.is_empty()
+                    && out.len() > before.len()
+                    && before.chars().all(|c| c.is_ascii_digit() || c == ',')
+                    && !out[..out.len() - before.len()].ends_with("\\{");
+                out.push_str(if is_count { "}" } else { r"\}" });
+            }
+            c => out.push(c),
+        }
+        at += 1;
+    }
+    out
+}
+
+/// The crate's complaint in Go's words, where they are known.
+fn complaint(pattern: &str, error: &regex::Error) -> String {
+    let detail = error.to_string();
+    let quoted = |what: &str, part: &str| format!("error parsing regexp: {what}: `{part}`");
+    if detail.contains("unclosed character class") {
+        let from = pattern.rfind('[').unwrap_or(0);
+        return quoted("missing closing ]", &pattern[from..]);
+    }
+    if detail.contains("unclosed group") {
+        return quoted("missing closing )", pattern);
+    }
+    if detail.contains("unopened group") {
+        return quoted("unexpected )", pattern);
+    }
+    if detail.contains("repetition operator missing expression") {
+        let from = pattern.find(['*', '+', '?']).unwrap_or(0);
+        return quoted("missing argument to repetition operator", &pattern[from..from + 1]);
+    }
+    if detail.contains("incomplete escape sequence") {
+        return quoted("trailing backslash at end of expression", "");
+    }
+    if detail.contains("invalid character class range") {
+        return quoted("invalid character class range", pattern.trim_matches(['[', ']']));
+    }
+    if detail.contains("unrecognized escape sequence") {
+        let from = pattern.find('\\').unwrap_or(0);
+        return quoted("invalid escape sequence", &pattern.chars().skip(pattern[..from].chars().count()).take(2).collect::<String>());
+    }
+    if detail.contains("size limit") {
+        return quoted("expression too large", pattern);
+    }
+    quoted("invalid or unsupported Perl syntax", pattern)
+}
+
+/// Go's `$1W` names the group `1W`, as the crate does; `$` before anything else stands for itself.
+fn expansion(template: &str) -> String {
+    let mut out = String::new();
+    let mut chars = template.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c != '$' {
+            continue;
+        }
+        match chars.peek() {
+            Some('$') => out.push(chars.next().unwrap_or('$')),
+            Some(c) if *c == '{' || c.is_ascii_alphanumeric() || *c == '_' => {}
+            _ => out.push('$'),
+        }
+    }
+    out
+}
+
+/// Sprig's split is Go's: an empty match at the beginning is no border.
+fn split(args: &[Value]) -> Result<Value, String> {
+    let regex = compile(args)?;
+    let (subject, limit) = (bytes(&args[1]), int(&args[2]));
+    if limit == 0 {
+        return Ok(none());
+    }
+    if !bytes(&args[0]).is_empty() && subject.is_empty() {
+        return Ok(Value::strings([""]));
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut parts: Vec<&[u8]> = Vec::new();
+    let (mut from, mut end) = (0, 0);
+    for found in matches(&regex, subject) {
+        if parts.len() + 1 >= limit {
+            break;
+        }
+        end = found.start();
+        if found.end() != 0 {
+            parts.push(&subject[from..end]);
+        }
+        from = found.end();
+    }
+    if end != subject.len() {
+        parts.push(&subject[from..]);
+    }
+    Ok(Value::strings(parts))
+}

@@ -1,0 +1,175 @@
+//! The definitions of the custom resources: those of the project, or open ones; and its samples.
+
+use super::OperatorError;
+use super::watches::Watch;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the definitions are.
+const DEFINITIONS: &str = "config/crd/bases";
+/// Where the samples are.
+const SAMPLES: &str = "config/samples";
+/// How many files there may be in either.
+const MOST_FILES: usize = 1000;
+/// How large each may be, in bytes.
+const LARGEST: u64 = 8 << 20;
+
+/// Why a definition is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionError {
+    /// A file is no YAML.
+    #[error("{} is no YAML: {why}", file.display())]
+    Yaml {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and where.
+        why: String,
+    },
+    /// A document is no definition.
+    #[error("{} is no CustomResourceDefinition: {why}", file.display())]
+    NoDefinition {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// There are too many files, or one is too large.
+    #[error("{} has more than {MOST_FILES} files, or one larger than {LARGEST} bytes", folder.display())]
+    TooMuch {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The definition of a kind does not have the version that is asked for.
+    #[error(
+        "the definition of {kind} in {DEFINITIONS} has no version {version}, which watches.yaml asks for: there is {there}"
+    )]
+    NoVersion {
+        /// The kind.
+        kind: String,
+        /// The version.
+        version: String,
+        /// Which versions it has.
+        there: String,
+    },
+    /// Custom resources live in no namespace.
+    #[error(
+        "the definition of {kind} has scope Cluster: releases need the namespace of their custom resource, so make it Namespaced"
+    )]
+    ClusterScope {
+        /// The kind.
+        kind: String,
+    },
+}
+
+/// Reads the definitions of a project.
+pub(super) fn read(folder: &Path) -> Result<Vec<CustomResourceDefinition>, OperatorError> {
+    let mut found = Vec::new();
+    for (file, document) in documents(&folder.join(DEFINITIONS))? {
+        if document["kind"] == "CustomResourceDefinition" {
+            let wrong = |error: serde_json::Error| DefinitionError::NoDefinition { file, why: error.to_string() };
+            found.push(serde_json::from_value(document).map_err(wrong)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the samples of a project.
+pub(super) fn samples(folder: &Path) -> Result<Vec<Value>, OperatorError> {
+    Ok(documents(&folder.join(SAMPLES))?.into_iter().map(|(_, document)| document).collect())
+}
+
+/// Reads all documents of a folder's YAML files, in the order of their names; none, if there is no such folder.
+fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| OperatorError::Read { path, source }
+    };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(folder)(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let file = entry.map_err(failed(folder))?.path();
+        let is_yaml = file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+        // It lists the others, and is no object of the cluster.
+        if is_yaml && file.file_stem().is_none_or(|stem| stem != "kustomization") {
+            let size = fs::metadata(&file).map_err(failed(&file))?.len();
+            files.push(file);
+            if files.len() > MOST_FILES || size > LARGEST {
+                return Err(DefinitionError::TooMuch { folder: folder.to_owned() }.into());
+            }
+        }
+    }
+    files.sort();
+    let mut found = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(failed(&file))?;
+        let wrong = |why: String| DefinitionError::Yaml { file: file.clone(), why };
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| wrong(error.to_string()))?;
+        found.extend(
+            documents.into_iter().filter(|document| !document.is_null()).map(|document| (file.clone(), document)),
+        );
+    }
+    Ok(found)
+}
+
+/// Returns the definition of the custom resources of an entry: the project's, or one that takes anything.
+pub(super) fn of(
+    watch: &Watch,
+    definitions: &[CustomResourceDefinition],
+) -> Result<CustomResourceDefinition, DefinitionError> {
+    let kind = &watch.kind;
+    let is_of = |crd: &&CustomResourceDefinition| crd.spec.group == *kind.group && crd.spec.names.kind == *kind.kind;
+    let Some(crd) = definitions.iter().find(is_of) else { return Ok(open(watch)) };
+    if crd.spec.scope == "Cluster" {
+        return Err(DefinitionError::ClusterScope { kind: kind.kind.to_string() });
+    }
+    if crd.spec.versions.iter().all(|version| version.name != *kind.version) {
+        let there: Vec<&str> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+        return Err(DefinitionError::NoVersion {
+            kind: kind.kind.to_string(),
+            version: kind.version.to_string(),
+            there: there.join(", "),
+        });
+    }
+    Ok(crd.clone())
+}
+
+/// Makes the definition that the operator-sdk makes: spec and status may be anything.
+fn open(watch: &Watch) -> CustomResourceDefinition {
+    let (kind, resource) = (&watch.kind, watch.primary().resource().resource.to_string());
+    let anything =
+        |what: &str| json!({"type": "object", "description": what, "x-kubernetes-preserve-unknown-fields": true});
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let name = kind.kind.to_lowercase();
+    let crd = json!({
+        "metadata": {"name": format!("{resource}.{}", kind.group)},
+        "spec": {
+            "group": *kind.group,
+            "names": {"kind": *kind.kind, "listKind": format!("{}List", kind.kind), "plural": resource, "singular": name},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": *kind.version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": format!("{} is a release of a chart", kind.kind),
+                    "properties": {
+                        "apiVersion": text("The version of the schema that the object follows."),
+                        "kind": text("The kind of the object."),
+                        "metadata": {"type": "object"},
+                        "spec": anything("The values of the chart."),
+                        "status": anything("How the release is."),
+                    },
+                }},
+            }],
+        },
+    });
+    serde_json::from_value(crd).expect("it has all that a definition needs")
+}

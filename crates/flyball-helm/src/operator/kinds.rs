@@ -1,0 +1,195 @@
+//! Which kinds a chart's releases consist of, as far as that can be known before there is one.
+//!
+//! Watches, caches and permissions are declared when the operator starts, so they follow from what the chart renders with its own
+//! values and with the samples of the project, and from the kinds that its templates name literally.
+
+use super::resources::{self, Resource};
+use super::rights;
+use flyball::Kind;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use regex::Regex;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// A call of `lookup` with a literal kind.
+static LOOKUP: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`]"#).expect("it is a constant"));
+
+/// Kinds of Kubernetes itself whose objects live in no namespace, with their groups.
+const CLUSTER_WIDE: [(&str, &str); 31] = [
+    ("", "Namespace"),
+    ("", "Node"),
+    ("", "PersistentVolume"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("certificates.k8s.io", "ClusterTrustBundle"),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+    ("gateway.networking.k8s.io", "GatewayClass"),
+    ("networking.k8s.io", "IPAddress"),
+    ("networking.k8s.io", "IngressClass"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("policy", "PodSecurityPolicy"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("resource.k8s.io", "ResourceSlice"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "VolumeAttachment"),
+    ("storage.k8s.io", "VolumeAttributesClass"),
+];
+
+/// The kinds that releases of a chart may consist of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kinds {
+    known: BTreeMap<(String, String), Known>,
+    /// What the roles and bindings among the objects allow, which only those may grant who may do it themselves.
+    pub(super) rules: Vec<PolicyRule>,
+    definitions: Vec<Definition>,
+    /// What templates look up besides.
+    read: BTreeMap<(String, String), Kind>,
+}
+
+/// What is known of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) kind: Kind,
+    /// Whether there may be objects of it that their custom resource cannot own.
+    pub(super) unowned: bool,
+}
+
+/// What a definition of custom resources says of the names of a kind.
+#[derive(Clone, Debug)]
+struct Definition {
+    group: String,
+    kind: String,
+    plural: String,
+    namespaced: bool,
+}
+
+impl Kinds {
+    /// Knows how the kinds of these definitions are named.
+    pub(super) fn defined_by(definitions: &[CustomResourceDefinition]) -> Self {
+        let definition = |crd: &CustomResourceDefinition| Definition {
+            group: crd.spec.group.clone(),
+            kind: crd.spec.names.kind.clone(),
+            plural: crd.spec.names.plural.clone(),
+            namespaced: crd.spec.scope != "Cluster",
+        };
+        Self { definitions: definitions.iter().map(definition).collect(), ..Self::default() }
+    }
+
+    /// Adds a kind.
+    pub(super) fn add(&mut self, api_version: &str, kind: &str) -> &mut Known {
+        let found = self.kind_of(api_version, kind);
+        let unowned = !found.is_namespaced();
+        let names = (api_version.to_owned(), kind.to_owned());
+        self.known.entry(names).or_insert(Known { kind: found, unowned })
+    }
+
+    /// Adds the kinds of objects that a chart rendered to, and what they grant.
+    pub(super) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
+        for resource in rendered {
+            let elsewhere = resource.namespace().is_some_and(|there| there != namespace);
+            let known = self.add(&resource.api_version, &resource.kind);
+            known.unowned |= elsewhere || resource.is_kept();
+        }
+        for rule in rights::granted(rendered) {
+            if !self.rules.contains(&rule) {
+                self.rules.push(rule);
+            }
+        }
+    }
+
+    /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at the beginning of lines of one document.
+    pub(super) fn add_literal(&mut self, template: &str) {
+        for document in template.split("\n---") {
+            let field = |name: &str| {
+                let value = document.lines().find_map(|line| line.strip_prefix(name))?;
+                let value = value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+                (!value.is_empty() && !value.contains("{{")).then_some(value)
+            };
+            if let (Some(api_version), Some(kind)) = (field("apiVersion:"), field("kind:"))
+                && !resources::is_list(api_version, kind)
+            {
+                self.add(api_version, kind);
+            }
+        }
+    }
+
+    /// Adds the kinds that the text of a template looks up, as far as they are named literally.
+    pub(super) fn add_lookups(&mut self, template: &str) {
+        for (_, [api_version, kind]) in LOOKUP.captures_iter(template).map(|found| found.extract()) {
+            let kind_of = self.kind_of(api_version, kind);
+            self.read.insert((api_version.to_owned(), kind.to_owned()), kind_of);
+        }
+    }
+
+    /// Returns a kind that may be looked up.
+    pub(super) fn readable(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        let names = (api_version.to_owned(), kind.to_owned());
+        self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names))
+    }
+
+    /// Returns the kinds that are only looked up.
+    pub(super) fn read_only(&self) -> impl Iterator<Item = &Kind> {
+        self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).map(|(_, kind)| kind)
+    }
+
+    /// Returns what is known of a kind; `None` if the operator was not made for it.
+    pub(super) fn get(&self, api_version: &str, kind: &str) -> Option<&Known> {
+        self.known.get(&(api_version.to_owned(), kind.to_owned()))
+    }
+
+    /// Returns all kinds, in the order of their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Known> {
+        self.known.values()
+    }
+
+    /// Names a kind, with its plural and its scope as far as they can be known.
+    pub(super) fn kind_of(&self, api_version: &str, name: &str) -> Kind {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let kind = Kind::new(group, version, name);
+        if let Some(definition) = self.definitions.iter().find(|known| known.group == group && known.kind == name) {
+            let kind = kind.plural(&definition.plural);
+            return if definition.namespaced { kind } else { kind.cluster_wide() };
+        }
+        if CLUSTER_WIDE.contains(&(group, name)) { kind.cluster_wide() } else { kind }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literal_kinds_are_found_in_templates() {
+        let mut kinds = Kinds::default();
+        kinds.add_literal(
+            "{{- if .Values.a }}\napiVersion: apps/v1\nkind: Deployment # one\nspec:\n  kind: Inner\n{{- end }}\n---\n\
+             kind: ClusterRole\napiVersion: \"rbac.authorization.k8s.io/v1\"\n---\napiVersion: {{ include \"v\" . }}\nkind: Ingress\n\
+             ---\napiVersion: v1\nkind: List\n",
+        );
+        let found: Vec<_> = kinds.iter().map(|known| (known.kind.name(), known.unowned)).collect();
+        assert_eq!(found, [("Deployment", false), ("ClusterRole", true)]);
+        kinds.add_lookups(
+            "{{ $s := (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}{{ lookup $v \"Pod\" \"\" \"\" }}",
+        );
+        kinds.add_lookups("{{ lookup \"apps/v1\" \"Deployment\" \"\" \"\" }}");
+        assert_eq!(kinds.read_only().map(Kind::name).collect::<Vec<_>>(), ["Secret"]);
+        assert!(kinds.readable("apps/v1", "Deployment").is_some() && kinds.readable("v1", "Pod").is_none());
+        assert!(kinds.get("apps/v1", "Deployment").is_some() && kinds.get("v1", "Deployment").is_none());
+    }
+}

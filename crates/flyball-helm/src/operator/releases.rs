@@ -1,0 +1,371 @@
+//! The reconciler: a custom resource becomes a release of a chart, and its spec the values.
+//!
+//! All that is known of a release is in the cluster: its revisions in Secrets, its objects, and the custom resource. So a reconcile
+//! begins with looking which revision there is and which there should be, and goes on where the last one ended. Nothing waits within
+//! a reconcile: what is waited for wakes the next one.
+
+use super::current::Current;
+use super::history::{self, History, Notes};
+use super::install::{Progress, Work, time_to_retry};
+use super::kinds::Kinds;
+use super::resources::{self, Owner};
+use super::source::Source;
+use super::status::{self, Report, Trouble};
+use super::watches::Watch;
+use super::{FINALIZER, PAUSED};
+use crate::storage::{Info, Revision, State};
+use crate::{Release, Values};
+use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
+use flyball_core::time::{Timestamp, rfc3339};
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often is looked at what is waited for, should nothing tell of it.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// Makes releases of the custom resources of one kind.
+#[derive(Debug)]
+pub(super) struct Releases {
+    pub(super) watch: Watch,
+    pub(super) primary: Kind,
+    pub(super) chart: Arc<Current>,
+    pub(super) kinds: Kinds,
+}
+
+/// What one reconcile makes a release with: the chart stays the same, even if it is read again meanwhile.
+struct Plan<'p> {
+    watch: &'p Watch,
+    kinds: &'p Kinds,
+    source: &'p Source,
+}
+
+/// What a custom resource asks for.
+struct Wanted<'a> {
+    owner: Owner<'a>,
+    values: Values,
+    /// The digest of chart and values.
+    inputs: String,
+}
+
+/// What a revision is rendered with besides chart and values.
+struct Rendering {
+    version: u32,
+    seed: u64,
+    at: Timestamp,
+}
+
+/// Why a release is not as it should be.
+pub(super) struct Failure {
+    pub(super) trouble: Trouble,
+    pub(super) error: Error,
+}
+
+impl Failure {
+    /// Puts in front what was being done.
+    pub(super) fn of(trouble: Trouble, what: &str) -> impl Fn(Error) -> Self {
+        move |error| Self { trouble, error: error.context(what) }
+    }
+}
+
+impl Reconcile for Releases {
+    type Resource = DynamicObject;
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
+
+    async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        if object.annotations().get(PAUSED).is_some_and(|paused| paused == "true") {
+            cx.set_status(&status::paused(&object.data["status"])).await?;
+            return Ok(Action::done());
+        }
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let mut deployed = None;
+        let source = self.chart.get();
+        match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
+            Ok(Progress::Done) => {
+                cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
+                let period = self.watch.reconcile_period.or(source.period());
+                Ok(period.map_or(Action::done(), Action::requeue_after))
+            }
+            Ok(Progress::Waits(waits)) => {
+                let report = Report { deployed: deployed.as_ref(), waits: Some(waits), ..Report::default() };
+                cx.set_status(&report.status()).await?;
+                Ok(Action::requeue_after(LOOK))
+            }
+            Ok(Progress::Failed { trouble, why, again }) => {
+                let report = Report { deployed: deployed.as_ref(), trouble: Some((trouble, why)), ..Report::default() };
+                cx.set_status(&report.status()).await?;
+                Ok(Action::requeue_after(again))
+            }
+            Err(Failure { trouble, error }) => {
+                let trouble = Some((trouble, error.to_string()));
+                tell(cx, &Report { deployed: deployed.as_ref(), trouble, ..Report::default() }).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let source = self.chart.get();
+        match self.plan(&source).uninstall(owner, cx).await {
+            Ok(Progress::Done) => Ok(Action::done()),
+            Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
+            Ok(Progress::Failed { trouble, why, again }) => {
+                cx.set_status(&Report { trouble: Some((trouble, why)), ..Report::default() }.status()).await?;
+                Ok(Action::requeue_after(again))
+            }
+            Err(error) => {
+                let trouble = Some((Trouble::Uninstall, error.to_string()));
+                tell(cx, &Report { trouble, ..Report::default() }).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Says in the status how a release is that failed. What failed is the more important error.
+async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
+    if let Err(error) = cx.set_status(&report.status()).await {
+        tracing::warn!(%error, "the status cannot be written");
+    }
+}
+
+impl Releases {
+    fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
+        Plan { watch: &self.watch, kinds: &self.kinds, source }
+    }
+}
+
+impl Plan<'_> {
+    /// Brings the release on as far as it goes. What is installed by then is left in `deployed`, also of a failure.
+    async fn converge(
+        &self,
+        object: &DynamicObject,
+        owner: Owner<'_>,
+        cx: &Context<DynamicObject>,
+        deployed: &mut Option<Revision>,
+    ) -> Result<Progress, Failure> {
+        let reconcile = |what| Failure::of(Trouble::Reconcile, what);
+        let mut history = History::read(cx, owner.namespace, owner.release)
+            .await
+            .map_err(reconcile("failed to retrieve release history"))?;
+        let current = history.deployed().cloned();
+        if let Some(current) = &current {
+            *deployed = history::load(cx, current).await.map_err(reconcile("failed to get deployed release"))?;
+        }
+        let trouble = if current.is_some() { Trouble::Upgrade } else { Trouble::Install };
+        let failed = |what| Failure::of(trouble, what);
+        self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
+        let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
+
+        let seed = history.0.iter().rev().find_map(|kept| kept.notes().seed).unwrap_or_else(|| cx.rng().next());
+        let mut failures = 0;
+        if let Some(last) =
+            history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
+        {
+            let (last, notes) = (last.clone(), last.notes());
+            let same = notes.inputs == wanted.inputs;
+            if same && last.state.is_pending() {
+                let revision = history::load(cx, &last).await.map_err(failed("failed to read the pending release"))?;
+                if let Some(revision) = revision {
+                    return self
+                        .bring_on(
+                            Work {
+                                cx,
+                                owner,
+                                kinds: self.kinds,
+                                definitions: self.source.crds(),
+                                history,
+                                kept: last,
+                                revision,
+                                notes,
+                            },
+                            deployed,
+                        )
+                        .await;
+                }
+            }
+            if same && last.state == State::Failed {
+                failures = notes.failures;
+                if let Some(again) = time_to_retry(cx, &last, failures) {
+                    let revision =
+                        history::load(cx, &last).await.map_err(failed("failed to read the failed release"))?;
+                    let why = revision.map(|revision| revision.info.description).unwrap_or_default();
+                    return Ok(Progress::Failed { trouble, why, again });
+                }
+            }
+            // What did not become anything makes way for the next attempt.
+            if last.state != State::Superseded {
+                history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
+                history.0.pop();
+            }
+        }
+        if let (Some(current), Some(revision)) = (&current, &*deployed)
+            && current.notes().inputs == wanted.inputs
+            && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, seed).await)
+        {
+            return self.repair(cx, &wanted, revision).await;
+        }
+        let (trouble_then, what) = match &current {
+            Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
+            None => (Trouble::Install, "failed to install release"),
+        };
+        let rendering = Rendering { version: history.next_version(), seed, at: cx.now() };
+        let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
+        let candidate = candidate.map_err(Failure::of(trouble_then, what))?;
+        let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+        if let (Some(current), Some(revision)) = (&current, &*deployed)
+            && revision.manifest == candidate.manifest
+        {
+            // Other values, or another chart, and the same objects.
+            history::note(cx, current, &notes).await.map_err(failed("failed to note what the release follows from"))?;
+            return self.repair(cx, &wanted, revision).await;
+        }
+        for (path, value) in &self.watch.override_values {
+            let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
+            cx.event(Event::warning("OverrideValuesInUse", note));
+        }
+        history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
+        let kept = history::create(cx, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
+        self.bring_on(
+            Work {
+                cx,
+                owner,
+                kinds: self.kinds,
+                definitions: self.source.crds(),
+                history,
+                kept,
+                revision: candidate,
+                notes,
+            },
+            deployed,
+        )
+        .await
+    }
+
+    /// Brings a revision on that is on its way.
+    async fn bring_on(&self, work: Work<'_>, deployed: &mut Option<Revision>) -> Result<Progress, Failure> {
+        let (progress, revision) = work.bring_on(deployed.as_ref()).await?;
+        if progress == Progress::Done {
+            *deployed = Some(revision);
+        }
+        Ok(progress)
+    }
+
+    /// Makes the objects of a release be as they should.
+    async fn repair(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Wanted<'_>,
+        revision: &Revision,
+    ) -> Result<Progress, Failure> {
+        let repaired = super::install::repair(cx, &wanted.owner, self.kinds, revision).await;
+        repaired.map_err(Failure::of(Trouble::Reconcile, "failed to reconcile release"))?;
+        Ok(Progress::Done)
+    }
+
+    /// Tells whether the templates give, with what they find in the cluster by now, what is there.
+    async fn is_as_deployed(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Wanted<'_>,
+        version: u32,
+        deployed: &Revision,
+        seed: u64,
+    ) -> bool {
+        // That time passes is not what would make it another release.
+        let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        let candidate = self.candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed, at }).await;
+        candidate.is_ok_and(|candidate| candidate.manifest == deployed.manifest)
+    }
+
+    /// Renders the revision that should be there.
+    async fn candidate(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Wanted<'_>,
+        deployed: Option<&Revision>,
+        Rendering { version, seed, at }: Rendering,
+    ) -> Result<Revision> {
+        let Owner { release, namespace, .. } = wanted.owner;
+        let is_upgrade = deployed.is_some();
+        let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
+        target.check_name().map_err(|why| Error::from(why).terminal())?;
+        let rendered = self.source.render(cx, self.kinds, &wanted.values, &target, seed, at).await?;
+        let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
+        let manifest = resources::manifest(texts);
+        let now = rfc3339(at);
+        let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
+        let (state, description) = match is_upgrade {
+            true => (State::PendingUpgrade, "Preparing upgrade"),
+            false => (State::PendingInstall, "Initial install underway"),
+        };
+        let revision = Revision {
+            name: release.into(),
+            info: Info {
+                first_deployed: first.unwrap_or_else(|| now.clone()),
+                last_deployed: now,
+                deleted: String::new(),
+                description: description.into(),
+                status: state,
+                notes: rendered.notes.clone(),
+            },
+            chart: self.source.stored(),
+            config: wanted.values.as_map().clone(),
+            manifest,
+            hooks: super::source::stored_hooks(&rendered.hooks),
+            version,
+            namespace: namespace.into(),
+        };
+        // Before anything is written, all of it must be something that can be made.
+        let check = super::install::check(&revision, self.kinds, namespace);
+        check.map_err(|error| Error::from(error).terminal())?;
+        Ok(revision)
+    }
+
+    /// Returns what a custom resource asks for: its spec, with what `watches.yaml` lays over it.
+    fn wanted<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Wanted<'a>> {
+        let spec = match &object.data["spec"] {
+            Value::Object(spec) => spec.clone(),
+            Value::Null => Map::new(),
+            _ => return Err(Error::from("spec is no object: it holds the chart's values").terminal()),
+        };
+        let mut values = Values::from(spec);
+        for (path, value) in &self.watch.override_values {
+            let argument = format!("{path}={value}");
+            let wrong =
+                |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
+            values.set_string(&argument).map_err(wrong)?;
+        }
+        let inputs = self.source.inputs(&values);
+        Ok(Wanted { owner, values, inputs })
+    }
+
+    /// Refuses a release that another chart made.
+    fn check_chart(&self, release: &str, deployed: Option<&Revision>) -> Result<()> {
+        let Some(other) = deployed.and_then(Revision::chart_name).filter(|name| *name != self.source.chart_name())
+        else {
+            return Ok(());
+        };
+        let text = format!("duplicate release name: found existing release with name {release:?} for chart {other:?}");
+        Err(Error::from(text).terminal())
+    }
+
+    async fn uninstall(&self, owner: Owner<'_>, cx: &Context<DynamicObject>) -> Result<Progress> {
+        let history = History::read(cx, owner.namespace, owner.release).await?;
+        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
+        let Some(revision) = history::load(cx, &last).await? else { return Ok(Progress::Done) };
+        if self.check_chart(owner.release, Some(&revision)).is_err() {
+            // The release is somebody else's.
+            return Ok(Progress::Done);
+        }
+        let notes = last.notes();
+        Work { cx, owner, kinds: self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
+            .uninstall()
+            .await
+    }
+}

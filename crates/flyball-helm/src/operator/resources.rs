@@ -1,0 +1,258 @@
+//! What a release consists of: the objects of its manifest.
+
+use super::stages::DEPENDS_ON;
+use super::{NAMESPACE_ANNOTATION, OWNER, OWNER_KIND, RELEASE_ANNOTATION};
+use flyball::{Kind, ObjectKey};
+use kube::core::DynamicObject;
+use serde_json::{Map, Value, json};
+
+/// How many objects a release may consist of.
+const MOST: usize = 10_000;
+/// How deep a `List` may be in another one.
+const DEEPEST: usize = 4;
+/// What a manifest of a release has before the name of each template.
+const SOURCE: &str = "# Source: ";
+
+/// An object of a manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Resource {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    /// The template that it comes from.
+    pub(super) path: String,
+    pub(super) object: Value,
+}
+
+/// Why a manifest is not a list of objects.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A document is no YAML.
+    #[error("{path} gives no YAML: {why}")]
+    Yaml {
+        /// The template.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A document is no object.
+    #[error("{path} gives something without {field}: give it one")]
+    Object {
+        /// The template.
+        path: String,
+        /// What is missing.
+        field: &'static str,
+    },
+    /// The metadata of an object are not such.
+    #[error("{path} gives an object with wrong metadata: {why}")]
+    Metadata {
+        /// The template.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// There are too many objects.
+    #[error("the chart renders to more than {MOST} objects")]
+    TooMany,
+    /// Lists are in lists.
+    #[error("{path} gives lists in lists, deeper than {DEEPEST}")]
+    TooDeep {
+        /// The template.
+        path: String,
+    },
+    /// The operator may not deal with a kind.
+    #[error(
+        "{path} gives {kind} of {api_version}, which the operator was not started for: write both words literally into the template, or have \
+         a sample in config/samples render it, then install the operator's manifests anew and restart it"
+    )]
+    Unforeseen {
+        /// The template.
+        path: String,
+        /// The API version of the kind.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// Two objects are the same.
+    #[error("{path} gives {kind} {name}, which the chart renders twice")]
+    Twice {
+        /// The template.
+        path: String,
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+    },
+}
+
+impl Resource {
+    /// Takes a document apart into objects: one, or those of a `List`.
+    pub(super) fn of(path: &str, document: &Value) -> Result<Vec<Self>, ManifestError> {
+        let mut found = Vec::new();
+        add(path, document, DEEPEST, &mut found)?;
+        Ok(found)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.object["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty())
+    }
+
+    pub(super) fn annotation(&self, name: &str) -> Option<&str> {
+        self.object["metadata"]["annotations"][name].as_str()
+    }
+
+    /// Tells whether it stays when the release goes. See <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+    pub(super) fn is_kept(&self) -> bool {
+        self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+    }
+
+    /// Returns where it is, for a release in this namespace.
+    pub(super) fn key(&self, kind: &Kind, namespace: &str) -> ObjectKey {
+        let place = kind.is_namespaced().then(|| self.namespace().unwrap_or(namespace));
+        ObjectKey::new(place, self.name())
+    }
+}
+
+/// Tells whether objects of a kind are lists of others.
+pub(super) fn is_list(api_version: &str, kind: &str) -> bool {
+    (api_version, kind) == ("v1", "List")
+}
+
+fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) -> Result<(), ManifestError> {
+    let missing = |field| ManifestError::Object { path: path.to_owned(), field };
+    let text = |field: &'static str| document[field].as_str().filter(|text| !text.is_empty()).ok_or(missing(field));
+    let (api_version, kind) = (text("apiVersion")?.to_owned(), text("kind")?.to_owned());
+    if is_list(&api_version, &kind) {
+        let depth = depth.checked_sub(1).ok_or_else(|| ManifestError::TooDeep { path: path.to_owned() })?;
+        return document["items"].as_array().into_iter().flatten().try_for_each(|item| add(path, item, depth, found));
+    }
+    if document["metadata"]["name"].as_str().is_none_or(str::is_empty) {
+        return Err(missing("metadata.name"));
+    }
+    if found.len() >= MOST {
+        return Err(ManifestError::TooMany);
+    }
+    found.push(Resource { api_version, kind, path: path.to_owned(), object: document.clone() });
+    Ok(())
+}
+
+/// Reads the objects of a release's manifest, in their order.
+pub(super) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError> {
+    let mut found = Vec::new();
+    let (mut path, mut text, mut begins) = (String::new(), String::new(), true);
+    let mut end = |path: &str, text: &mut String| {
+        let value = read(path, &std::mem::take(text))?;
+        if value.is_null() { Ok(()) } else { add(path, &value, DEEPEST, &mut found) }
+    };
+    for line in manifest.lines() {
+        if line.trim_end() == "---" {
+            end(&path, &mut text)?;
+            begins = true;
+            continue;
+        }
+        match line.strip_prefix(SOURCE).filter(|_| begins) {
+            Some(source) => path = source.to_owned(),
+            None => text.extend([line, "\n"]),
+        }
+        begins = false;
+    }
+    end(&path, &mut text)?;
+    Ok(found)
+}
+
+/// Reads what a template gave.
+pub(super) fn read(path: &str, text: &str) -> Result<Value, ManifestError> {
+    let wrong = |why: String| ManifestError::Yaml { path: path.to_owned(), why };
+    let data = crate::yaml::read(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+    Ok(data.to_json())
+}
+
+/// Writes the manifest of a release, as Helm does.
+pub(super) fn manifest<'a>(documents: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    documents.into_iter().map(|(path, text)| format!("---\n{SOURCE}{path}\n{text}\n")).collect()
+}
+
+/// Whose objects are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner<'a> {
+    pub(super) release: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) kind: &'a Kind,
+}
+
+impl Owner<'_> {
+    /// Tells whether an object says that it is part of the release.
+    pub(super) fn has(&self, live: &DynamicObject) -> bool {
+        let notes = live.metadata.annotations.as_ref();
+        let says =
+            |annotation: &str, value: &str| notes.and_then(|notes| notes.get(annotation)).is_some_and(|v| v == value);
+        says(RELEASE_ANNOTATION, self.release) && says(NAMESPACE_ANNOTATION, self.namespace)
+    }
+
+    /// Refuses to take over what is part of another release.
+    pub(super) fn check(&self, kind: &Kind, live: &DynamicObject) -> flyball::Result<()> {
+        let note = |annotation: &str| live.metadata.annotations.as_ref()?.get(annotation).cloned();
+        match note(RELEASE_ANNOTATION) {
+            Some(release) if !self.has(live) => {
+                let (name, namespace) = (live.metadata.name.as_deref(), note(NAMESPACE_ANNOTATION).unwrap_or_default());
+                let name = name.unwrap_or_default();
+                Err(format!("{} {name} is part of release {release} in namespace {namespace}", kind.name()).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an object of a release: with what Helm adds to it, in its place. Tells whether its custom resource can own it.
+    pub(super) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
+        let mut object = resource.object.clone();
+        let owned = kind.is_namespaced()
+            && resource.namespace().is_none_or(|namespace| namespace == self.namespace)
+            && !resource.is_kept();
+        let metadata = fields(&mut object, "metadata");
+        match kind.is_namespaced() {
+            true if !metadata.contains_key("namespace") => {
+                metadata.insert("namespace".into(), self.namespace.into());
+            }
+            true => {}
+            false => drop(metadata.remove("namespace")),
+        }
+        let mut metadata = Value::Object(std::mem::take(metadata));
+        fields(&mut metadata, "labels").insert("app.kubernetes.io/managed-by".into(), "Helm".into());
+        let annotations = fields(&mut metadata, "annotations");
+        annotations.remove(DEPENDS_ON);
+        annotations.insert(RELEASE_ANNOTATION.into(), self.release.into());
+        annotations.insert(NAMESPACE_ANNOTATION.into(), self.namespace.into());
+        if !owned {
+            annotations.insert(OWNER.into(), format!("{}/{}", self.namespace, self.release).into());
+            annotations.insert(OWNER_KIND.into(), qualified(self.kind).into());
+        }
+        let wrong =
+            |error: serde_json::Error| ManifestError::Metadata { path: resource.path.clone(), why: error.to_string() };
+        let mut dynamic = DynamicObject::new(resource.name(), &kind.api_resource());
+        dynamic.metadata = serde_json::from_value(metadata).map_err(wrong)?;
+        if let Value::Object(fields) = &mut object {
+            fields.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata"));
+        }
+        dynamic.data = object;
+        Ok((dynamic, owned))
+    }
+}
+
+/// Names a kind as annotations do: with its group.
+pub(super) fn qualified(kind: &Kind) -> String {
+    match &*kind.gvk().group {
+        "" => kind.name().to_owned(),
+        group => format!("{}.{group}", kind.name()),
+    }
+}
+
+/// Returns the fields of a field, which is made an object if it is none.
+fn fields<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !object[field].is_object() {
+        object[field] = json!({});
+    }
+    object[field].as_object_mut().expect("it was made one")
+}

@@ -1,0 +1,242 @@
+//! The chart of an entry: what it renders for a custom resource, and what can be known of that beforehand.
+
+use super::OperatorError;
+use super::discovery;
+use super::kinds::Kinds;
+use super::lookup::{Answers, ROUNDS};
+use super::record;
+use super::resources::Resource;
+use super::watches::Watch;
+use crate::storage;
+use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderOptions, Rendered, Values};
+use flyball::{Clock, Context, Error, Result, Rng};
+use flyball_core::time::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::DynamicObject;
+use ring::digest::{Context as Digest, SHA256};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// How often a release is looked at whose chart looks at the cluster, unless `watches.yaml` says otherwise; as by the operator-sdk.
+const PERIOD: Duration = Duration::from_secs(60);
+/// What a release is called of which nothing is known yet.
+const NOBODY: (&str, &str) = ("release-name", "default");
+
+/// A chart that releases are made of.
+#[derive(Debug)]
+pub(super) struct Source {
+    chart: Chart,
+    digest: String,
+    definitions: Vec<CustomResourceDefinition>,
+    /// The same as they are written.
+    crds: Vec<Resource>,
+    templates: Vec<String>,
+}
+
+impl Source {
+    /// Opens the chart of an entry.
+    pub(super) fn open(watch: &Watch) -> Result<Self, OperatorError> {
+        let failed =
+            |source| OperatorError::Chart { chart: watch.chart.clone(), kind: watch.kind.kind.to_string(), source };
+        let chart = Chart::open(&watch.chart).map_err(failed)?;
+        let (mut definitions, mut crds) = (Vec::new(), Vec::new());
+        for file in chart.crds() {
+            let wrong = |why: String| super::DefinitionError::Yaml { file: file.path.clone().into(), why };
+            let documents: Vec<Value> =
+                serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
+            for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
+                crds.extend(Resource::of(&file.path, &document).map_err(|error| wrong(error.to_string()))?);
+                definitions.push(serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?);
+            }
+        }
+        let digest = digest_of(&chart);
+        let mut found = Vec::new();
+        templates(&chart, &mut found);
+        Ok(Self { chart, digest, definitions, crds, templates: found })
+    }
+
+    /// Tells charts apart.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the definitions that come with the chart.
+    pub(super) fn definitions(&self) -> &[CustomResourceDefinition] {
+        &self.definitions
+    }
+
+    /// Returns the definitions that come with the chart, as they are written.
+    pub(super) fn crds(&self) -> &[Resource] {
+        &self.crds
+    }
+
+    pub(super) fn chart_name(&self) -> &str {
+        self.chart.name()
+    }
+
+    /// Returns how often releases are to be looked at without a change.
+    pub(super) fn period(&self) -> Option<Duration> {
+        self.looks_up().then_some(PERIOD)
+    }
+
+    /// Tells whether what it renders depends on what there is in the cluster.
+    pub(super) fn looks_up(&self) -> bool {
+        self.templates().any(|text| text.contains("lookup"))
+    }
+
+    /// Returns what a revision keeps of the chart.
+    pub(super) fn stored(&self) -> Value {
+        record::of(&self.chart)
+    }
+
+    /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
+    pub(super) fn inputs(&self, values: &Values) -> String {
+        let values = Value::Object(values.as_map().clone()).to_string();
+        hex(&[self.digest.as_bytes(), values.as_bytes()])
+    }
+
+    /// Renders a release, with this seed for what is random and as if it were this time.
+    pub(super) async fn render(
+        &self,
+        cx: &Context<DynamicObject>,
+        kinds: &Kinds,
+        values: &Values,
+        release: &Release,
+        seed: u64,
+        at: Timestamp,
+    ) -> Result<Rendered> {
+        let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
+            true => discovery::capabilities(cx).await?,
+            false => Capabilities::default(),
+        };
+        let mut answers = Answers::new(kinds);
+        for _ in 0..ROUNDS {
+            let rendered = {
+                let (clock, rng) = (Clock::new(move || at), Rng::from_seed(seed));
+                let options = RenderOptions { clock, rng, cluster: Some(&answers), ..RenderOptions::default() };
+                self.chart.render_with(values, release, &capabilities, &options)
+            };
+            // A template that failed may have done so for want of an answer.
+            if !answers.fetch(cx).await? {
+                // No retry makes a template something else.
+                return rendered.map_err(|error| Error::from(error).terminal());
+            }
+        }
+        Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())
+    }
+
+    /// Finds out which kinds releases of the chart may consist of.
+    pub(super) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
+        let mut kinds = Kinds::defined_by(definitions);
+        for text in self.templates() {
+            kinds.add_literal(text);
+            kinds.add_lookups(text);
+        }
+        if !self.definitions.is_empty() {
+            kinds.add("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        }
+        let of_kind = |sample: &&Value| {
+            sample["kind"] == *watch.kind.kind && sample["apiVersion"] == *watch.kind.api_version().to_string()
+        };
+        let nobody = Value::Null;
+        for sample in samples.iter().filter(of_kind).chain([&nobody]) {
+            let values = sample["spec"].as_object().cloned().unwrap_or_default();
+            let text = |field: &str| sample["metadata"][field].as_str();
+            let (name, namespace) = (text("name").unwrap_or(NOBODY.0), text("namespace").unwrap_or(NOBODY.1));
+            self.foresee(watch, values, name, namespace, &mut kinds);
+        }
+        kinds
+    }
+
+    /// Adds the kinds of a release with these values.
+    fn foresee(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
+        let mut values = Values::from(values);
+        for (path, value) in &watch.override_values {
+            if let Err(error) = values.set_string(&format!("{path}={value}")) {
+                tracing::warn!(kind = %watch.kind, %error, "overrideValues.{path} cannot be set");
+            }
+        }
+        let release = Release { name: name.into(), namespace: namespace.into(), revision: 1, is_upgrade: false };
+        let rendered = match self.chart.render(&values, &release, &Capabilities::default()) {
+            Ok(rendered) => rendered,
+            // A chart may ask for values that it has no defaults for.
+            Err(error) => return tracing::debug!(kind = %watch.kind, name, %error, "cannot be rendered beforehand"),
+        };
+        let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+        let objects = rendered.manifests.iter().chain(hooks).filter(|manifest| !manifest.object.is_null());
+        let found: Vec<Resource> =
+            objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();
+        kinds.add_rendered(&found, namespace);
+    }
+
+    /// Returns the texts of all templates, those of subcharts too.
+    fn templates(&self) -> impl Iterator<Item = &str> {
+        self.templates.iter().map(String::as_str)
+    }
+}
+
+/// Lists the texts of the templates of a chart and of its subcharts.
+fn templates(chart: &Chart, found: &mut Vec<String>) {
+    found.extend(chart.templates.iter().map(|file| String::from_utf8_lossy(&file.data).into_owned()));
+    chart.dependencies.iter().for_each(|subchart| templates(subchart, found));
+}
+
+/// Makes a digest of all that a chart says, with its subcharts.
+fn digest_of(chart: &Chart) -> String {
+    let own = record::of(chart).to_string();
+    let subcharts: Vec<String> = chart.dependencies.iter().map(digest_of).collect();
+    let texts: Vec<&[u8]> = [&own].into_iter().chain(&subcharts).map(|text| text.as_bytes()).collect();
+    hex(&texts)
+}
+
+/// Returns what a revision keeps of hooks.
+pub(super) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
+    let stored = |hook: &Hook| storage::Hook {
+        name: hook.manifest.object["metadata"]["name"].as_str().unwrap_or_default().into(),
+        kind: hook.manifest.object["kind"].as_str().unwrap_or_default().into(),
+        path: hook.manifest.path.clone(),
+        manifest: hook.manifest.text.clone(),
+        events: hook.events.iter().map(|event| event_word(*event).to_owned()).collect(),
+        last_run: storage::Run::default(),
+        weight: hook.weight,
+        delete_policies: hook.delete_policies.iter().map(|policy| policy_word(*policy).to_owned()).collect(),
+    };
+    hooks.iter().map(stored).collect()
+}
+
+fn event_word(event: HookEvent) -> &'static str {
+    match event {
+        HookEvent::PreInstall => "pre-install",
+        HookEvent::PostInstall => "post-install",
+        HookEvent::PreDelete => "pre-delete",
+        HookEvent::PostDelete => "post-delete",
+        HookEvent::PreUpgrade => "pre-upgrade",
+        HookEvent::PostUpgrade => "post-upgrade",
+        HookEvent::PreRollback => "pre-rollback",
+        HookEvent::PostRollback => "post-rollback",
+        HookEvent::Test => "test",
+    }
+}
+
+fn policy_word(policy: DeletePolicy) -> &'static str {
+    match policy {
+        DeletePolicy::BeforeHookCreation => "before-hook-creation",
+        DeletePolicy::HookSucceeded => "hook-succeeded",
+        DeletePolicy::HookFailed => "hook-failed",
+    }
+}
+
+/// Makes a digest of texts, which are told apart.
+fn hex(texts: &[&[u8]]) -> String {
+    let mut digest = Digest::new(&SHA256);
+    for text in texts {
+        digest.update(&(text.len() as u64).to_be_bytes());
+        digest.update(text);
+    }
+    digest.finish().as_ref().iter().fold(String::new(), |mut out, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}

@@ -1,0 +1,131 @@
+//! Cuts what templates gave into documents, and tells hooks from the rest by their annotations.
+
+use super::order::sort_by_kind;
+use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
+use crate::template::format::quote;
+use crate::values::coalesce::Log;
+use crate::yaml::{self, Data, Error};
+use regex::bytes::Regex;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static SEPARATOR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?:^|[\t\n\f\r ]*\n)---[\t\n\f\r ]*").expect("a constant pattern"));
+
+/// How many documents a release may have.
+const MOST: usize = 100_000;
+
+/// The documents of a text.
+pub(crate) fn split(text: &[u8]) -> Vec<&[u8]> {
+    let trimmed = text.trim_ascii();
+    SEPARATOR.split(trimmed).filter(|part| !part.is_empty()).map(<[u8]>::trim_ascii).collect()
+}
+
+/// What Helm reads of a document.
+struct Head {
+    kind: String,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Head {
+    fn read(data: &Data) -> Result<Head, Error> {
+        let mut head = Head { kind: String::new(), annotations: BTreeMap::new() };
+        let fields = match data {
+            Data::Null => return Ok(head),
+            Data::Map(fields) => fields,
+            other => return Err(other.mismatch("Go value", "releaseutil.SimpleHead")),
+        };
+        const METADATA: &str =
+            "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
+        if let Some(version) = fields.get("apiVersion") {
+            version.to_text("SimpleHead.apiVersion")?;
+        }
+        if let Some(kind) = fields.get("kind") {
+            head.kind = kind.to_text("SimpleHead.kind")?;
+        }
+        let metadata = match fields.get("metadata") {
+            None | Some(Data::Null) => return Ok(head),
+            Some(Data::Map(metadata)) => metadata,
+            Some(other) => return Err(other.mismatch("Go struct field SimpleHead.metadata", METADATA)),
+        };
+        if let Some(name) = metadata.get("name") {
+            name.to_text(".metadata.name")?;
+        }
+        match metadata.get("annotations") {
+            None | Some(Data::Null) => {}
+            Some(Data::Map(annotations)) => {
+                for (key, value) in annotations {
+                    head.annotations.insert(key.clone(), value.to_text(".metadata.annotations")?);
+                }
+            }
+            Some(other) => return Err(other.mismatch("Go struct field .metadata.annotations", "map[string]string")),
+        }
+        Ok(head)
+    }
+}
+
+/// Sorts what templates gave into manifests and hooks.
+pub(super) fn collect(files: &BTreeMap<String, Vec<u8>>, log: &mut Log) -> Result<Rendered, RenderError> {
+    let mut manifests = Vec::new();
+    let mut hooks = Vec::new();
+    for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(NOTES)) {
+        for document in split(text) {
+            let problem = |message: String| RenderError::Manifest { path: path.clone(), message };
+            if manifests.len() + hooks.len() >= MOST {
+                return Err(problem(format!("there are more than {MOST} documents")));
+            }
+            let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
+            let head = Head::read(&data).map_err(|error| problem(error.to_string()))?;
+            let text = String::from_utf8_lossy(document).into_owned();
+            let manifest = Manifest { path: path.clone(), text, object: data.to_json() };
+            match head.annotations.get("helm.sh/hook") {
+                None => manifests.push((head.kind, manifest)),
+                Some(events) => match hook(manifest, events, &head.annotations) {
+                    Some(hook) => hooks.push((head.kind, hook)),
+                    None => log.push(format!(
+                        "manifest_sorter.go:199: info: skipping unknown hook: {}",
+                        quote(events.as_bytes())
+                    )),
+                },
+            }
+        }
+    }
+    sort_by_kind(&mut manifests, |(kind, _)| kind);
+    sort_by_kind(&mut hooks, |(kind, _)| kind);
+    Ok(Rendered {
+        manifests: manifests.into_iter().map(|(_, manifest)| manifest).collect(),
+        hooks: hooks.into_iter().map(|(_, hook)| hook).collect(),
+        ..Rendered::default()
+    })
+}
+
+/// A hook; nothing if one of its events is none.
+fn hook(manifest: Manifest, events: &str, annotations: &BTreeMap<String, String>) -> Option<Hook> {
+    let words = |text: &str| text.split(',').map(|word| word.trim().to_lowercase()).collect::<Vec<_>>();
+    let events = words(events)
+        .iter()
+        .map(|word| {
+            Some(match word.as_str() {
+                "pre-install" => HookEvent::PreInstall,
+                "post-install" => HookEvent::PostInstall,
+                "pre-delete" => HookEvent::PreDelete,
+                "post-delete" => HookEvent::PostDelete,
+                "pre-upgrade" => HookEvent::PreUpgrade,
+                "post-upgrade" => HookEvent::PostUpgrade,
+                "pre-rollback" => HookEvent::PreRollback,
+                "post-rollback" => HookEvent::PostRollback,
+                "test" | "test-success" => HookEvent::Test,
+                _ => return None,
+            })
+        })
+        .collect::<Option<_>>()?;
+    let policies = annotations.get("helm.sh/hook-delete-policy").map(|text| words(text)).unwrap_or_default();
+    let policy = |word: &String| match word.as_str() {
+        "before-hook-creation" => Some(DeletePolicy::BeforeHookCreation),
+        "hook-succeeded" => Some(DeletePolicy::HookSucceeded),
+        "hook-failed" => Some(DeletePolicy::HookFailed),
+        _ => None,
+    };
+    let weight = annotations.get("helm.sh/hook-weight").and_then(|text| text.parse().ok()).unwrap_or(0);
+    Some(Hook { manifest, events, weight, delete_policies: policies.iter().filter_map(policy).collect() })
+}

@@ -1,0 +1,305 @@
+//! What Helm keeps of a release, in the form in which Helm 3 itself keeps it: a Secret for each revision.
+//!
+//! So `helm list`, `helm history` and `helm rollback` see what the operator did, and the operator sees what they did. The payload of
+//! such a Secret is base64 of gzip of JSON; see <https://helm.sh/docs/topics/advanced/#storage-backends>.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+
+/// The type of the Secrets.
+pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+/// The key of the payload in the data of a Secret.
+pub const PAYLOAD: &str = "release";
+/// How many revisions of a release are kept, as by Helm.
+pub const HISTORY: usize = 10;
+/// What a payload may become when it is unpacked.
+const LARGEST: u64 = 64 << 20;
+/// What gzip begins with. Helm 2 wrote payloads without it, and Helm still reads them.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// One revision of a release.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Revision {
+    /// The name of the release.
+    #[serde(default)]
+    pub name: String,
+    /// What became of it, and when.
+    #[serde(default)]
+    pub info: Info,
+    /// The chart: metadata, templates, values, schema and files.
+    #[serde(default)]
+    pub chart: Value,
+    /// The values that went over those of the chart.
+    #[serde(default, deserialize_with = "or_default")]
+    pub config: Map<String, Value>,
+    /// What the templates gave, hooks and notes apart, in the order in which it is installed.
+    #[serde(default)]
+    pub manifest: String,
+    /// What is run at points of the release's life.
+    #[serde(default, deserialize_with = "or_default")]
+    pub hooks: Vec<Hook>,
+    /// The number of the revision, from 1 on.
+    #[serde(default)]
+    pub version: u32,
+    /// The namespace of the release.
+    #[serde(default)]
+    pub namespace: String,
+}
+
+/// What became of a revision, and when.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// When the first revision of the release was begun.
+    #[serde(default)]
+    pub first_deployed: String,
+    /// When this one was.
+    #[serde(default)]
+    pub last_deployed: String,
+    /// When the release was uninstalled.
+    #[serde(default)]
+    pub deleted: String,
+    /// What became of it, for people.
+    #[serde(default)]
+    pub description: String,
+    /// What became of it.
+    #[serde(default)]
+    pub status: State,
+    /// What `NOTES.txt` says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub notes: String,
+}
+
+/// What became of a revision, in Helm's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It is what is installed.
+    Deployed,
+    /// It is not any more.
+    Uninstalled,
+    /// A later one took its place.
+    Superseded,
+    /// It could not be installed.
+    Failed,
+    /// It is on its way out.
+    Uninstalling,
+    /// It is on its way, as the first one.
+    PendingInstall,
+    /// It is on its way, in the place of another.
+    PendingUpgrade,
+    /// It is on its way, as an earlier one was.
+    PendingRollback,
+    /// None of the others.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl State {
+    /// Returns Helm's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Deployed => "deployed",
+            Self::Uninstalled => "uninstalled",
+            Self::Superseded => "superseded",
+            Self::Failed => "failed",
+            Self::Uninstalling => "uninstalling",
+            Self::PendingInstall => "pending-install",
+            Self::PendingUpgrade => "pending-upgrade",
+            Self::PendingRollback => "pending-rollback",
+        }
+    }
+
+    /// Returns what Helm calls so.
+    pub fn of(word: &str) -> Self {
+        serde_json::from_value(word.into()).unwrap_or_default()
+    }
+
+    /// Tells whether it is on its way in.
+    pub fn is_pending(self) -> bool {
+        matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
+    }
+}
+
+/// An object that is made at a point of the release's life.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hook {
+    /// The name of the object.
+    #[serde(default)]
+    pub name: String,
+    /// Its kind.
+    #[serde(default)]
+    pub kind: String,
+    /// The template.
+    #[serde(default)]
+    pub path: String,
+    /// What the template gave.
+    #[serde(default)]
+    pub manifest: String,
+    /// When it is run, such as `pre-install`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub events: Vec<String>,
+    /// How it went the last time.
+    #[serde(default)]
+    pub last_run: Run,
+    /// The lower, the earlier.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub weight: i32,
+    /// When it is deleted, such as `hook-succeeded`.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub delete_policies: Vec<String>,
+}
+
+/// How a hook went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// When it began.
+    #[serde(default)]
+    pub started_at: String,
+    /// When it ended.
+    #[serde(default)]
+    pub completed_at: String,
+    /// `Unknown`, `Running`, `Succeeded`, `Failed`, or nothing if it never ran.
+    #[serde(default)]
+    pub phase: String,
+}
+
+/// Why what a Secret holds is no release.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// It is no base64.
+    #[error("the payload is no base64")]
+    Base64(#[source] base64::DecodeError),
+    /// It cannot be unpacked.
+    #[error("the payload cannot be unpacked")]
+    Gzip(#[source] std::io::Error),
+    /// It is too large.
+    #[error("the payload is larger than {LARGEST} bytes when it is unpacked")]
+    TooLarge,
+    /// It is not the JSON of a release.
+    #[error("the payload is not the JSON of a release")]
+    Json(#[source] serde_json::Error),
+}
+
+impl Revision {
+    /// Reads the payload of a Secret.
+    ///
+    /// # Errors
+    ///
+    /// When it is no release, or is too large.
+    pub fn decode(payload: &[u8]) -> Result<Self, StorageError> {
+        let packed = BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?;
+        if !packed.starts_with(&GZIP) {
+            return serde_json::from_slice(&packed).map_err(StorageError::Json);
+        }
+        let mut json = Vec::new();
+        let read = GzDecoder::new(&*packed).take(LARGEST + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
+        match read as u64 > LARGEST {
+            true => Err(StorageError::TooLarge),
+            false => serde_json::from_slice(&json).map_err(StorageError::Json),
+        }
+    }
+
+    /// Writes the payload of a Secret. Equal revisions make equal payloads.
+    ///
+    /// # Errors
+    ///
+    /// None that would come about in memory.
+    pub fn encode(&self) -> Result<Vec<u8>, StorageError> {
+        let json = serde_json::to_vec(self).map_err(StorageError::Json)?;
+        let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+        packer.write_all(&json).map_err(StorageError::Gzip)?;
+        Ok(BASE64.encode(packer.finish().map_err(StorageError::Gzip)?).into_bytes())
+    }
+
+    /// Returns the name of the Secret that keeps it.
+    pub fn secret_name(&self) -> String {
+        secret_name(&self.name, self.version)
+    }
+
+    /// Returns the labels by which Helm finds the Secret, but for its times.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let (status, version) = (self.info.status.as_str(), self.version.to_string());
+        let labels = [("name", &*self.name), ("owner", "helm"), ("status", status), ("version", &*version)];
+        labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Returns the name of the chart, if the revision tells.
+    pub fn chart_name(&self) -> Option<&str> {
+        self.chart["metadata"]["name"].as_str()
+    }
+}
+
+/// Returns the name of the Secret that keeps a revision.
+pub fn secret_name(release: &str, version: u32) -> String {
+    format!("sh.helm.release.v1.{release}.v{version}")
+}
+
+/// Takes `null`, which Go writes for what is empty, for the default.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(weight: &i32) -> bool {
+    *weight == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Secrets as the real Helm 3.21.4 wrote them, and what is in them.
+    const SECRETS: &str = include_str!("../tests/release-secret/secrets.json");
+    const DECODED: [&str; 3] = [
+        include_str!("../tests/release-secret/decoded-1.json"),
+        include_str!("../tests/release-secret/decoded-2.json"),
+        include_str!("../tests/release-secret/decoded-3.json"),
+    ];
+
+    #[test]
+    fn what_helm_wrote_is_read_and_written_again() {
+        let secrets: Vec<Value> = serde_json::from_str(SECRETS).unwrap();
+        assert_eq!(secrets.len(), DECODED.len());
+        for (secret, decoded) in secrets.iter().zip(DECODED) {
+            let expected: Value = serde_json::from_str(decoded).unwrap();
+            let payload = BASE64.decode(secret["data"][PAYLOAD].as_str().unwrap()).unwrap();
+            let revision = Revision::decode(&payload).unwrap();
+            assert_eq!(serde_json::to_value(&revision).unwrap(), expected);
+            assert_eq!(Revision::decode(&revision.encode().unwrap()).unwrap(), revision);
+            assert_eq!(revision.secret_name(), secret["metadata"]["name"]);
+            for (name, value) in revision.labels() {
+                assert_eq!(secret["metadata"]["labels"][&name], value, "{name}");
+            }
+            assert_eq!((revision.chart_name(), secret["type"].as_str()), (Some("relshape"), Some(SECRET_TYPE)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_release_says_so() {
+        let error = |payload: &[u8]| Revision::decode(payload).unwrap_err().to_string();
+        assert_eq!(error(b"%"), "the payload is no base64");
+        assert_eq!(error(BASE64.encode("{").as_bytes()), "the payload is not the JSON of a release");
+        assert_eq!(error(BASE64.encode([0x1f, 0x8b, 0x08, 0]).as_bytes()), "the payload cannot be unpacked");
+        let sparse = BASE64.encode(json!({"name": "a", "hooks": null, "info": {"status": "odd"}}).to_string());
+        let revision = Revision::decode(sparse.as_bytes()).unwrap();
+        assert_eq!((revision.info.status, revision.hooks.len()), (State::Unknown, 0));
+    }
+
+    #[test]
+    fn states_are_helms_words() {
+        for word in ["deployed", "pending-install", "pending-upgrade", "superseded", "failed", "uninstalling"] {
+            assert_eq!(State::of(word).as_str(), word);
+        }
+        assert_eq!(State::of("odd"), State::Unknown);
+    }
+}

@@ -1,0 +1,570 @@
+//! Go's `fmt`: `print`, `printf` with its verbs, and `%v` of everything; quoting and unquoting as `strconv` does.
+
+use super::number::{format_float, special};
+use super::object::Object;
+use super::value::{IntKind, Value};
+
+/// How deep a value is written; what is deeper is a cycle.
+const DEPTH: usize = 1_000;
+
+/// A text in quotes, as `%q`.
+pub(crate) fn quote(bytes: &[u8]) -> String {
+    quote_with(bytes, false)
+}
+
+/// A text in quotes, on request with nothing but ASCII.
+pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            escape(&mut out, c, '"', is_ascii);
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn escape(out: &mut String, c: char, quote: char, is_ascii: bool) {
+    match c {
+        '\\' => out.push_str("\\\\"),
+        c if c == quote => out.extend(['\\', c]),
+        '\x07' => out.push_str("\\a"),
+        '\x08' => out.push_str("\\b"),
+        '\x0c' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\x0b' => out.push_str("\\v"),
+        c if (is_ascii && c.is_ascii() || !is_ascii) && is_print(c) => out.push(c),
+        c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+        c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        c => out.push_str(&format!("\\U{:08x}", u32::from(c))),
+    }
+}
+
+/// Go's `unicode.IsPrint`, as far as Rust's tables tell: no control, no format character, no space but the plain one.
+pub(crate) fn is_print(c: char) -> bool {
+    match c {
+        ' ' => true,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => false,
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{fff0}'..='\u{fffb}' => false,
+        c => !c.is_control() && !c.is_whitespace(),
+    }
+}
+
+/// `%#U`: `U+002D '-'`.
+pub(crate) fn unicode(c: char) -> String {
+    if is_print(c) { format!("U+{:04X} '{c}'", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
+}
+
+/// What a quoted text says: `"…"` with escapes, `'…'`, or `` `…` `` as it is.
+pub(crate) fn unquote(written: &str) -> Option<Vec<u8>> {
+    let quote = written.chars().next()?;
+    let inner = written.strip_prefix(quote)?.strip_suffix(quote)?;
+    if quote == '`' {
+        return Some(inner.bytes().filter(|byte| *byte != b'\r').collect());
+    }
+    unescape(inner, quote)
+}
+
+fn unescape(inner: &str, quote: char) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        if c == quote || c == '\n' {
+            return None;
+        }
+        if c != '\\' {
+            out.extend(c.encode_utf8(&mut [0; 4]).bytes());
+            continue;
+        }
+        let code = chars.next()?;
+        let mut digits = |count: usize, base: u32, first: Option<char>| {
+            let more = chars.by_ref().take(count - usize::from(first.is_some()));
+            let text: String = first.into_iter().chain(more).collect();
+            (text.len() == count).then(|| u32::from_str_radix(&text, base).ok()).flatten()
+        };
+        match code {
+            'a' => out.push(7),
+            'b' => out.push(8),
+            'f' => out.push(12),
+            'n' => out.push(b'\n'),
+            'r' => out.push(b'\r'),
+            't' => out.push(b'\t'),
+            'v' => out.push(11),
+            '\\' => out.push(b'\\'),
+            'x' => out.push(u8::try_from(digits(2, 16, None)?).ok()?),
+            '0'..='7' => out.push(u8::try_from(digits(3, 8, Some(code))?).ok()?),
+            'u' | 'U' => {
+                let c = char::from_u32(digits(if code == 'u' { 4 } else { 8 }, 16, None)?)?;
+                out.extend(c.encode_utf8(&mut [0; 4]).bytes());
+            }
+            c if c == quote => out.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+/// `fmt.Sprint`: spaces between operands of which neither is a text.
+pub(crate) fn sprint(args: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (at, arg) in args.iter().enumerate() {
+        let is_text = |value: &Value| matches!(value, Value::Str(_));
+        if at > 0 && !is_text(arg) && !is_text(&args[at - 1]) {
+            out.push(b' ');
+        }
+        plain(&mut out, arg);
+    }
+    out
+}
+
+/// `fmt.Sprintln`.
+pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (at, arg) in args.iter().enumerate() {
+        if at > 0 {
+            out.push(b' ');
+        }
+        plain(&mut out, arg);
+    }
+    out.push(b'\n');
+    out
+}
+
+/// `%v`.
+pub(crate) fn plain(out: &mut Vec<u8>, value: &Value) {
+    Verb::default().write(out, value, 'v', 0);
+}
+
+/// `%v` as a text.
+pub(crate) fn display(value: &Value) -> String {
+    let mut out = Vec::new();
+    plain(&mut out, value);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The flags, the width and the precision of a verb.
+#[derive(Default, Clone)]
+struct Verb {
+    plus: bool,
+    minus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    width: Option<usize>,
+    precision: Option<usize>,
+}
+
+/// `fmt.Sprintf`.
+pub(crate) fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut next = 0;
+    let mut reordered = false;
+    let mut at = 0;
+    while at < format.len() {
+        if format[at] != b'%' {
+            out.push(format[at]);
+            at += 1;
+            continue;
+        }
+        at += 1;
+        let mut verb = Verb::default();
+        let mut good_index = true;
+        let mut after_index = false;
+        while let Some(flag) = format.get(at) {
+            match flag {
+                b'#' => verb.sharp = true,
+                b'0' => verb.zero = true,
+                b'+' => verb.plus = true,
+                b'-' => verb.minus = true,
+                b' ' => verb.space = true,
+                _ => break,
+            }
+            at += 1;
+        }
+        argument_index(format, &mut at, &mut next, args.len(), &mut reordered, &mut good_index, &mut after_index);
+        if format.get(at) == Some(&b'*') {
+            at += 1;
+            match star(args, &mut next) {
+                Some(width) => {
+                    verb.minus |= width < 0;
+                    verb.width = Some(usize::try_from(width.unsigned_abs()).unwrap_or(0));
+                }
+                None => out.extend(b"%!(BADWIDTH)"),
+            }
+            after_index = false;
+        } else {
+            verb.width = digits(format, &mut at);
+            if after_index && verb.width.is_some() {
+                good_index = false;
+            }
+        }
+        if format.get(at) == Some(&b'.') {
+            at += 1;
+            if after_index {
+                good_index = false;
+            }
+            argument_index(format, &mut at, &mut next, args.len(), &mut reordered, &mut good_index, &mut after_index);
+            if format.get(at) == Some(&b'*') {
+                at += 1;
+                match star(args, &mut next) {
+                    Some(precision) if precision >= 0 => verb.precision = usize::try_from(precision).ok(),
+                    Some(_) => {}
+                    None => out.extend(b"%!(BADPREC)"),
+                }
+                after_index = false;
+            } else {
+                verb.precision = Some(digits(format, &mut at).unwrap_or(0));
+            }
+        }
+        if !after_index {
+            argument_index(format, &mut at, &mut next, args.len(), &mut reordered, &mut good_index, &mut after_index);
+        }
+        let rest = String::from_utf8_lossy(&format[at..]);
+        let Some(letter) = rest.chars().next() else {
+            out.extend(b"%!(NOVERB)");
+            break;
+        };
+        at += if letter == char::REPLACEMENT_CHARACTER { 1 } else { letter.len_utf8() };
+        if letter == '%' {
+            out.push(b'%');
+        } else if !good_index {
+            out.extend(format!("%!{letter}(BADINDEX)").bytes());
+        } else if next >= args.len() {
+            out.extend(format!("%!{letter}(MISSING)").bytes());
+        } else {
+            verb.write(&mut out, &args[next], letter, 0);
+            next += 1;
+        }
+    }
+    if !reordered && next < args.len() {
+        out.extend(b"%!(EXTRA ");
+        for (at, arg) in args[next..].iter().enumerate() {
+            if at > 0 {
+                out.extend(b", ");
+            }
+            if matches!(arg, Value::Nil) {
+                out.extend(b"<nil>");
+            } else {
+                out.extend(format!("{}=", arg.type_name()).bytes());
+                plain(&mut out, arg);
+            }
+        }
+        out.push(b')');
+    }
+    out
+}
+
+/// The largest width, precision and index that Go takes.
+const LARGEST: usize = 1_000_000;
+
+fn digits(format: &[u8], at: &mut usize) -> Option<usize> {
+    let from = *at;
+    while format.get(*at).is_some_and(u8::is_ascii_digit) {
+        *at += 1;
+    }
+    std::str::from_utf8(&format[from..*at]).ok()?.parse().ok().filter(|number| *number <= LARGEST)
+}
+
+fn star(args: &[Value], next: &mut usize) -> Option<i64> {
+    let value = args.get(*next)?;
+    *next += 1;
+    match value {
+        Value::Int(_, number) if number.unsigned_abs() <= 1_000_000 => Some(*number),
+        _ => None,
+    }
+}
+
+/// `[2]`: the next verb takes the second argument.
+fn argument_index(
+    format: &[u8],
+    at: &mut usize,
+    next: &mut usize,
+    count: usize,
+    reordered: &mut bool,
+    good: &mut bool,
+    after: &mut bool,
+) {
+    if format.get(*at) != Some(&b'[') {
+        return;
+    }
+    *reordered = true;
+    let Some(length) = format[*at..].iter().position(|byte| *byte == b']') else {
+        *good = false;
+        *at += 1;
+        return;
+    };
+    let inside = &format[*at + 1..*at + length];
+    *at += length + 1;
+    match std::str::from_utf8(inside).ok().and_then(|text| text.parse::<usize>().ok()) {
+        Some(index) if index >= 1 && index <= count => {
+            *next = index - 1;
+            *after = true;
+        }
+        _ => *good = false,
+    }
+}
+
+impl Verb {
+    fn write(&self, out: &mut Vec<u8>, value: &Value, letter: char, depth: usize) {
+        if depth > DEPTH {
+            return out.extend(b"...");
+        }
+        match (letter, value) {
+            ('T', value) => return self.pad_text(out, value.type_name().as_bytes()),
+            ('v', Value::Nil) => return self.pad_text(out, b"<nil>"),
+            (letter, Value::Nil) => return out.extend(format!("%!{letter}(<nil>)").bytes()),
+            _ => {}
+        }
+        match value {
+            Value::Nil => {}
+            Value::Bool(is) if matches!(letter, 't' | 'v') => self.pad_text(out, is.to_string().as_bytes()),
+            Value::Int(kind, number) => self.integer(out, *kind, *number, letter, value),
+            Value::Float(number) => self.float(out, *number, letter, value),
+            Value::Str(bytes) => self.string(out, bytes, letter, value),
+            Value::Bytes(bytes) if matches!(letter, 's' | 'q' | 'x' | 'X') => self.string(out, bytes, letter, value),
+            Value::Bytes(bytes) => {
+                let items: Vec<Value> = bytes.iter().map(|b| Value::Int(IntKind::Uint8, i64::from(*b))).collect();
+                self.sequence(out, &value.type_name(), &items, letter, depth);
+            }
+            Value::List(list) => self.sequence(out, &value.type_name(), &list.items, letter, depth),
+            Value::Map(map) => {
+                let is_syntax = self.sharp && letter == 'v';
+                out.extend(if is_syntax { format!("{}{{", value.type_name()) } else { "map[".to_owned() }.bytes());
+                for (at, (key, item)) in map.entries.borrow().iter().enumerate() {
+                    if at > 0 {
+                        out.extend(if is_syntax { &b", "[..] } else { b" " });
+                    }
+                    self.write(out, &Value::str(key), letter, depth + 1);
+                    out.push(b':');
+                    self.item(out, item, letter, depth + 1);
+                }
+                out.push(if is_syntax { b'}' } else { b']' });
+            }
+            Value::Object(object) => self.object(out, object, letter, value, depth),
+            Value::Bool(_) => self.bad(out, letter, value),
+        }
+    }
+
+    /// An element, which is an interface: nil has no type there.
+    fn item(&self, out: &mut Vec<u8>, item: &Value, letter: char, depth: usize) {
+        match item {
+            Value::Nil if self.sharp && letter == 'v' => out.extend(b"interface {}(nil)"),
+            Value::Nil if letter != 'v' => out.extend(format!("%!{letter}(<nil>)").bytes()),
+            item => self.write(out, item, letter, depth),
+        }
+    }
+
+    fn sequence(&self, out: &mut Vec<u8>, name: &str, items: &[Value], letter: char, depth: usize) {
+        let is_syntax = self.sharp && letter == 'v';
+        out.extend(if is_syntax { format!("{name}{{") } else { "[".to_owned() }.bytes());
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                out.extend(if is_syntax { &b", "[..] } else { b" " });
+            }
+            self.item(out, item, letter, depth + 1);
+        }
+        out.push(if is_syntax { b'}' } else { b']' });
+    }
+
+    fn object(&self, out: &mut Vec<u8>, object: &Object, letter: char, value: &Value, depth: usize) {
+        if let Some(text) = object.string() {
+            return match letter {
+                'v' | 's' | 'x' | 'X' | 'q' => self.string(out, text.as_bytes(), letter, value),
+                'd' if object.as_int().is_some() => {
+                    self.integer(out, IntKind::Int, object.as_int().unwrap_or(0), letter, value);
+                }
+                _ => self.bad(out, letter, value),
+            };
+        }
+        let Object::Record(record) = object else { return self.bad(out, letter, value) };
+        if record.is_pointer {
+            if depth > 0 {
+                return out.extend(b"0xc000000000");
+            }
+            out.push(b'&');
+        }
+        out.push(b'{');
+        if record.embedded > 0 {
+            out.push(b'{');
+        }
+        for (at, field) in record.fields.iter().enumerate() {
+            if at > 0 {
+                out.push(b' ');
+            }
+            if self.plus || self.sharp {
+                out.extend(format!("{}:", field.name).bytes());
+            }
+            self.item(out, &field.value, letter, depth + 1);
+            if at + 1 == record.embedded {
+                out.push(b'}');
+            }
+        }
+        out.push(b'}');
+    }
+
+    /// What Go writes if a verb does not go with a type: `%!d(string=x)`.
+    fn bad(&self, out: &mut Vec<u8>, letter: char, value: &Value) {
+        out.extend(format!("%!{letter}({}=", value.type_name()).bytes());
+        let inner = Verb { zero: false, ..self.clone() };
+        inner.write(out, value, 'v', 0);
+        out.push(b')');
+    }
+
+    fn pad_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+        let width = self.width.unwrap_or(0);
+        let padding = width.saturating_sub(String::from_utf8_lossy(text).chars().count());
+        let fill = if self.zero && !self.minus { b'0' } else { b' ' };
+        if !self.minus {
+            out.extend(std::iter::repeat_n(fill, padding));
+        }
+        out.extend(text);
+        if self.minus {
+            out.extend(std::iter::repeat_n(b' ', padding));
+        }
+    }
+
+    fn string(&self, out: &mut Vec<u8>, bytes: &[u8], letter: char, value: &Value) {
+        let cut = match self.precision {
+            Some(precision) if !matches!(letter, 'x' | 'X') => {
+                let text = String::from_utf8_lossy(bytes);
+                text.chars().take(precision).collect::<String>().into_bytes()
+            }
+            _ => bytes.to_vec(),
+        };
+        match letter {
+            'v' if self.sharp => self.pad_text(out, quote(&cut).as_bytes()),
+            'v' | 's' => self.pad_text(out, &cut),
+            'q' if self.sharp && !cut.contains(&b'`') && !cut.iter().any(u8::is_ascii_control) => {
+                self.pad_text(out, &[b"`", &cut[..], b"`"].concat());
+            }
+            'q' => self.pad_text(out, quote_with(&cut, self.plus).as_bytes()),
+            'x' | 'X' => {
+                let hex = |byte: &u8| if letter == 'x' { format!("{byte:02x}") } else { format!("{byte:02X}") };
+                let cut = &cut[..self.precision.unwrap_or(cut.len()).min(cut.len())];
+                let parts: Vec<String> = cut.iter().map(hex).collect();
+                let prefix = if self.sharp && !parts.is_empty() { format!("0{letter}") } else { String::new() };
+                let joint = if self.space { format!(" {prefix}") } else { String::new() };
+                self.pad_text(out, format!("{prefix}{}", parts.join(&joint)).as_bytes());
+            }
+            _ => self.bad(out, letter, value),
+        }
+    }
+
+    fn integer(&self, out: &mut Vec<u8>, kind: IntKind, number: i64, letter: char, value: &Value) {
+        let magnitude = if kind == IntKind::Uint64 { u64::from_ne_bytes(number.to_ne_bytes()) } else { number.unsigned_abs() };
+        let is_negative = number < 0 && kind != IntKind::Uint64;
+        let digits = match letter {
+            'v' | 'd' => magnitude.to_string(),
+            'b' => format!("{magnitude:b}"),
+            'o' | 'O' => format!("{magnitude:o}"),
+            'x' => format!("{magnitude:x}"),
+            'X' => format!("{magnitude:X}"),
+            'c' | 'q' | 'U' => {
+                let c = u32::try_from(magnitude).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+                let text = match letter {
+                    'c' => c.to_string(),
+                    'U' if self.sharp => unicode(c),
+                    'U' => format!("U+{magnitude:04X}"),
+                    _ => {
+                        let mut inner = String::new();
+                        escape(&mut inner, c, '\'', self.plus);
+                        format!("'{inner}'")
+                    }
+                };
+                return Verb { zero: false, ..self.clone() }.pad_text(out, text.as_bytes());
+            }
+            'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 's' | 't' => return self.bad(out, letter, value),
+            _ => return self.bad(out, letter, value),
+        };
+        let prefix = match letter {
+            'x' | 'X' if self.sharp => format!("0{letter}"),
+            'o' if self.sharp => "0".to_owned(),
+            'O' => "0o".to_owned(),
+            'b' if self.sharp => "0b".to_owned(),
+            _ => String::new(),
+        };
+        let sign = if is_negative {
+            "-"
+        } else if self.plus {
+            "+"
+        } else if self.space {
+            " "
+        } else {
+            ""
+        };
+        let least = match self.precision {
+            Some(precision) => precision,
+            None if self.zero && !self.minus => self.width.unwrap_or(0).saturating_sub(sign.len()),
+            None => 0,
+        };
+        if self.precision == Some(0) && magnitude == 0 {
+            return Verb { zero: false, ..self.clone() }.pad_text(out, b"");
+        }
+        let zeros = "0".repeat(least.saturating_sub(digits.len()));
+        let text = format!("{sign}{prefix}{zeros}{digits}");
+        Verb { zero: false, ..self.clone() }.pad_text(out, text.as_bytes());
+    }
+
+    fn float(&self, out: &mut Vec<u8>, number: f64, letter: char, value: &Value) {
+        let mut text = match (special(number), letter) {
+            (Some(word), 'v' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G') => word.trim_start_matches('+').to_owned(),
+            (None, 'v') if self.precision.is_none() => format_float(number),
+            (None, 'g' | 'G' | 'v') => match self.precision {
+                None => format_float(number),
+                Some(precision) => general(number, precision.max(1), self.sharp),
+            },
+            (None, 'f' | 'F') => format!("{number:.*}", self.precision.unwrap_or(6)),
+            (None, 'e' | 'E') => scientific(number, self.precision.unwrap_or(6)),
+            _ => return self.bad(out, letter, value),
+        };
+        if matches!(letter, 'E' | 'G') {
+            text = text.to_uppercase();
+        }
+        let is_infinite = number.is_infinite();
+        if !text.starts_with('-') {
+            if self.plus || (is_infinite && !self.space) {
+                text.insert(0, '+');
+            } else if self.space {
+                text.insert(0, ' ');
+            }
+        }
+        let is_padded = self.zero && !self.minus && special(number).is_none();
+        if let (true, Some(width)) = (is_padded, self.width) {
+            let sign = usize::from(text.starts_with(['+', '-', ' ']));
+            let zeros = "0".repeat(width.saturating_sub(text.len()));
+            text.insert_str(sign, &zeros);
+        }
+        Verb { zero: false, ..self.clone() }.pad_text(out, text.as_bytes());
+    }
+}
+
+/// `%e`.
+fn scientific(number: f64, precision: usize) -> String {
+    let text = format!("{number:.precision$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// `%.3g`.
+fn general(number: f64, precision: usize, keep_zeros: bool) -> String {
+    let text = scientific(number, precision - 1);
+    let exponent: i64 = text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    let significant = i64::try_from(precision).unwrap_or(i64::MAX);
+    let trim = |text: &str| match text.contains('.') && !keep_zeros {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if exponent < -4 || exponent >= significant {
+        let (mantissa, tail) = text.split_once('e').unwrap_or((&text, ""));
+        return format!("{}e{tail}", trim(mantissa));
+    }
+    let decimals = usize::try_from(significant - 1 - exponent).unwrap_or(0);
+    trim(&format!("{number:.decimals$}"))
+}

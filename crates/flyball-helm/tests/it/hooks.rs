@@ -1,0 +1,203 @@
+//! Hooks: in their order, waited for, deleted by their policies, and what follows when one fails.
+
+use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use flyball_cluster::Faults;
+use flyball_cluster::testing::{Test, explore_crashes};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::DeleteParams;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata:\n  title: {{ .Values.title }}\n";
+
+fn job(name: &str, events: &str, weight: i32, policy: &str) -> String {
+    let policy = if policy.is_empty() { String::new() } else { format!("\n    helm.sh/hook-delete-policy: {policy}") };
+    format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{{{ .Release.Name }}}}-{name}\n  annotations:\n    helm.sh/hook: {events}\n    \
+         helm.sh/hook-weight: \"{weight}\"{policy}\nspec:\n  backoffLimit: 0\n  template:\n    metadata:\n      annotations:\n        \
+         flyball.dev/complete-after: 5s\n        flyball.dev/fail: \"{{{{ .Values.fails }}}}\"\n    spec:\n      \
+         restartPolicy: Never\n      containers: [{{name: run, image: run}}]\n"
+    )
+}
+
+fn site(name: &str) -> PathBuf {
+    let first = job("first", "pre-install,pre-upgrade", -5, "before-hook-creation,hook-succeeded");
+    let second = job("second", "pre-install", 5, "");
+    let after = job("after", "post-install,post-upgrade", 0, "");
+    let last = job("last", "pre-delete", 0, "hook-succeeded");
+    project(
+        name,
+        &[
+            ("charts/site/values.yaml", "title: Hello\nfails: false\n"),
+            ("charts/site/templates/page.yaml", PAGE),
+            ("charts/site/templates/second.yaml", &second),
+            ("charts/site/templates/first.yaml", &first),
+            ("charts/site/templates/after.yaml", &after),
+            ("charts/site/templates/last.yaml", &last),
+        ],
+    )
+}
+
+async fn trace_of_jobs(test: &Test) -> Vec<String> {
+    let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed");
+    jobs.into_iter().filter_map(|job| job.metadata.name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
+    let mut test = Test::of(operator_of(site("hooks"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    let pages = test.api::<ConfigMap>();
+    let has_page = async || pages.get_opt("blue-page").await.is_ok_and(|page| page.is_some());
+    test.eventually("the first hook", async || trace_of_jobs(&test).await == ["blue-first"]).await;
+    assert!(!has_page().await);
+    assert_eq!(history(&test, "blue").await, ["1 pending-install"]);
+    sleep(Duration::from_secs(1)).await;
+    let waits = condition(&sites(&test), "blue", "Deployed").await;
+    assert_eq!(waits, "False Installing: pre-install hook Job blue-first is not complete");
+    test.eventually("the second hook", async || trace_of_jobs(&test).await.contains(&"blue-second".to_owned())).await;
+    assert!(!has_page().await);
+    test.assert_converges().await;
+    assert!(has_page().await);
+    // The first one is deleted by its policy, the others stay until they are made again.
+    assert_eq!(trace_of_jobs(&test).await, ["blue-after", "blue-second"]);
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    let revision = &revisions(&test, "blue").await[0];
+    let runs: Vec<(&str, &str)> = revision.hooks.iter().map(|hook| (&*hook.name, &*hook.last_run.phase)).collect();
+    let ran = |name: &str| runs.iter().find(|(hook, _)| *hook == name).map(|(_, phase)| *phase);
+    assert_eq!(
+        (ran("blue-first"), ran("blue-after"), ran("blue-last")),
+        (Some("Succeeded"), Some("Succeeded"), Some(""))
+    );
+    test.assert_idempotent().await;
+
+    let before = test.api::<Job>().get("blue-after").await?.metadata.uid;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
+    test.assert_converges().await;
+    assert_ne!(test.api::<Job>().get("blue-after").await?.metadata.uid, before, "it is run again");
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.eventually("the hook before the end", async || trace_of_jobs(&test).await.contains(&"blue-last".to_owned()))
+        .await;
+    assert!(has_page().await, "nothing goes before the hook is done");
+    test.assert_converges().await;
+    let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+    assert_eq!(left, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_fails_fails_the_release_and_is_tried_again_in_time() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("failing-hooks"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{fails: true}").await;
+    test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(
+        failed.starts_with("True InstallError: failed to install release: pre-install hooks failed: Job blue-first failed: BackoffLimitExceeded"),
+        "{failed}"
+    );
+    assert_eq!(history(&test, "blue").await, ["1 failed"]);
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_none());
+    let before = test.requests();
+    sleep(Duration::from_secs(3600)).await;
+    let writes = test.requests().since(&before).writes;
+    assert!((20..120).contains(&writes), "{writes} writes in an hour");
+
+    patch(&sites(&test), "blue", json!({"spec": {"fails": false}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
+    // An upgrade that fails leaves what is there.
+    patch(&sites(&test), "blue", json!({"spec": {"fails": true, "title": "Blue"}})).await;
+    test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.starts_with("True UpgradeError: failed to upgrade release: pre-upgrade hooks failed: "), "{failed}");
+    assert_eq!(history(&test, "blue").await, ["1 deployed", "2 failed"]);
+    assert!(condition(&sites(&test), "blue", "Deployed").await.starts_with("True InstallSuccessful"));
+    // What was asked for before is there already.
+    patch(&sites(&test), "blue", json!({"spec": {"fails": false, "title": null}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Result<()> {
+    let fails = job("last", "pre-delete", 0, "").replace("{{ .Values.fails }}", "true");
+    let files = [
+        ("charts/site/values.yaml", "title: Hello\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/templates/last.yaml", &fails),
+    ];
+    let test = Test::of(operator_of(project("failing-at-the-end", &files))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    let expected = "True UninstallError: failed to uninstall release: pre-delete hooks failed: Job blue-last failed";
+    assert!(failed.starts_with(expected), "{failed}");
+    let first = test.api::<Job>().get("blue-last").await?.metadata.uid;
+    sleep(Duration::from_secs(60)).await;
+    assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "it is tried again");
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() -> kube::Result<()> {
+    let folder = site("faults");
+    for seed in 0..20 {
+        let faults = Faults {
+            conflict: 0.05,
+            refused: 0.05,
+            lost: 0.05,
+            cut: 0.02,
+            late: 0.1,
+            repeated: 0.1,
+            expired: 0.05,
+            slow: 0.1,
+        };
+        let test = Test::of(operator_of(folder.clone())).seed(seed).nodes(1).faults(faults).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
+        test.assert_converges().await;
+        assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"], "seed {seed}");
+        assert!(
+            condition(&sites(&test), "blue", "Deployed").await.starts_with("True UpgradeSuccessful"),
+            "seed {seed}"
+        );
+        for kind in ["ReleaseFailed", "Irreconcilable"] {
+            assert_eq!(condition(&sites(&test), "blue", kind).await, "", "seed {seed}");
+        }
+        let page = test.api::<ConfigMap>().get("blue-page").await?;
+        assert_eq!(page.data.unwrap_or_default()["title"], "Blue", "seed {seed}");
+        sites(&test).delete("blue", &DeleteParams::default()).await?;
+        test.assert_converges().await;
+        let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+        assert_eq!(left, Vec::<String>::new(), "seed {seed}");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_run_no_hook_twice() {
+    let operator = operator_of(site("crashes-in-hooks"));
+    explore_crashes(
+        || Test::of(operator.clone()).nodes(1),
+        async |test| {
+            apply_site(test, "blue", "{}").await;
+            test.assert_converges().await;
+            // Of a hook that had run twice, the object would have another UID.
+            let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed");
+            jobs.iter().filter_map(|job| job.metadata.name.clone()).collect::<Vec<_>>()
+        },
+    )
+    .await;
+}

@@ -1,0 +1,73 @@
+//! Templates that look at the cluster, draw something, or ask what time it is.
+
+use crate::project::{apply_site, condition, history, operator_of, project};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::ConfigMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const PAGE: &str = r#"{{- $source := lookup "v1" "ConfigMap" .Release.Namespace "source" }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-page
+data:
+  {{- if $source }}
+  title: {{ $source.data.title }}
+  {{- else }}
+  title: nothing
+  {{- end }}
+  accounts: {{ len (lookup "v1" "ServiceAccount" .Release.Namespace "").items | quote }}
+  drawn: {{ randAlphaNum 12 | quote }}
+  time: {{ now | unixEpoch | quote }}
+  policies: {{ .Capabilities.APIVersions.Has "policy/v1/PodDisruptionBudget" | quote }}
+"#;
+
+fn site(name: &str) -> PathBuf {
+    project(name, &[("charts/site/templates/page.yaml", PAGE)])
+}
+
+async fn page(test: &Test) -> std::collections::BTreeMap<String, String> {
+    let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there");
+    page.data.expect("it has data")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_looked_up_is_looked_at_again() {
+    let mut test = Test::of(operator_of(site("lookup"))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let first = page(&test).await;
+    assert_eq!((&*first["title"], &*first["accounts"], &*first["policies"]), ("nothing", "1", "true"));
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((page(&test).await, history(&test, "blue").await), (first.clone(), vec!["1 deployed".to_owned()]));
+
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}, data: {title: Found}}").await;
+    sleep(Duration::from_secs(90)).await;
+    let second = page(&test).await;
+    assert_eq!((&*second["title"], &second["drawn"]), ("Found", &first["drawn"]));
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_release_draws_for_itself() {
+    let test = Test::of(operator_of(site("drawn"))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    apply_site(&test, "green", "{}").await;
+    test.assert_converges().await;
+    let green = test.api::<ConfigMap>().get("green-page").await.expect("it is there").data.expect("it has data");
+    assert_ne!(page(&test).await["drawn"], green["drawn"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_looked_up_is_named() {
+    let template = "{{- $kind := .Values.kind }}\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {a: {{ len (lookup \"v1\" $kind \"\" \"\") | quote }}}\n";
+    let files = [("charts/site/templates/page.yaml", template), ("charts/site/values.yaml", "kind: Node\n")];
+    let test = Test::of(operator_of(project("not-looked-up", &files))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let failed = condition(&crate::project::sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.contains("the operator was not started for looking up Node of v1"), "{failed}");
+}

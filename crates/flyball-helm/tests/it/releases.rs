@@ -1,0 +1,314 @@
+//! A release from its beginning to its end.
+
+use crate::project::{api, apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_helm::Watches;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
+
+const VALUES: &str = "title: Hello\nreplicas: 2\nextra: false\n";
+const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata:\n  title: {{ .Values.title }}\n";
+const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}-web\nspec:\n  replicas: {{ .Values.replicas }}\n  \
+                   selector: {matchLabels: {app: \"{{ .Release.Name }}\"}}\n  template:\n    metadata: {labels: {app: \"{{ .Release.Name }}\"}}\n    \
+                   spec: {containers: [{name: web, image: web}]}\n";
+const EXTRA: &str = "{{- if .Values.extra }}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-extra\nstringData: {a: b}\n{{- end }}\n";
+
+fn site(name: &str) -> std::path::PathBuf {
+    project(
+        name,
+        &[
+            ("charts/site/values.yaml", VALUES),
+            ("charts/site/templates/page.yaml", PAGE),
+            ("charts/site/templates/web.yaml", WEB),
+            ("charts/site/templates/extra.yaml", EXTRA),
+            ("charts/site/templates/NOTES.txt", "The title is {{ .Values.title }}."),
+        ],
+    )
+}
+
+async fn title(test: &Test) -> String {
+    let page = test.api::<ConfigMap>().get_opt("blue-page").await.expect("it can be read");
+    page.and_then(|page| page.data?.remove("title")).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_resource_becomes_a_release() -> kube::Result<()> {
+    let mut test = Test::of(operator_of(site("installed"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let pods = test.api::<Pod>().list(&ListParams::default().labels("app=blue")).await?;
+    assert_eq!((pods.items.len(), title(&test).await.as_str()), (2, "Blue"));
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: The title is Blue.");
+    let site = sites(&test).get("blue").await?;
+    assert_eq!(
+        site.metadata.finalizers.as_deref(),
+        Some(&["helm.sdk.operatorframework.io/uninstall-release".to_owned()][..])
+    );
+
+    let [revision] = &*revisions(&test, "blue").await else { panic!("there is one revision") };
+    assert_eq!(site.data["status"]["deployedRelease"], json!({"name": "blue", "manifest": revision.manifest}));
+    assert!(
+        revision.manifest.starts_with("---\n# Source: site/templates/page.yaml\napiVersion: v1\n"),
+        "{}",
+        revision.manifest
+    );
+    assert_eq!((revision.config["title"].as_str(), &*revision.info.description), (Some("Blue"), "Install complete"));
+    assert_eq!((revision.chart_name(), &*revision.info.notes), (Some("site"), "The title is Blue."));
+    let secret = test.api::<Secret>().get("sh.helm.release.v1.blue.v1").await?;
+    assert_eq!(secret.type_.as_deref(), Some("helm.sh/release.v1"));
+    let labels = secret.metadata.labels.unwrap_or_default();
+    assert_eq!((&*labels["owner"], &*labels["status"], &*labels["version"]), ("helm", "deployed", "1"));
+
+    let page = test.api::<ConfigMap>().get("blue-page").await?.metadata;
+    assert_eq!(page.labels.unwrap_or_default()["app.kubernetes.io/managed-by"], "Helm");
+    let annotations = page.annotations.unwrap_or_default();
+    assert_eq!(annotations["meta.helm.sh/release-name"], "blue");
+    assert_eq!(annotations["meta.helm.sh/release-namespace"], test.namespace());
+    assert_eq!(page.owner_references.unwrap_or_default()[0].kind, "Site");
+    test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_values_are_an_upgrade() -> kube::Result<()> {
+    let mut test = Test::of(operator_of(site("upgraded"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: Blue, extra: true}").await;
+    test.assert_converges().await;
+    assert!(
+        test.api::<Secret>().get_opt("blue-extra").await?.is_some(),
+        "{:?}",
+        sites(&test).get("blue").await?.data["status"]
+    );
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer", "extra": false, "replicas": 1}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True UpgradeSuccessful: The title is Bluer.");
+    assert_eq!(title(&test).await, "Bluer");
+    assert!(test.api::<Secret>().get_opt("blue-extra").await?.is_none(), "what is not rendered any more goes");
+    // Values that no template looks at make no revision.
+    patch(&sites(&test), "blue", json!({"spec": {"nobody": "asks"}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_has_an_end() {
+    let test = Test::of(operator_of(site("history"))).start().await;
+    apply_site(&test, "blue", "{replicas: 0}").await;
+    for number in 1..=12 {
+        patch(&sites(&test), "blue", json!({"spec": {"title": format!("no. {number}")}})).await;
+        test.assert_converges().await;
+    }
+    let history = history(&test, "blue").await;
+    assert_eq!((history.len(), &*history[0], &*history[9]), (10, "4 superseded", "13 deployed"), "{history:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_changes_is_put_right_at_once() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("drift"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let (pages, webs) = (test.api::<ConfigMap>(), test.api::<Deployment>());
+    pages.delete("blue-page", &DeleteParams::default()).await?;
+    let change = json!({"spec": {"replicas": 7}});
+    webs.patch("blue-web", &PatchParams::default(), &Patch::Merge(change)).await?;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(title(&test).await, "Blue");
+    assert_eq!(webs.get("blue-web").await?.spec.and_then(|spec| spec.replicas), Some(2));
+    // What others add stays theirs.
+    let change = json!({"metadata": {"annotations": {"note": "mine"}}});
+    pages.patch("blue-page", &PatchParams::default(), &Patch::Merge(change)).await?;
+    test.assert_converges().await;
+    assert_eq!(pages.get("blue-page").await?.metadata.annotations.unwrap_or_default()["note"], "mine");
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_remains_of_what_is_deleted() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("uninstalled"))).nodes(1).start().await;
+    apply_site(&test, "green", "{}").await;
+    test.assert_converges().await;
+    let before: Vec<String> = test.state().await.into_keys().filter(|name| !name.contains("green")).collect();
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.assert_converges().await;
+    let after: Vec<String> = test.state().await.into_keys().filter(|name| !name.contains("green")).collect();
+    assert_eq!(after, before);
+    assert_eq!(history(&test, "green").await, ["1 deployed"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_fails_is_told_and_not_tried_again() -> kube::Result<()> {
+    let folder = site("bad-values");
+    std::fs::write(
+        folder.join("charts/site/templates/guard.yaml"),
+        "{{- if eq .Values.title \"bad\" }}{{ fail \"title must not be bad\" }}{{ end }}",
+    )
+    .expect("it can be written");
+    let mut test = Test::of(operator_of(folder)).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: bad}").await;
+    test.assert_converges().await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.starts_with("True InstallError: failed to install release: "), "{failed}");
+    assert!(failed.contains("title must not be bad") && failed.contains("guard.yaml"), "{failed}");
+    assert_eq!(history(&test, "blue").await, Vec::<String>::new());
+    let before = test.requests();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(test.requests().since(&before).writes, 0);
+
+    patch(&sites(&test), "blue", json!({"spec": {"title": "good"}})).await;
+    test.assert_converges().await;
+    assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
+    patch(&sites(&test), "blue", json!({"spec": {"title": "bad"}})).await;
+    test.assert_converges().await;
+    let failed = condition(&sites(&test), "blue", "Irreconcilable").await;
+    assert!(failed.starts_with("True ReconcileError: failed to get candidate release: "), "{failed}");
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: The title is good.");
+    assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("good", 1));
+    test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_is_edited_is_an_upgrade_without_a_restart() {
+    let folder = site("reloaded");
+    let page = folder.join("charts/site/templates/page.yaml");
+    let operator = move || {
+        let watches = Watches::read(folder.join("watches.yaml")).unwrap_or_else(|error| panic!("{error}"));
+        flyball_helm::operator(&watches.reloading(true)).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let test = Test::of(operator).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    std::fs::write(&page, PAGE.replace("{{ .Values.title }}", "The {{ .Values.title }}")).expect("it can be written");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(title(&test).await, "The Blue");
+    // What does not even parse changes nothing of what is there.
+    std::fs::write(&page, "{{ if }}").expect("it can be written");
+    sleep(Duration::from_secs(2)).await;
+    assert!(condition(&sites(&test), "blue", "Irreconcilable").await.contains("page.yaml"));
+    assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("The Blue", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_watches_override_goes_over_the_spec() {
+    let folder = site("overridden");
+    let watches = "- group: web.example.com\n  version: v1\n  kind: Site\n  chart: charts/site\n  overrideValues: {title: Ours}\n  \
+                   selector: {matchLabels: {tier: web}}\n";
+    std::fs::write(folder.join("watches.yaml"), watches).expect("it can be written");
+    let test = Test::of(operator_of(folder)).start().await;
+    apply_site(&test, "blue", "{title: Theirs}").await;
+    test.assert_converges().await;
+    assert_eq!(title(&test).await, "", "it is not selected");
+    patch(&sites(&test), "blue", json!({"metadata": {"labels": {"tier": "web"}}})).await;
+    test.assert_converges().await;
+    assert_eq!(title(&test).await, "Ours");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_release_is_left_alone() {
+    let test = Test::of(operator_of(site("paused"))).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let pause =
+        |value: &str| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": value}}});
+    patch(&sites(&test), "blue", pause("true")).await;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+    test.assert_converges().await;
+    assert_eq!(condition(&sites(&test), "blue", "Paused").await, "True PauseReconcileAnnotationTrue: ");
+    assert_eq!(title(&test).await, "Blue");
+    patch(&sites(&test), "blue", pause("false")).await;
+    test.assert_converges().await;
+    assert_eq!((condition(&sites(&test), "blue", "Paused").await.as_str(), title(&test).await.as_str()), ("", "Bluer"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_another_chart_is_not_taken_over() {
+    let folder = site("two-charts");
+    let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n\
+                   - {group: web.example.com, version: v1, kind: Page, chart: charts/page}\n";
+    for (file, text) in [
+        ("watches.yaml", watches),
+        ("charts/page/Chart.yaml", "apiVersion: v2\nname: page\nversion: 1.0.0\n"),
+        (
+            "charts/page/templates/page.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-other\"}\n",
+        ),
+    ] {
+        let file = folder.join(file);
+        std::fs::create_dir_all(file.parent().expect("it has one")).expect("it can be made");
+        std::fs::write(file, text).expect("it can be written");
+    }
+    let test = Test::of(operator_of(folder)).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    test.apply("{apiVersion: web.example.com/v1, kind: Page, metadata: {name: blue}, spec: {}}").await;
+    test.assert_converges().await;
+    let pages = api(&test, "web.example.com", "v1", "Page");
+    assert_eq!(
+        condition(&pages, "blue", "Irreconcilable").await,
+        "True ReconcileError: failed to get helm release name: duplicate release name: found existing release with name \"blue\" for chart \"site\""
+    );
+    pages.delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_repeat_by_their_seeds() {
+    let folder = site("repeats");
+    let mut traces = Vec::new();
+    for _ in 0..2 {
+        let test = Test::of(operator_of(folder.clone())).seed(7).nodes(1).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+        test.assert_converges().await;
+        traces.push(test.trace());
+    }
+    assert!(!traces[0].is_empty() && traces[0] == traces[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_change_nothing() {
+    let operator = operator_of(site("crashes"));
+    explore_crashes(
+        || Test::of(operator.clone()).nodes(1),
+        async |test| {
+            apply_site(test, "blue", "{extra: true}").await;
+            test.assert_converges().await;
+            patch(&sites(test), "blue", json!({"spec": {"title": "Bluer", "extra": false}})).await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_crashes_leave_nothing_of_what_is_deleted() {
+    let operator = operator_of(site("crashes-at-the-end"));
+    explore_crashes(
+        || Test::of(operator.clone()).nodes(1),
+        async |test| {
+            apply_site(test, "blue", "{replicas: 1}").await;
+            test.assert_converges().await;
+            sites(test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_outage_changes_nothing() {
+    let mut test = Test::of(operator_of(site("outage"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
