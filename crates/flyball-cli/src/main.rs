@@ -42,7 +42,7 @@ mod yaml;
 use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use commands::{
     apply as apply_command, bench, cluster, completion, crd, create, demo, deploy, describe, dev, doctor, edit, get,
-    image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, render, run,
+    helm, image as image_command, init, install, leash, levels, lint, logs, man, manifests, old, operate, render, run,
     scorecard as scorecard_command, test, trace, undeploy,
 };
 use std::process::ExitCode;
@@ -81,6 +81,7 @@ enum Command {
     Run(run::RunArgs),
     Dev(dev::DevArgs),
     Image(image_command::ImageArgs),
+    Helm(helm::HelmArgs),
     Test(test::TestArgs),
     Scorecard(scorecard_command::ScorecardArgs),
     Bench(bench::BenchArgs),
@@ -98,6 +99,8 @@ enum Command {
     #[command(hide = true)]
     Leash(leash::LeashArgs),
     #[command(hide = true)]
+    Operate(operate::OperateArgs),
+    #[command(hide = true)]
     Add(old::OldArgs),
     #[command(hide = true)]
     Generate(old::GenerateArgs),
@@ -111,7 +114,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log(cli.verbose);
+    // An operator has a log of its own.
+    if !matches!(cli.command, Command::Operate(_)) {
+        log(cli.verbose);
+    }
     let done = match cli.command {
         Command::Init(args) => init::cmd_init(&args),
         Command::Create(args) => create::cmd_create(args),
@@ -127,6 +133,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::cmd_run(args),
         Command::Doctor(args) => doctor::cmd_doctor(&args),
         Command::Dev(args) => dev::cmd_dev(args),
+        Command::Helm(args) => helm::cmd_helm(&args),
         Command::Image(args) => image_command::cmd_image(args),
         Command::Test(args) => test::cmd_test(&args),
         Command::Scorecard(args) => scorecard_command::cmd_scorecard(args),
@@ -144,6 +151,10 @@ fn main() -> ExitCode {
             completion::cmd_completion(&args, Cli::command());
             Ok(())
         }
+        Command::Operate(args) => match operate::cmd_operate(args) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Leash(args) => leash::cmd_leash(&args),
         Command::Add(args) => old::cmd_old("add", &args),
         Command::Generate(args) => old::cmd_generate(&args),

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
+use crate::program::Program;
 use crate::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
 use flyball::{ControllerDescription, DefinitionDescription, Description};
@@ -23,8 +24,8 @@ enum Command {
 /// Show the kinds, controllers, webhooks, policies and permissions of an operator, without running it
 #[derive(Args, Debug)]
 struct OperatorArgs {
-    /// The operator's program: a path, or a name that is looked for in PATH
-    program: String,
+    /// The operator's program: a path, a name that is looked for in PATH, or a watches.yaml
+    program: Program,
     /// Flags that the operator needs to say what it is, after `--`
     #[arg(last = true)]
     flags: Vec<String>,
@@ -46,8 +47,9 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
 /// Has the operator describe itself.
 fn ask(args: &OperatorArgs) -> Result<Description> {
     let program = &args.program;
-    let mut process = Process::new(program);
-    process.arg("describe").args(&args.flags).stdin(Stdio::null());
+    let line = program.command_line();
+    let mut process = Process::new(&line[0]);
+    process.args(&line[1..]).arg("describe").args(&args.flags).stdin(Stdio::null());
     let answer = process.output().when(format!("cannot run {program}"))?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stderr);

@@ -16,6 +16,7 @@ mod operators;
 mod plugins;
 mod registry;
 mod run;
+mod samples;
 mod scaffold;
 mod scorecard;
 mod terminal;

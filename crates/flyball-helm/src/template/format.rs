@@ -457,7 +457,8 @@ impl Verb {
     }
 
     fn integer(&self, out: &mut Vec<u8>, kind: IntKind, number: i64, letter: char, value: &Value) {
-        let magnitude = if kind == IntKind::Uint64 { u64::from_ne_bytes(number.to_ne_bytes()) } else { number.unsigned_abs() };
+        let magnitude =
+            if kind == IntKind::Uint64 { u64::from_ne_bytes(number.to_ne_bytes()) } else { number.unsigned_abs() };
         let is_negative = number < 0 && kind != IntKind::Uint64;
         let digits = match letter {
             'v' | 'd' => magnitude.to_string(),

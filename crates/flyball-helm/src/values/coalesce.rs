@@ -36,7 +36,13 @@ pub(crate) fn coalesce(
     Ok(all)
 }
 
-fn chart_values(chart: &Chart, dest: &mut Map<String, Value>, prefix: &str, nulls: Nulls, log: &mut Log) -> Result<(), String> {
+fn chart_values(
+    chart: &Chart,
+    dest: &mut Map<String, Value>,
+    prefix: &str,
+    nulls: Nulls,
+    log: &mut Log,
+) -> Result<(), String> {
     let prefix = join(prefix, chart.name());
     own_values(chart, dest, &prefix, nulls, log);
     for child in &chart.dependencies {
@@ -82,7 +88,13 @@ fn own_values(chart: &Chart, dest: &mut Map<String, Value>, prefix: &str, nulls:
 }
 
 /// Merges a table under another.
-pub(crate) fn tables(above: &mut Map<String, Value>, below: Map<String, Value>, prefix: &str, nulls: Nulls, log: &mut Log) {
+pub(crate) fn tables(
+    above: &mut Map<String, Value>,
+    below: Map<String, Value>,
+    prefix: &str,
+    nulls: Nulls,
+    log: &mut Log,
+) {
     for (key, value) in below {
         let full = join(prefix, &key);
         match (above.get_mut(&key), value) {

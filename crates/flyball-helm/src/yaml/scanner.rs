@@ -569,7 +569,8 @@ impl Scanner {
             } else {
                 let rest = self.tag_uri(false, first)?;
                 // A lone `!` is a suffix without a handle.
-                (handle, suffix) = if rest.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), rest) };
+                (handle, suffix) =
+                    if rest.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), rest) };
             }
         }
         if !is_blankz(self.at(0)) {
@@ -599,7 +600,10 @@ impl Scanner {
     fn tag_uri(&mut self, is_directive: bool, head: String) -> Scan<String> {
         let has_head = !head.is_empty();
         let mut uri: String = head.chars().skip(1).collect();
-        while is_word(self.at(0)) || ";/?:@&=+$.!~*'()%".contains(self.at(0)) || (is_directive && ",[]".contains(self.at(0))) {
+        while is_word(self.at(0))
+            || ";/?:@&=+$.!~*'()%".contains(self.at(0))
+            || (is_directive && ",[]".contains(self.at(0)))
+        {
             if self.at(0) == '%' {
                 let mut bytes = Vec::new();
                 while self.at(0) == '%' {

@@ -1,0 +1,34 @@
+//! `flyball helm`: charts, without Helm.
+
+use crate::error::{Error, Result};
+use crate::terminal::complain;
+use clap::{Args, Subcommand};
+use flyball_core::{Clock, Rng};
+use flyball_helm::TemplateArgs;
+use std::io::Write;
+use std::path::Path;
+
+/// Look into Helm charts
+#[derive(Args, Debug)]
+pub(crate) struct HelmArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print what a chart comes to, as `helm template` does
+    #[command(after_help = "Examples:
+  flyball helm template site ./helm-charts/site
+  flyball helm template site ./site-1.2.3.tgz -f values.yaml --set backend.size=3")]
+    Template(TemplateArgs),
+}
+
+pub(crate) fn cmd_helm(args: &HelmArgs) -> Result<()> {
+    let Command::Template(args) = &args.command;
+    let output = flyball_helm::template(args, Path::new("."), Clock::system(), Rng::from_os()).map_err(Error::new)?;
+    output.warnings.iter().for_each(|warning| complain("note", warning));
+    // Whoever reads it may stop halfway.
+    let _ = std::io::stdout().write_all(output.text.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! `flyball operate`: is the operator that a watches.yaml tells of, with the command line that every operator has.
+//!
+//! `flyball run`, `dev`, `manifests` and the others start it where they would start a program that cargo built.
+
+use crate::error::{Error, Result, ResultExt};
+use clap::Args;
+use flyball::Operator;
+use serde::Deserialize;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Args, Debug)]
+pub(crate) struct OperateArgs {
+    /// File that says which charts, roles and playbooks are for which kinds
+    watches: PathBuf,
+    /// What the operator's own command line says
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+/// What an entry of the file is about.
+#[derive(Deserialize)]
+struct Entry {
+    chart: Option<serde::de::IgnoredAny>,
+}
+
+pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
+    let operator = operator(&args.watches)?;
+    Ok(operator.main_from(std::iter::once(args.watches.into_os_string()).chain(args.args)))
+}
+
+fn operator(path: &Path) -> Result<Operator> {
+    let what = || format!("cannot read {}", path.display());
+    let text = fs::read_to_string(path).when(what())?;
+    let entries: Vec<Entry> = serde_saphyr::from_str(&text).when(what())?;
+    // Which of the two it is decides who says what is wrong with the rest.
+    let charts = entries.iter().filter(|entry| entry.chart.is_some()).count();
+    match charts {
+        0 => flyball_ansible::operator(&flyball_ansible::Watches::read(path).when(what())?).when(what()),
+        all if all == entries.len() => {
+            flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what())
+        }
+        _ => Err(Error::new(format!("{} has charts, and roles or playbooks", path.display()))
+            .hint("an operator has the one or the other: give each a file of its own")),
+    }
+}
