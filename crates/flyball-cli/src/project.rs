@@ -92,6 +92,13 @@ pub(crate) struct Webhooks {
     pub(crate) conversion: bool,
 }
 
+/// Tells whether the file of a project is one of kubebuilder's or of the operator-sdk's.
+fn is_of_others(text: &str) -> bool {
+    let layout = serde_saphyr::from_str::<Value>(text).map(|project| project["layout"].clone()).unwrap_or_default();
+    let theirs = [".kubebuilder.io/", ".operatorframework.io/"];
+    layout.is_array() || layout.as_str().is_some_and(|layout| theirs.iter().any(|name| layout.contains(name)))
+}
+
 impl Budget {
     fn is_none(&self) -> bool {
         *self == Self::default()
@@ -143,28 +150,28 @@ impl Project {
         }
     }
 
-    /// Finds the project that a folder is in: its own, or that of the nearest folder above.
+    /// Finds the project that a folder is in: its own, or that of the nearest folder above. That of another tool, whose file has the same
+    /// name, is none.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         let folder = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
-        folder.ancestors().find(|folder| folder.join(FILE).is_file()).map(Self::read).transpose()
+        let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
+        let path = folder.join(FILE);
+        let text = fs::read_to_string(&path).when(format!("cannot read {}", path.display()))?;
+        if is_of_others(&text) {
+            return Ok(None);
+        }
+        let remedy = "put it right by hand, or take it back from version control";
+        let broken = |error: String| Error::new(format!("{} is broken: {error}", path.display())).hint(remedy);
+        let project = Self::parse(&text).map_err(broken)?;
+        Ok(Some(Self { folder: folder.into(), ..project }))
     }
 
     /// Finds the project that the current folder is in.
     pub(crate) fn here() -> Result<Self> {
         Self::find(Path::new("."))?.ok_or_else(|| {
-            Error::new("there is no file PROJECT in this folder or above: this is no project")
+            Error::new("there is no file PROJECT of flyball's in this folder or above: this is no project")
                 .hint("make one in an empty folder: flyball init --domain example.com")
         })
-    }
-
-    fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
-        let text = fs::read_to_string(&path).when(format!("cannot read {}", path.display()))?;
-        let remedy = "put it right by hand, or take it back from version control";
-        let broken = |error: String| Error::new(format!("{} is broken: {error}", path.display())).hint(remedy);
-        let mut project = Self::parse(&text).map_err(broken)?;
-        project.folder = folder.into();
-        Ok(project)
     }
 
     fn parse(text: &str) -> Result<Self, String> {

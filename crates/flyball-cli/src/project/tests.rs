@@ -37,6 +37,13 @@ fn what_is_read_is_written_byte_by_byte() {
 }
 
 #[test]
+fn projects_of_other_tools_are_known() {
+    assert!(is_of_others("layout:\n- helm.sdk.operatorframework.io/v1\nversion: \"3\"\n"));
+    assert!(is_of_others("layout: go.kubebuilder.io/v3\n"));
+    assert!(!is_of_others(REDIS) && !is_of_others("layout: flyball/2\n") && !is_of_others("{"));
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     for (from, to, expected) in [
         ("layout: flyball/1", "layout: go.kubebuilder.io/v4", "this program knows \"flyball/1\""),
