@@ -94,7 +94,7 @@ fn given(argument: &Value, now: Timestamp) -> Moment {
             Object::Moment(moment) => moment.clone(),
             _ => Moment(now.to_zoned(TimeZone::UTC)),
         },
-        Value::Int(IntKind::Int | IntKind::Int64 | IntKind::Int32, seconds) => {
+        Value::Int(IntKind::Int | IntKind::Int64, seconds) => {
             Moment(Timestamp::from_second(*seconds).unwrap_or(now).to_zoned(TimeZone::UTC))
         }
         _ => Moment(now.to_zoned(TimeZone::UTC)),

@@ -1,0 +1,3 @@
+//! Charts with what the real Helm says of them.
+
+mod cases;
