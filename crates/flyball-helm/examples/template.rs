@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let output =
-        TemplateArgs::parse(&arguments).and_then(|args| template(&args, Path::new("."), Clock::system(), Rng::from_os()));
+    let output = TemplateArgs::parse(&arguments)
+        .and_then(|args| template(&args, Path::new("."), Clock::system(), Rng::from_os()));
     let written = match output {
         Ok(output) => {
             let warnings = output.warnings.iter().map(|warning| format!("{warning}\n")).collect::<String>();

@@ -116,7 +116,9 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> Result<Output, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = &args.kube_version {
-        capabilities.set_kube_version(version).map_err(|message| format!("invalid kube version '{version}': {message}"))?;
+        capabilities
+            .set_kube_version(version)
+            .map_err(|message| format!("invalid kube version '{version}': {message}"))?;
     }
     capabilities.add_api_versions(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args, &clock, &rng)?;
@@ -165,7 +167,10 @@ fn missing(chart: &str) -> String {
 
 fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Result<(String, &'a str), String> {
     match args.args.as_slice() {
-        [] => Err("\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]".to_owned()),
+        [] => {
+            Err("\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"
+                .to_owned())
+        }
         [chart] => match &args.name_template {
             Some(text) => Ok((generated_name(text, clock, rng)?, chart)),
             None => Ok(("release-name".to_owned(), chart)),
@@ -179,9 +184,7 @@ fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Resul
             }
             Ok((name.clone(), chart))
         }
-        [_, _, rest @ ..] => {
-            Err(format!("expected at most two arguments, unexpected arguments: {}", rest.join(", ")))
-        }
+        [_, _, rest @ ..] => Err(format!("expected at most two arguments, unexpected arguments: {}", rest.join(", "))),
     }
 }
 
@@ -195,9 +198,8 @@ fn generated_name(text: &str, clock: &Clock, rng: &Rng) -> Result<String, String
 
 fn values(args: &TemplateArgs, folder: &Path) -> Result<Values, String> {
     let mut values = Values::default();
-    let read = |path: &str| {
-        std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error)))
-    };
+    let read =
+        |path: &str| std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error)));
     for file in &args.values {
         values.merge_yaml(file, &read(file)?).map_err(|error| error.to_string())?;
     }

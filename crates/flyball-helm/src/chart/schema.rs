@@ -90,7 +90,11 @@ impl Draft {
             "json-schema.org/draft-07/schema" => Draft::V7,
             "json-schema.org/draft/2019-09/schema" => Draft::V2019,
             "json-schema.org/schema" | "json-schema.org/draft/2020-12/schema" => Draft::V2020,
-            _ => return Err(format!("failing loading {url:?}: schemas are not fetched; name a draft of json-schema.org")),
+            _ => {
+                return Err(format!(
+                    "failing loading {url:?}: schemas are not fetched; name a draft of json-schema.org"
+                ));
+            }
         })
     }
 }

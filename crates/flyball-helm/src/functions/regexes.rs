@@ -193,7 +193,10 @@ fn complaint(pattern: &str, error: &regex::Error) -> String {
     }
     if detail.contains("unrecognized escape sequence") {
         let from = pattern.find('\\').unwrap_or(0);
-        return quoted("invalid escape sequence", &pattern.chars().skip(pattern[..from].chars().count()).take(2).collect::<String>());
+        return quoted(
+            "invalid escape sequence",
+            &pattern.chars().skip(pattern[..from].chars().count()).take(2).collect::<String>(),
+        );
     }
     if detail.contains("size limit") {
         return quoted("expression too large", pattern);

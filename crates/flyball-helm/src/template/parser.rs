@@ -393,7 +393,10 @@ impl Parser<'_> {
         }
         for (at, command) in pipe.commands.iter().enumerate().skip(1) {
             let first = &command.args[0].what;
-            if matches!(first, Operand::Bool(_) | Operand::Dot | Operand::Nil | Operand::Number(_) | Operand::String(..)) {
+            if matches!(
+                first,
+                Operand::Bool(_) | Operand::Dot | Operand::Nil | Operand::Number(_) | Operand::String(..)
+            ) {
                 return self.error(&format!("non executable command in pipeline stage {}", at + 1));
             }
         }

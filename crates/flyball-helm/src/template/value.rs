@@ -133,7 +133,8 @@ impl Type {
         match (self, other) {
             (Type::Any | Type::Reflect, _) => true,
             // Types with equal content of which one has no name.
-            (Type::Map(MapKind::Any), Type::Map(MapKind::Values)) | (Type::Map(MapKind::Values), Type::Map(MapKind::Any)) => true,
+            (Type::Map(MapKind::Any), Type::Map(MapKind::Values))
+            | (Type::Map(MapKind::Values), Type::Map(MapKind::Any)) => true,
             (Type::List(ListKind::Strings), Type::List(ListKind::VersionSet)) => true,
             (this, other) => this == other,
         }
@@ -237,7 +238,9 @@ impl Value {
     pub(crate) fn items(&self) -> Option<Vec<Value>> {
         match self {
             Value::List(list) => Some(list.items.to_vec()),
-            Value::Bytes(bytes) => Some(bytes.iter().map(|byte| Value::Int(IntKind::Uint8, i64::from(*byte))).collect()),
+            Value::Bytes(bytes) => {
+                Some(bytes.iter().map(|byte| Value::Int(IntKind::Uint8, i64::from(*byte))).collect())
+            }
             _ => None,
         }
     }
@@ -276,7 +279,8 @@ impl Value {
                 Value::List(List { items, ..list.clone() })
             }
             Value::Map(map) => {
-                let entries = map.entries.borrow().iter().map(|(key, value)| (key.clone(), value.deep_copy())).collect();
+                let entries =
+                    map.entries.borrow().iter().map(|(key, value)| (key.clone(), value.deep_copy())).collect();
                 Value::Map(Map::new(map.kind, entries))
             }
             other => other.clone(),

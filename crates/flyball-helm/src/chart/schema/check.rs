@@ -159,7 +159,13 @@ impl<'s> At<'_, 's> {
     }
 
     fn fail_with(&mut self, message: String, causes: Vec<Failure>) {
-        self.failures.push(Failure { place: self.place.to_vec(), message, is_reference: false, is_group: false, causes });
+        self.failures.push(Failure {
+            place: self.place.to_vec(),
+            message,
+            is_reference: false,
+            is_group: false,
+            causes,
+        });
     }
 
     fn schema(&mut self, schema: &'s Value, value: &Value) {
@@ -237,7 +243,8 @@ impl<'s> At<'_, 's> {
 
     fn reference(&mut self, reference: &str, value: &Value) {
         let Some(schema) = self.checker.resolve(reference) else {
-            let message = format!("reference {} in values.schema.json leads nowhere; schemas are not fetched", quote(reference));
+            let message =
+                format!("reference {} in values.schema.json leads nowhere; schemas are not fetched", quote(reference));
             self.checker.broken.get_or_insert(message);
             return;
         };
@@ -246,7 +253,13 @@ impl<'s> At<'_, 's> {
         if let Some(failure) = failure {
             let causes = if failure.is_group { failure.causes } else { vec![failure] };
             let message = "validation failed".to_owned();
-            self.failures.push(Failure { place: self.place.to_vec(), message, is_reference: true, is_group: false, causes });
+            self.failures.push(Failure {
+                place: self.place.to_vec(),
+                message,
+                is_reference: true,
+                is_group: false,
+                causes,
+            });
         }
     }
 
@@ -449,14 +462,16 @@ impl<'s> At<'_, 's> {
     }
 
     fn number(&mut self, fields: &'s Map<String, Value>, value: f64) {
-        let rules: [(&str, fn(f64, f64) -> bool); 4] = [
+        type Rule = fn(f64, f64) -> bool;
+        let rules: [(&str, Rule); 4] = [
             ("minimum", |got, want| got >= want),
             ("maximum", |got, want| got <= want),
             ("exclusiveMinimum", |got, want| got > want),
             ("exclusiveMaximum", |got, want| got < want),
         ];
         for (keyword, is_good) in rules {
-            if let Some(wanted) = fields.get(keyword).and_then(Value::as_f64).filter(|wanted| !is_good(value, *wanted)) {
+            if let Some(wanted) = fields.get(keyword).and_then(Value::as_f64).filter(|wanted| !is_good(value, *wanted))
+            {
                 self.fail(format!("{keyword}: got {}, want {}", number(value), number(wanted)));
             }
         }
@@ -513,7 +528,9 @@ impl<'s> At<'_, 's> {
 
     fn unevaluated(&mut self, fields: &'s Map<String, Value>, value: &Value) {
         if let (Some(schema), Value::Object(object)) = (fields.get("unevaluatedProperties"), value) {
-            for (name, value) in object.iter().filter(|(name, _)| !self.seen.properties.contains(*name)).collect::<Vec<_>>() {
+            for (name, value) in
+                object.iter().filter(|(name, _)| !self.seen.properties.contains(*name)).collect::<Vec<_>>()
+            {
                 let failure = self.part(schema, value, name);
                 self.failures.extend(failure);
                 self.seen.properties.insert(name.clone());

@@ -14,14 +14,20 @@ pub(super) fn schema(draft: Draft) -> (Value, &'static str) {
     };
     let is_new = draft >= Draft::V2019;
     let applies = keywords(&[
-        ("additionalProperties unevaluatedProperties unevaluatedItems contains propertyNames not if then else", schema_ref()),
+        (
+            "additionalProperties unevaluatedProperties unevaluatedItems contains propertyNames not if then else",
+            schema_ref(),
+        ),
         ("additionalItems", schema_ref()),
         ("items", if draft == Draft::V2020 { schema_ref() } else { json!({"anyOf": [schema_ref(), array()]}) }),
         ("prefixItems allOf anyOf oneOf", array()),
         ("properties patternProperties dependentSchemas", map_of(schema_ref())),
     ]);
     let validates = keywords(&[
-        ("type", json!({"anyOf": [{"$ref": "#/$defs/type"}, {"type": "array", "items": {"$ref": "#/$defs/type"}, "minItems": 1, "uniqueItems": true}]})),
+        (
+            "type",
+            json!({"anyOf": [{"$ref": "#/$defs/type"}, {"type": "array", "items": {"$ref": "#/$defs/type"}, "minItems": 1, "uniqueItems": true}]}),
+        ),
         ("enum", json!({"type": "array"})),
         ("multipleOf", json!({"type": "number", "exclusiveMinimum": 0})),
         ("maximum minimum", json!({"type": "number"})),
@@ -49,7 +55,8 @@ pub(super) fn schema(draft: Draft) -> (Value, &'static str) {
     });
     // From 2019 on, keywords stand in vocabularies of which a schema is all; before, they stood in one list.
     let meta = if is_new {
-        let parts = ["core", "applies", "validates", "describes"].map(|part| json!({"$ref": format!("#/$defs/{part}")}));
+        let parts =
+            ["core", "applies", "validates", "describes"].map(|part| json!({"$ref": format!("#/$defs/{part}")}));
         json!({"allOf": parts, "type": types, "$defs": defs})
     } else {
         let mut all = Map::new();
