@@ -171,7 +171,12 @@ impl Chart {
     ///
     /// # Errors
     /// What Helm says: a template that does not parse or fails, values that the schema forbids, output that is not YAML.
-    pub fn render(&self, values: &Values, release: &Release, capabilities: &Capabilities) -> Result<Rendered, RenderError> {
+    pub fn render(
+        &self,
+        values: &Values,
+        release: &Release,
+        capabilities: &Capabilities,
+    ) -> Result<Rendered, RenderError> {
         self.render_with(values, release, capabilities, &RenderOptions::default())
     }
 

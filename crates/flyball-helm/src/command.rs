@@ -10,6 +10,14 @@ use flyball_core::{Clock, Rng};
 use std::path::Path;
 use std::rc::Rc;
 
+/// `helm template` as a program of its own, which knows the words for flags that it has not.
+#[derive(clap::Parser)]
+#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
+struct Program {
+    #[command(flatten)]
+    args: TemplateArgs,
+}
+
 /// The arguments of `helm template`. See <https://helm.sh/docs/helm/helm_template/>.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TemplateArgs {
@@ -20,19 +28,19 @@ pub struct TemplateArgs {
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<String>,
     /// A value, such as a.b=c,d[0]=e
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
     /// A value that is text
-    #[arg(long, value_name = "KEY=TEXT")]
+    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_string: Vec<String>,
     /// A value that is the content of a file
-    #[arg(long, value_name = "KEY=FILE")]
+    #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true)]
     pub set_file: Vec<String>,
     /// A value that is JSON
-    #[arg(long, value_name = "KEY=JSON")]
+    #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true)]
     pub set_json: Vec<String>,
     /// A value in which no character means anything
-    #[arg(long, value_name = "KEY=TEXT")]
+    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_literal: Vec<String>,
     /// The release's namespace
     #[arg(short, long, default_value = "default")]
@@ -55,6 +63,9 @@ pub struct TemplateArgs {
     /// Without hooks that are tests
     #[arg(long)]
     pub skip_tests: bool,
+    /// With the notes of subcharts
+    #[arg(long)]
+    pub render_subchart_notes: bool,
     /// Without checking values against the schema
     #[arg(long)]
     pub skip_schema_validation: bool,
@@ -67,6 +78,23 @@ pub struct TemplateArgs {
     /// Only what comes from these templates
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
+}
+
+impl TemplateArgs {
+    /// Reads what stands behind `helm template` on a command line.
+    ///
+    /// # Errors
+    /// A flag is unknown or lacks its value; or help was asked for, which is the message then.
+    pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
+        use clap::Parser;
+        use clap::error::{ContextKind, ErrorKind};
+        Program::try_parse_from(arguments).map(|program| program.args).map_err(|error| {
+            match (error.kind(), error.get(ContextKind::InvalidArg)) {
+                (ErrorKind::UnknownArgument, Some(flag)) => format!("unknown flag: {flag}"),
+                _ => error.to_string(),
+            }
+        })
+    }
 }
 
 /// What `helm template` prints: the text, and what it logs.
@@ -88,7 +116,9 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> Result<Output, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = &args.kube_version {
-        capabilities.set_kube_version(version).map_err(|message| format!("invalid kube version '{version}': {message}"))?;
+        capabilities
+            .set_kube_version(version)
+            .map_err(|message| format!("invalid kube version '{version}': {message}"))?;
     }
     capabilities.add_api_versions(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args, &clock, &rng)?;
@@ -112,6 +142,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> R
         clock,
         rng,
         skip_schema_validation: args.skip_schema_validation,
+        sub_notes: args.render_subchart_notes,
         ..RenderOptions::default()
     };
     let rendered = chart.render_with(&values, &release, &capabilities, &options).map_err(|error| {
@@ -136,7 +167,10 @@ fn missing(chart: &str) -> String {
 
 fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Result<(String, &'a str), String> {
     match args.args.as_slice() {
-        [] => Err("\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]".to_owned()),
+        [] => {
+            Err("\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"
+                .to_owned())
+        }
         [chart] => match &args.name_template {
             Some(text) => Ok((generated_name(text, clock, rng)?, chart)),
             None => Ok(("release-name".to_owned(), chart)),
@@ -150,9 +184,7 @@ fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Resul
             }
             Ok((name.clone(), chart))
         }
-        [_, _, rest @ ..] => {
-            Err(format!("expected at most two arguments, unexpected arguments: {}", rest.join(", ")))
-        }
+        [_, _, rest @ ..] => Err(format!("expected at most two arguments, unexpected arguments: {}", rest.join(", "))),
     }
 }
 
@@ -166,9 +198,8 @@ fn generated_name(text: &str, clock: &Clock, rng: &Rng) -> Result<String, String
 
 fn values(args: &TemplateArgs, folder: &Path) -> Result<Values, String> {
     let mut values = Values::default();
-    let read = |path: &str| {
-        std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error)))
-    };
+    let read =
+        |path: &str| std::fs::read(folder.join(path)).map_err(|error| format!("open {path}: {}", load_message(&error)));
     for file in &args.values {
         values.merge_yaml(file, &read(file)?).map_err(|error| error.to_string())?;
     }

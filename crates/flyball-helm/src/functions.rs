@@ -17,7 +17,7 @@ mod logic;
 mod numbers;
 mod paths;
 mod random;
-mod regexes;
+pub(crate) mod regexes;
 mod strings;
 mod toml;
 mod urls;

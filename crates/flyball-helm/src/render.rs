@@ -142,7 +142,9 @@ impl Default for RenderOptions<'_> {
 
 impl std::fmt::Debug for RenderOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RenderOptions").field("skip_schema_validation", &self.skip_schema_validation).finish_non_exhaustive()
+        f.debug_struct("RenderOptions")
+            .field("skip_schema_validation", &self.skip_schema_validation)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! See <https://github.com/Masterminds/semver#checking-version-constraints>.
 
 use crate::template::format::quote;
-use crate::template::object::{Method, Object, uint64};
+use crate::template::object::{Method, MethodBody, Object, uint64};
 use crate::template::value::{Type, Value};
 use regex::Regex;
 use std::cmp::Ordering;
@@ -87,7 +87,7 @@ impl Version {
         }
         const NONE: &[Type] = &[];
         const ONE: &[Type] = &[Type::Object("*semver.Version")];
-        let (params, call): (_, fn(&Object, &[Value]) -> Result<Value, String>) = match name {
+        let (params, call): (_, MethodBody) = match name {
             "Major" => (NONE, |object, _| Ok(uint64(this(object).major))),
             "Minor" => (NONE, |object, _| Ok(uint64(this(object).minor))),
             "Patch" => (NONE, |object, _| Ok(uint64(this(object).patch))),
@@ -106,7 +106,11 @@ impl Version {
                 let version = this(object);
                 // Of a pre-release, the version itself comes next.
                 let step = u64::from(version.pre.is_empty());
-                Ok(Value::object(Object::Version(version.with_numbers(version.major, version.minor, version.patch + step))))
+                Ok(Value::object(Object::Version(version.with_numbers(
+                    version.major,
+                    version.minor,
+                    version.patch + step,
+                ))))
             }),
             "Compare" => (ONE, |object, args| Ok(Value::int(order(object, args)? as i64))),
             "LessThan" => (ONE, |object, args| Ok(Value::Bool(order(object, args)?.is_lt()))),
@@ -230,7 +234,8 @@ impl Constraints {
 
 impl Constraint {
     fn parse(text: &str) -> Result<Constraint, String> {
-        let parts = PATTERNS.one.captures(text).ok_or_else(|| format!("improper constraint: {}", quote(text.as_bytes())))?;
+        let parts =
+            PATTERNS.one.captures(text).ok_or_else(|| format!("improper constraint: {}", quote(text.as_bytes())))?;
         let part = |at: usize| parts.get(at).map_or("", |found| found.as_str());
         let is_open = |part: &str| matches!(part.trim_start_matches('.'), "" | "x" | "X" | "*");
         let (major, minor, patch, pre) = (part(3), part(4), part(5), part(6));

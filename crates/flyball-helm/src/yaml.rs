@@ -97,9 +97,7 @@ fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
             return Err(Error::Yaml("invalid Unicode character".to_owned()));
         }
     };
-    let is_good = |c: char| {
-        matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
-    };
+    let is_good = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     if !text.chars().all(is_good) {
         return Err(Error::Yaml("control characters are not allowed".to_owned()));
     }
@@ -135,7 +133,9 @@ impl Data {
     /// JSON has no infinity.
     fn check_numbers(&self) -> Result<(), Error> {
         match self {
-            Data::Float(number) => crate::template::number::special(*number).map_or(Ok(()), |word| Err(Error::Number(word))),
+            Data::Float(number) => {
+                crate::template::number::special(*number).map_or(Ok(()), |word| Err(Error::Number(word)))
+            }
             Data::List(items) => items.iter().try_for_each(Data::check_numbers),
             Data::Map(entries) => entries.values().try_for_each(Data::check_numbers),
             _ => Ok(()),
@@ -165,9 +165,9 @@ impl Data {
             Data::Float(number) => (*number).into(),
             Data::Str(text) => text.as_str().into(),
             Data::List(items) => items.iter().map(|item| item.json(has_whole)).collect(),
-            Data::Map(entries) => {
-                serde_json::Value::Object(entries.iter().map(|(key, item)| (key.clone(), item.json(has_whole))).collect())
-            }
+            Data::Map(entries) => serde_json::Value::Object(
+                entries.iter().map(|(key, item)| (key.clone(), item.json(has_whole))).collect(),
+            ),
         }
     }
 

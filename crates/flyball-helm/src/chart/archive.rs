@@ -24,7 +24,8 @@ pub(super) fn files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
             return Err(bad(format!("decompressed chart is larger than the maximum file size {LARGEST_CHART}")));
         }
         if size > LARGEST_FILE {
-            let message = format!("decompressed chart file {name:?} is larger than the maximum file size {LARGEST_FILE}");
+            let message =
+                format!("decompressed chart file {name:?} is larger than the maximum file size {LARGEST_FILE}");
             return Err(bad(message));
         }
         left -= size;

@@ -69,7 +69,8 @@ fn walk(
     size: &mut u64,
     depth: usize,
 ) -> Result<(), ChartError> {
-    let read_error = |path: &str, error: &std::io::Error| ChartError::Read { path: path.to_owned(), message: message(error) };
+    let read_error =
+        |path: &str, error: &std::io::Error| ChartError::Read { path: path.to_owned(), message: message(error) };
     if depth > DEPTH {
         return Err(ChartError::Archive(format!("folders are nested deeper than {DEPTH}: {prefix}")));
     }
@@ -186,7 +187,11 @@ fn nested(files: Vec<File>, depth: usize) -> Result<Chart, ChartError> {
         }
         let parent = chart.name().to_owned();
         let loaded = subchart(&name, files, &parent, depth);
-        chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart { name, parent, message: error.to_string() })?);
+        chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart {
+            name,
+            parent,
+            message: error.to_string(),
+        })?);
     }
     Ok(chart)
 }

@@ -145,7 +145,7 @@ impl Metadata {
     /// Reads `Chart.yaml`, or what `requirements.yaml` adds to it.
     pub(super) fn read(&mut self, data: &Data) -> Result<(), Error> {
         let Some(fields) = Fields::of(data, "Metadata", "", "chart.Metadata")? else { return Ok(()) };
-        let mut set = |into: &mut String, name: &str| -> Result<(), Error> {
+        let set = |into: &mut String, name: &str| -> Result<(), Error> {
             if *fields.get(name) != Data::Null {
                 *into = fields.text(name)?;
             }
@@ -171,7 +171,9 @@ impl Metadata {
         if *fields.get("keywords") != Data::Null {
             self.keywords = fields.texts("keywords")?;
         }
-        if let Some(annotations) = Fields::of(fields.get("annotations"), "Metadata", "annotations.", "map[string]string")? {
+        if let Some(annotations) =
+            Fields::of(fields.get("annotations"), "Metadata", "annotations.", "map[string]string")?
+        {
             let entries = annotations.map.iter();
             self.annotations = entries
                 .map(|(key, value)| Ok((key.clone(), value.to_text("Metadata.annotations")?)))
@@ -185,7 +187,11 @@ impl Metadata {
                     let Some(fields) = Fields::of(item, "Maintainer", "maintainers.", "chart.Maintainer")? else {
                         return Ok(Maintainer::default());
                     };
-                    Ok(Maintainer { name: fields.text("name")?, email: fields.text("email")?, url: fields.text("url")? })
+                    Ok(Maintainer {
+                        name: fields.text("name")?,
+                        email: fields.text("email")?,
+                        url: fields.text("url")?,
+                    })
                 })
                 .collect::<Result<_, Error>>()?;
         }
@@ -355,7 +361,12 @@ impl Dependency {
             text("Condition", "condition", true, &self.condition),
             Field { name: "Tags", json: "tags", omit_empty: true, value: Value::strings(&self.tags) },
             Field { name: "Enabled", json: "enabled", omit_empty: true, value: Value::Bool(self.enabled) },
-            Field { name: "ImportValues", json: "import-values", omit_empty: true, value: Value::list(imports.collect()) },
+            Field {
+                name: "ImportValues",
+                json: "import-values",
+                omit_empty: true,
+                value: Value::list(imports.collect()),
+            },
             text("Alias", "alias", true, &self.alias),
         ];
         let type_name = "*chart.Dependency";

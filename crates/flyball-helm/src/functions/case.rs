@@ -119,7 +119,8 @@ fn is_letter(c: char) -> bool {
 }
 
 fn is_punctuation(c: char) -> bool {
-    (c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c)) || matches!(c, '\u{2010}'..='\u{2027}' | '\u{3001}'..='\u{3003}')
+    (c.is_ascii_punctuation() && !"$+<=>^`|~".contains(c))
+        || matches!(c, '\u{2010}'..='\u{2027}' | '\u{3001}'..='\u{3003}')
 }
 
 impl Words {
@@ -154,7 +155,8 @@ impl Words {
             (Sort::Number, self.run(start, char::is_numeric))
         } else {
             let is_other = |c: char| {
-                c == ' ' || !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c) || c.is_uppercase())
+                c == ' '
+                    || !(is_connector(c) || is_letter(c) || c.is_numeric() || is_punctuation(c) || c.is_uppercase())
             };
             (Sort::Other, self.run(start, is_other).max(start + 1))
         };

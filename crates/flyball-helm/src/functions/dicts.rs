@@ -27,10 +27,9 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("pluck", &[STR, DICT], |_, args| {
         Ok(Value::list(args[1..].iter().filter_map(|map| dict(map).get(&text(&args[0]))).collect()))
     });
-    table.variadic("keys", &[DICT], |_, args| {
-        Ok(Value::strings(args.iter().flat_map(|map| dict(map).keys())))
-    });
-    table.add("values", &[DICT], |_, args| Ok(Value::list(dict(&args[0]).entries.borrow().values().cloned().collect())));
+    table.variadic("keys", &[DICT], |_, args| Ok(Value::strings(args.iter().flat_map(|map| dict(map).keys()))));
+    table
+        .add("values", &[DICT], |_, args| Ok(Value::list(dict(&args[0]).entries.borrow().values().cloned().collect())));
     table.variadic("pick", &[DICT, STR], |_, args| {
         let map = dict(&args[0]);
         let picked = args[1..].iter().filter_map(|key| Some((text(key).into_owned(), map.get(&text(key))?)));

@@ -61,13 +61,9 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("toToml", &[ANY], |_, args| Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message))));
     table.add("mustToToml", &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
-    table.add("fromToml", &[STR], |_, args| {
-        Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error))
-    });
+    table.add("fromToml", &[STR], |_, args| Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error)));
     table.add("b64enc", &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
-    table.add("b64dec", &[STR], |_, args| {
-        Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str))
-    });
+    table.add("b64dec", &[STR], |_, args| Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str)));
     table.add("b32enc", &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
     table.add("b32dec", &[STR], |_, args| Ok(from_base32(bytes(&args[0])).map_or_else(Value::str, Value::str)));
 }
@@ -125,9 +121,7 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
             value.items().unwrap_or_default().iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?,
         ),
         Value::List(list) if list.is_nil && by_json => Data::Null,
-        Value::List(list) => {
-            Data::List(list.items.iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?)
-        }
+        Value::List(list) => Data::List(list.items.iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?),
         Value::Map(map) => {
             let entries = map.entries.borrow();
             Data::Map(entries.iter().map(|(k, v)| Ok((k.clone(), data(v, by_json)?))).collect::<Result<_, String>>()?)

@@ -11,13 +11,9 @@ pub(super) fn add(table: &mut Table) {
     table.add("int", &[ANY], |_, args| Ok(Value::int(to_int(&args[0]))));
     table.add("int64", &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]))));
     table.add("float64", &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]))));
-    table.add("toDecimal", &[ANY], |_, args| {
-        Ok(Value::int64(parse_int(&display(&args[0]), 8).unwrap_or(0)))
-    });
+    table.add("toDecimal", &[ANY], |_, args| Ok(Value::int64(parse_int(&display(&args[0]), 8).unwrap_or(0))));
     table.add("add1", &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]).wrapping_add(1))));
-    table.variadic("add", &[ANY], |_, args| {
-        Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
-    });
+    table.variadic("add", &[ANY], |_, args| Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add))));
     table.add("sub", &[ANY, ANY], |_, args| Ok(Value::int64(to_int(&args[0]).wrapping_sub(to_int(&args[1])))));
     table.add("div", &[ANY, ANY], |_, args| divide(args, i64::wrapping_div));
     table.add("mod", &[ANY, ANY], |_, args| divide(args, i64::wrapping_rem));
@@ -56,9 +52,7 @@ pub(super) fn add(table: &mut Table) {
         let count = int(&args[0]);
         Ok(ints(range(0, count, if count < 0 { -1 } else { 1 })?))
     });
-    table.add("untilStep", &[INT, INT, INT], |_, args| {
-        Ok(ints(range(int(&args[0]), int(&args[1]), int(&args[2]))?))
-    });
+    table.add("untilStep", &[INT, INT, INT], |_, args| Ok(ints(range(int(&args[0]), int(&args[1]), int(&args[2]))?)));
     table.variadic("seq", &[INT], |_, args| {
         let numbers: Vec<i64> = args.iter().map(int).collect();
         let numbers = match numbers.as_slice() {
@@ -132,7 +126,11 @@ fn divide(args: &[Value], by: fn(i64, i64) -> i64) -> Result<Value, String> {
 fn decimals(first: &Value, others: &[Value], apply: fn(Decimal, Decimal) -> Decimal) -> Result<Value, String> {
     let decimal = |value: &Value| {
         let number = to_float(value);
-        if number.is_finite() { Ok(Decimal::from(number)) } else { Err(format!("Cannot create a Decimal from {number}")) }
+        if number.is_finite() {
+            Ok(Decimal::from(number))
+        } else {
+            Err(format!("Cannot create a Decimal from {number}"))
+        }
     };
     let mut result = decimal(first)?;
     for other in others {

@@ -46,14 +46,21 @@ fn matches<'t>(regex: &Regex, subject: &'t [u8]) -> impl Iterator<Item = regex::
 }
 
 fn compile(args: &[Value]) -> Result<Regex, String> {
-    let pattern = text(&args[0]);
-    if let Some(complaint) = unsupported(&pattern) {
+    pattern(&text(&args[0]))
+}
+
+/// A pattern in Go's syntax.
+///
+/// # Errors
+/// Go's message of what is wrong with it.
+pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
+    if let Some(complaint) = unsupported(pattern) {
         return Err(complaint);
     }
-    regex::bytes::RegexBuilder::new(&go_syntax(&pattern))
+    regex::bytes::RegexBuilder::new(&go_syntax(pattern))
         .size_limit(1 << 23)
         .build()
-        .map_err(|error| complaint(&pattern, &error))
+        .map_err(|error| complaint(pattern, &error))
 }
 
 /// What RE2 has not, and the crate either.
@@ -100,6 +107,13 @@ fn go_syntax(pattern: &str) -> String {
                         at += 1;
                     }
                     'C' => out.push_str("(?s-u:.)"),
+                    c @ ('p' | 'P' | 'x') if chars.get(at + 1) == Some(&'{') => {
+                        out.extend(['\\', c]);
+                        while at + 1 < chars.len() && chars[at] != '}' {
+                            at += 1;
+                            out.push(chars[at]);
+                        }
+                    }
                     other => out.extend(['\\', other]),
                 }
             }
@@ -179,7 +193,10 @@ fn complaint(pattern: &str, error: &regex::Error) -> String {
     }
     if detail.contains("unrecognized escape sequence") {
         let from = pattern.find('\\').unwrap_or(0);
-        return quoted("invalid escape sequence", &pattern.chars().skip(pattern[..from].chars().count()).take(2).collect::<String>());
+        return quoted(
+            "invalid escape sequence",
+            &pattern.chars().skip(pattern[..from].chars().count()).take(2).collect::<String>(),
+        );
     }
     if detail.contains("size limit") {
         return quoted("expression too large", pattern);

@@ -51,9 +51,7 @@ pub(super) fn add(table: &mut Table) {
         }
         Ok(Value::str(text.repeat(count)))
     });
-    table.add("contains", &[STR, STR], |_, args| {
-        Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some()))
-    });
+    table.add("contains", &[STR, STR], |_, args| Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some())));
     table.add("hasPrefix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).starts_with(bytes(&args[0])))));
     table.add("hasSuffix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).ends_with(bytes(&args[0])))));
     table.variadic("quote", &[ANY], |_, args| {

@@ -94,8 +94,10 @@ fn inline(value: &Value) -> Result<String, String> {
         }
         Value::Map(map) => {
             let entries = map.entries.borrow();
-            let items: Vec<String> =
-                entries.iter().map(|(name, value)| Ok(format!("{} = {}", key(name), inline(value)?))).collect::<Result<_, String>>()?;
+            let items: Vec<String> = entries
+                .iter()
+                .map(|(name, value)| Ok(format!("{} = {}", key(name), inline(value)?)))
+                .collect::<Result<_, String>>()?;
             format!("{{{}}}", items.join(", "))
         }
         Value::Nil => return Err("toml: cannot encode array with nil element".to_owned()),

@@ -7,9 +7,8 @@ use crate::template::value::{Map, Value};
 pub(super) fn add(table: &mut Table) {
     table.add("urlParse", &[STR], |_, args| {
         let written = text(&args[0]);
-        let url = Url::parse(&written).map_err(|message| {
-            format!("unable to parse url: parse {}: {message}", quote(written.as_bytes()))
-        })?;
+        let url = Url::parse(&written)
+            .map_err(|message| format!("unable to parse url: parse {}: {message}", quote(written.as_bytes())))?;
         let entries = [
             ("scheme", url.scheme.clone()),
             ("hostname", url.hostname()),
@@ -219,7 +218,9 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
 }
 
 fn parse_host(host: &str) -> Result<String, String> {
-    if let Some(c) = host.chars().find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && !"-_.~!$&'()*+,;=:[]<>\"%".contains(*c)) {
+    if let Some(c) =
+        host.chars().find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && !"-_.~!$&'()*+,;=:[]<>\"%".contains(*c))
+    {
         return Err(format!("invalid character {} in host name", quote(c.to_string().as_bytes())));
     }
     if let Some((name, port)) = host.rsplit_once(':')

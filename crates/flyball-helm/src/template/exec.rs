@@ -37,7 +37,10 @@ impl Templates {
     /// There is none, or it fails.
     pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Vec<u8>, String> {
         let Some(tree) = self.trees.get(name) else {
-            return Err(format!("template: no template {} associated with template \"gotpl\"", format::quote(name.as_bytes())));
+            return Err(format!(
+                "template: no template {} associated with template \"gotpl\"",
+                format::quote(name.as_bytes())
+            ));
         };
         if world.depth.get() >= DEPTH {
             return Err(format!("template: {name}: exceeded maximum template depth (100000)"));
@@ -157,8 +160,8 @@ impl<'t> State<'t, '_> {
                     self.bounded()?;
                 }
             }
-            Node::Break(_) => return Ok(Flow::Break),
-            Node::Continue(_) => return Ok(Flow::Continue),
+            Node::Break => return Ok(Flow::Break),
+            Node::Continue => return Ok(Flow::Continue),
             Node::If(branch) => return self.branch(dot, branch, false),
             Node::With(branch) => return self.branch(dot, branch, true),
             Node::Range(branch) => {
@@ -474,14 +477,7 @@ impl<'t> State<'t, '_> {
         self.error(format_args!("can't evaluate field {name} in type {type_name}"))
     }
 
-    fn function(
-        &mut self,
-        dot: &Slot,
-        name: &str,
-        node: Place<'t>,
-        args: &'t [Arg],
-        last: Option<Slot>,
-    ) -> Run<Slot> {
+    fn function(&mut self, dot: &Slot, name: &str, node: Place<'t>, args: &'t [Arg], last: Option<Slot>) -> Run<Slot> {
         let Some(function) = self.world.function(name) else {
             return self.error(format_args!("{} is not a defined function", format::quote(name.as_bytes())));
         };
@@ -531,7 +527,8 @@ impl<'t> State<'t, '_> {
         let count = args.len() + usize::from(last.is_some());
         let fixed = params.len() - usize::from(is_variadic);
         if is_variadic && count < fixed {
-            return self.error(format_args!("wrong number of args for {name}: want at least {fixed} got {}", args.len()));
+            return self
+                .error(format_args!("wrong number of args for {name}: want at least {fixed} got {}", args.len()));
         }
         if !is_variadic && count != fixed {
             return self.error(format_args!("wrong number of args for {name}: want {fixed} got {count}"));
@@ -559,9 +556,7 @@ impl<'t> State<'t, '_> {
                 if names.len() > 1 { self.chain(dot, value, arg, &names[1..], &[], None)? } else { value }
             }
             Operand::Pipe(pipe) => self.pipeline(dot, pipe)?,
-            Operand::Identifier(name) => {
-                self.function(dot, name, Place::Arg(arg), std::slice::from_ref(arg), None)?
-            }
+            Operand::Identifier(name) => self.function(dot, name, Place::Arg(arg), std::slice::from_ref(arg), None)?,
             Operand::Chain(base, names) => {
                 let receiver = self.chain_base(dot, arg, base)?;
                 self.chain(dot, receiver, arg, names, &[], None)?

@@ -109,7 +109,9 @@ impl<'a> Lexer<'a> {
             let token = match self.state {
                 State::Text => self.text(),
                 State::Inside => Some(self.inside()),
-                State::Ended => Some(Token { kind: Kind::Eof, at: self.at, text: "EOF".to_owned(), line: self.start_line }),
+                State::Ended => {
+                    Some(Token { kind: Kind::Eof, at: self.at, text: "EOF".to_owned(), line: self.start_line })
+                }
             };
             if let Some(token) = token {
                 if token.kind == Kind::Error {
@@ -136,7 +138,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn take(&mut self, kind: Kind) -> Token {
-        let token = Token { kind, at: self.start, text: self.input[self.start..self.at].to_owned(), line: self.start_line };
+        let token =
+            Token { kind, at: self.start, text: self.input[self.start..self.at].to_owned(), line: self.start_line };
         self.start = self.at;
         self.start_line = self.line;
         token
@@ -393,7 +396,8 @@ impl<'a> Lexer<'a> {
         if is_good {
             return self.take(kind);
         }
-        self.error(format!("bad number syntax: {}", super::format::quote(self.input[self.start..self.at].as_bytes())))
+        let written = &self.input.as_bytes()[self.start..self.at];
+        self.error(format!("bad number syntax: {}", super::format::quote(written)))
     }
 
     fn accept(&mut self, set: &str) -> bool {

@@ -70,8 +70,13 @@ fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
             TEXT,
             Box::new(move |_, _, args| {
                 let glob = Glob::new(&text(args)).unwrap_or_else(Glob::everything);
-                let found: BTreeMap<String, Value> =
-                    files.entries.borrow().iter().filter(|(path, _)| glob.matches(path)).map(|(k, v)| (k.clone(), v.clone())).collect();
+                let found: BTreeMap<String, Value> = files
+                    .entries
+                    .borrow()
+                    .iter()
+                    .filter(|(path, _)| glob.matches(path))
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect();
                 Ok(Value::Map(Map::new(MapKind::Files, found)))
             }),
         ),

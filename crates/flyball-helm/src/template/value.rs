@@ -27,7 +27,6 @@ pub(crate) enum Value {
 pub(crate) enum IntKind {
     Int,
     Int64,
-    Int32,
     Uint8,
     Uint64,
 }
@@ -47,7 +46,6 @@ pub(crate) enum ListKind {
     Any,
     Strings,
     Ints,
-    Maps,
     /// `[]*chart.Maintainer` and its like.
     Named(&'static str),
     /// `chartutil.VersionSet`, texts with a method.
@@ -111,7 +109,6 @@ impl fmt::Display for Type {
             Type::Bool => "bool",
             Type::Int(IntKind::Int) => "int",
             Type::Int(IntKind::Int64) => "int64",
-            Type::Int(IntKind::Int32) => "int32",
             Type::Int(IntKind::Uint8) => "uint8",
             Type::Int(IntKind::Uint64) => "uint64",
             Type::Float => "float64",
@@ -120,7 +117,6 @@ impl fmt::Display for Type {
             Type::List(ListKind::Any) => "[]interface {}",
             Type::List(ListKind::Strings) => "[]string",
             Type::List(ListKind::Ints) => "[]int",
-            Type::List(ListKind::Maps) => "[]map[string]interface {}",
             Type::List(ListKind::VersionSet) => "chartutil.VersionSet",
             Type::List(ListKind::Named(name)) | Type::Object(name) => name,
             Type::Map(MapKind::Any) => "map[string]interface {}",
@@ -137,7 +133,8 @@ impl Type {
         match (self, other) {
             (Type::Any | Type::Reflect, _) => true,
             // Types with equal content of which one has no name.
-            (Type::Map(MapKind::Any), Type::Map(MapKind::Values)) | (Type::Map(MapKind::Values), Type::Map(MapKind::Any)) => true,
+            (Type::Map(MapKind::Any), Type::Map(MapKind::Values))
+            | (Type::Map(MapKind::Values), Type::Map(MapKind::Any)) => true,
             (Type::List(ListKind::Strings), Type::List(ListKind::VersionSet)) => true,
             (this, other) => this == other,
         }
@@ -205,7 +202,6 @@ impl Value {
             Value::Bool(_) => "bool",
             Value::Int(IntKind::Int, _) => "int",
             Value::Int(IntKind::Int64, _) => "int64",
-            Value::Int(IntKind::Int32, _) => "int32",
             Value::Int(IntKind::Uint8, _) => "uint8",
             Value::Int(IntKind::Uint64, _) => "uint64",
             Value::Float(_) => "float64",
@@ -242,7 +238,9 @@ impl Value {
     pub(crate) fn items(&self) -> Option<Vec<Value>> {
         match self {
             Value::List(list) => Some(list.items.to_vec()),
-            Value::Bytes(bytes) => Some(bytes.iter().map(|byte| Value::Int(IntKind::Uint8, i64::from(*byte))).collect()),
+            Value::Bytes(bytes) => {
+                Some(bytes.iter().map(|byte| Value::Int(IntKind::Uint8, i64::from(*byte))).collect())
+            }
             _ => None,
         }
     }
@@ -281,7 +279,8 @@ impl Value {
                 Value::List(List { items, ..list.clone() })
             }
             Value::Map(map) => {
-                let entries = map.entries.borrow().iter().map(|(key, value)| (key.clone(), value.deep_copy())).collect();
+                let entries =
+                    map.entries.borrow().iter().map(|(key, value)| (key.clone(), value.deep_copy())).collect();
                 Value::Map(Map::new(map.kind, entries))
             }
             other => other.clone(),

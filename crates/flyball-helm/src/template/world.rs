@@ -93,7 +93,9 @@ impl Call<'_> {
             let mut included = self.world.included.borrow_mut();
             let count = included.entry(name.to_owned()).or_insert(0);
             if *count > NESTED {
-                return Err(format!("rendering template has a nested reference name: {name}: unable to execute template"));
+                return Err(format!(
+                    "rendering template has a nested reference name: {name}: unable to execute template"
+                ));
             }
             *count += 1;
         }

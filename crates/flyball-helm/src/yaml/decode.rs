@@ -13,9 +13,7 @@ const PREFIX: &str = "tag:yaml.org,2002:";
 pub(super) fn decode(node: &Node) -> Result<Data, Error> {
     stacker::maybe_grow(128 << 10, 1 << 20, || match node {
         Node::Scalar { tag, text, is_plain } => scalar(tag, text, *is_plain),
-        Node::Sequence { items } => {
-            items.iter().map(|item| decode(item)).collect::<Result<_, _>>().map(Data::List)
-        }
+        Node::Sequence { items } => items.iter().map(|item| decode(item)).collect::<Result<_, _>>().map(Data::List),
         Node::Mapping { entries } => mapping(entries).map(Data::Map),
     })
 }
@@ -78,9 +76,9 @@ fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
             Ok(bytes) => Ok(Data::Str(String::from_utf8_lossy(&bytes).into_owned())),
             Err(_) => Err(Error::Yaml("!!binary value contains invalid base64 data".to_owned())),
         },
-        ("int", whole @ (Data::Int(_) | Data::Uint(_))) | ("bool", whole @ Data::Bool(_)) | ("null", whole @ Data::Null) => {
-            Ok(whole)
-        }
+        ("int", whole @ (Data::Int(_) | Data::Uint(_)))
+        | ("bool", whole @ Data::Bool(_))
+        | ("null", whole @ Data::Null) => Ok(whole),
         #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
         ("float", Data::Int(whole)) => Ok(Data::Float(whole as f64)),
         ("float", float @ Data::Float(_)) => Ok(float),

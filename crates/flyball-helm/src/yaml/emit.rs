@@ -219,7 +219,9 @@ impl Traits {
         let mut preceded = true;
         for (at, c) in chars.iter().copied().enumerate() {
             indicators |= match (at, c) {
-                (0, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => true,
+                (0, '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`') => {
+                    true
+                }
                 (0, '?' | ':' | '-') => is_blank_at(at + 1),
                 (_, ':') => is_blank_at(at + 1),
                 (_, '#') => preceded,
@@ -287,8 +289,11 @@ fn natural(a: &str, b: &str) -> Ordering {
             start = u64::from(a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0'));
         }
         let number = |text: &[char]| {
-            let digits: Vec<u64> =
-                text[at..].iter().take_while(|c| c.is_numeric()).map(|c| u64::from(c.to_digit(10).unwrap_or(0))).collect();
+            let digits: Vec<u64> = text[at..]
+                .iter()
+                .take_while(|c| c.is_numeric())
+                .map(|c| u64::from(c.to_digit(10).unwrap_or(0)))
+                .collect();
             (digits.iter().fold(start, |sum, digit| sum.wrapping_mul(10).wrapping_add(*digit)), digits.len())
         };
         let ((left, left_end), (right, right_end)) = (number(&a), number(&b));

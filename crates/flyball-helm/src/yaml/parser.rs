@@ -157,7 +157,13 @@ impl Parser {
         Ok((node, size))
     }
 
-    fn content(&mut self, is_block: bool, is_indentless: bool, tag: Option<String>, has_properties: bool) -> Parse<(Node, usize)> {
+    fn content(
+        &mut self,
+        is_block: bool,
+        is_indentless: bool,
+        tag: Option<String>,
+        has_properties: bool,
+    ) -> Parse<(Node, usize)> {
         let token = self.peek()?;
         match token.kind {
             Kind::BlockEntry if is_indentless => self.block_sequence(true),

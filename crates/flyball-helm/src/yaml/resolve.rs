@@ -90,7 +90,9 @@ pub(super) fn is_timestamp(text: &str) -> bool {
     let mut parts = rest.splitn(3, ':');
     let (Some(hour), Some(minute), Some(tail)) = (parts.next(), parts.next(), parts.next()) else { return false };
     let within = |text: &str, bound: u32| {
-        (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u32>().is_ok_and(|n| n < bound)
+        (1..=2).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_digit())
+            && text.parse::<u32>().is_ok_and(|n| n < bound)
     };
     let seconds = tail.bytes().take_while(u8::is_ascii_digit).count();
     if !within(hour, 24) || !within(minute, 60) || !within(&tail[..seconds], 60) {

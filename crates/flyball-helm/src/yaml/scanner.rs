@@ -220,7 +220,7 @@ impl Scanner {
 
     fn fetch_next(&mut self) -> Scan {
         self.started = true;
-        self.to_next_token();
+        self.skip_to_token();
         self.unroll(self.column());
         if self.is_end() {
             return self.stream_end();
@@ -426,7 +426,7 @@ impl Scanner {
         Ok(())
     }
 
-    fn to_next_token(&mut self) {
+    fn skip_to_token(&mut self) {
         loop {
             while self.at(0) == ' ' || ((self.flow_level > 0 || !self.simple_key_allowed) && self.at(0) == '\t') {
                 self.skip();
@@ -569,7 +569,8 @@ impl Scanner {
             } else {
                 let rest = self.tag_uri(false, first)?;
                 // A lone `!` is a suffix without a handle.
-                (handle, suffix) = if rest.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), rest) };
+                (handle, suffix) =
+                    if rest.is_empty() { (String::new(), "!".to_owned()) } else { ("!".to_owned(), rest) };
             }
         }
         if !is_blankz(self.at(0)) {
@@ -599,7 +600,10 @@ impl Scanner {
     fn tag_uri(&mut self, is_directive: bool, head: String) -> Scan<String> {
         let has_head = !head.is_empty();
         let mut uri: String = head.chars().skip(1).collect();
-        while is_word(self.at(0)) || ";/?:@&=+$.!~*'()%".contains(self.at(0)) || (is_directive && ",[]".contains(self.at(0))) {
+        while is_word(self.at(0))
+            || ";/?:@&=+$.!~*'()%".contains(self.at(0))
+            || (is_directive && ",[]".contains(self.at(0)))
+        {
             if self.at(0) == '%' {
                 let mut bytes = Vec::new();
                 while self.at(0) == '%' {

@@ -33,9 +33,17 @@ enum Piece {
     LowerPm,
     Zone,
     /// `Z` for UTC; whether minutes, seconds and colons are written.
-    Offset { z: bool, minutes: bool, seconds: bool, colon: bool },
+    Offset {
+        z: bool,
+        minutes: bool,
+        seconds: bool,
+        colon: bool,
+    },
     /// So many digits, with trailing zeros or without.
-    Fraction { digits: usize, keeps_zeros: bool },
+    Fraction {
+        digits: usize,
+        keeps_zeros: bool,
+    },
 }
 
 /// The first piece of a layout: what stands before it, and behind.
@@ -159,7 +167,9 @@ fn write(out: &mut String, piece: Piece, date: &Zoned, written: &str) {
         Piece::UpperPm => if date.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
         Piece::LowerPm => if date.hour() >= 12 { "pm" } else { "am" }.to_owned(),
         Piece::Zone => zone_name(date),
-        Piece::Offset { z, minutes, seconds, colon } => offset_text(date.offset().seconds(), z, minutes, seconds, colon),
+        Piece::Offset { z, minutes, seconds, colon } => {
+            offset_text(date.offset().seconds(), z, minutes, seconds, colon)
+        }
         Piece::Fraction { digits, keeps_zeros } => {
             let nanos = format!("{:09}", date.subsec_nanosecond());
             let nanos = &nanos[..digits.min(9)];
@@ -280,10 +290,11 @@ type Read<'v> = Result<&'v str, Option<&'static str>>;
 
 impl Fields {
     fn read<'v>(&mut self, piece: Piece, text: &'v str, after: &str) -> Read<'v> {
-        let ranged = |number: i32, range: std::ops::RangeInclusive<i32>, what: &'static str| match range.contains(&number) {
-            true => i8::try_from(number).map_err(|_| Some(what)),
-            false => Err(Some(what)),
-        };
+        let ranged =
+            |number: i32, range: std::ops::RangeInclusive<i32>, what: &'static str| match range.contains(&number) {
+                true => i8::try_from(number).map_err(|_| Some(what)),
+                false => Err(Some(what)),
+            };
         match piece {
             Piece::LongYear | Piece::Year => {
                 let count = if piece == Piece::LongYear { 4 } else { 2 };
@@ -336,7 +347,8 @@ impl Fields {
                 self.second = ranged(number, 0..=59, "second")?;
                 // A fraction may follow though the layout has none.
                 let has_fraction = matches!(next_piece(after), Some(("", Piece::Fraction { .. }, _)));
-                if !has_fraction && rest.starts_with(['.', ',']) && rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
+                if !has_fraction && rest.starts_with(['.', ',']) && rest[1..].starts_with(|c: char| c.is_ascii_digit())
+                {
                     let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
                     self.nanos = nanos(&rest[1..=digits]);
                     return Ok(&rest[1 + digits..]);
@@ -346,7 +358,13 @@ impl Fields {
             Piece::UpperPm | Piece::LowerPm => {
                 let word = text.get(..2).ok_or(None)?;
                 let (am, pm) = if piece == Piece::UpperPm { ("AM", "PM") } else { ("am", "pm") };
-                self.is_pm = Some(if word == pm { true } else if word == am { false } else { return Err(None) });
+                self.is_pm = Some(if word == pm {
+                    true
+                } else if word == am {
+                    false
+                } else {
+                    return Err(None);
+                });
                 Ok(&text[2..])
             }
             Piece::Zone => {
@@ -368,7 +386,8 @@ impl Fields {
                 }
                 let count = text[1..].bytes().take_while(u8::is_ascii_digit).count();
                 let count = if keeps_zeros { digits } else { count.min(9) };
-                let found = text.get(1..=count).filter(|found| found.bytes().all(|b| b.is_ascii_digit())).ok_or(None)?;
+                let found =
+                    text.get(1..=count).filter(|found| found.bytes().all(|b| b.is_ascii_digit())).ok_or(None)?;
                 self.nanos = nanos(found);
                 Ok(&text[1 + count..])
             }
