@@ -110,7 +110,7 @@ fn prime(call: &Call<'_>, bits: usize) -> BigUint {
 /// The test of Miller and Rabin, after a division by small primes.
 fn is_prime(call: &Call<'_>, number: &BigUint) -> bool {
     let (zero, one, two) = (BigUint::default(), BigUint::from(1u8), BigUint::from(2u8));
-    let is_small_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    let is_small_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     for small in (3..2000u32).filter(is_small_prime) {
         if number % small == zero {
             return *number == BigUint::from(small);
