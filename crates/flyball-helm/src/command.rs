@@ -90,7 +90,17 @@ impl TemplateArgs {
         use clap::error::{ContextKind, ErrorKind};
         Program::try_parse_from(arguments).map(|program| program.args).map_err(|error| {
             match (error.kind(), error.get(ContextKind::InvalidArg)) {
-                (ErrorKind::UnknownArgument, Some(flag)) => format!("unknown flag: {flag}"),
+                (ErrorKind::UnknownArgument, Some(flag)) => {
+                    let flag = flag.to_string();
+                    match flag.strip_prefix('-').filter(|short| !short.starts_with('-')) {
+                        Some(short) => format!("unknown shorthand flag: '{short}' in -{short}"),
+                        None => format!("unknown flag: {flag}"),
+                    }
+                }
+                (ErrorKind::InvalidValue, Some(flag)) => {
+                    let flag = flag.to_string();
+                    format!("flag needs an argument: {}", flag.split(' ').next().unwrap_or(&flag))
+                }
                 _ => error.to_string(),
             }
         })

@@ -4,6 +4,8 @@
 #[allow(clippy::unwrap_used, reason = "what cannot be read fails the test")]
 mod cases;
 mod hooks;
+#[allow(clippy::unwrap_used, clippy::repeat_once, reason = "what cannot be read fails the test")]
+mod library;
 mod lookups;
 mod memcached;
 mod owners;
