@@ -75,10 +75,7 @@ impl Capabilities {
             parts.push(part.parse::<u32>().map_err(|_| complaint())?);
         }
         if parts.len() < 2 {
-            return Err(complaint());
-        }
-        while parts.len() < 3 {
-            parts.push(0);
+            return Err(format!("illegal version string {}", crate::template::format::quote(version.as_bytes())));
         }
         self.version = format!("v{}", parts.iter().map(ToString::to_string).collect::<Vec<_>>().join("."));
         self.major = parts[0].to_string();

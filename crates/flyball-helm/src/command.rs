@@ -10,6 +10,14 @@ use flyball_core::{Clock, Rng};
 use std::path::Path;
 use std::rc::Rc;
 
+/// `helm template` as a program of its own, which knows the words for flags that it has not.
+#[derive(clap::Parser)]
+#[command(disable_version_flag = true, no_binary_name = true, name = "template")]
+struct Program {
+    #[command(flatten)]
+    args: TemplateArgs,
+}
+
 /// The arguments of `helm template`. See <https://helm.sh/docs/helm/helm_template/>.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TemplateArgs {
@@ -20,19 +28,19 @@ pub struct TemplateArgs {
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<String>,
     /// A value, such as a.b=c,d[0]=e
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
     /// A value that is text
-    #[arg(long, value_name = "KEY=TEXT")]
+    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_string: Vec<String>,
     /// A value that is the content of a file
-    #[arg(long, value_name = "KEY=FILE")]
+    #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true)]
     pub set_file: Vec<String>,
     /// A value that is JSON
-    #[arg(long, value_name = "KEY=JSON")]
+    #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true)]
     pub set_json: Vec<String>,
     /// A value in which no character means anything
-    #[arg(long, value_name = "KEY=TEXT")]
+    #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_literal: Vec<String>,
     /// The release's namespace
     #[arg(short, long, default_value = "default")]
@@ -55,6 +63,9 @@ pub struct TemplateArgs {
     /// Without hooks that are tests
     #[arg(long)]
     pub skip_tests: bool,
+    /// With the notes of subcharts
+    #[arg(long)]
+    pub render_subchart_notes: bool,
     /// Without checking values against the schema
     #[arg(long)]
     pub skip_schema_validation: bool,
@@ -67,6 +78,33 @@ pub struct TemplateArgs {
     /// Only what comes from these templates
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
+}
+
+impl TemplateArgs {
+    /// Reads what stands behind `helm template` on a command line.
+    ///
+    /// # Errors
+    /// A flag is unknown or lacks its value; or help was asked for, which is the message then.
+    pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
+        use clap::Parser;
+        use clap::error::{ContextKind, ErrorKind};
+        Program::try_parse_from(arguments).map(|program| program.args).map_err(|error| {
+            match (error.kind(), error.get(ContextKind::InvalidArg)) {
+                (ErrorKind::UnknownArgument, Some(flag)) => {
+                    let flag = flag.to_string();
+                    match flag.strip_prefix('-').filter(|short| !short.starts_with('-')) {
+                        Some(short) => format!("unknown shorthand flag: '{short}' in -{short}"),
+                        None => format!("unknown flag: {flag}"),
+                    }
+                }
+                (ErrorKind::InvalidValue, Some(flag)) => {
+                    let flag = flag.to_string();
+                    format!("flag needs an argument: {}", flag.split(' ').next().unwrap_or(&flag))
+                }
+                _ => error.to_string(),
+            }
+        })
+    }
 }
 
 /// What `helm template` prints: the text, and what it logs.
@@ -110,8 +148,13 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> R
     chart.check_dependencies()?;
     let release = Release { name, namespace: args.namespace.clone(), revision: 1, is_upgrade: args.is_upgrade };
     release.check_name()?;
-    let options =
-        RenderOptions { clock, rng, skip_schema_validation: args.skip_schema_validation, ..RenderOptions::default() };
+    let options = RenderOptions {
+        clock,
+        rng,
+        skip_schema_validation: args.skip_schema_validation,
+        sub_notes: args.render_subchart_notes,
+        ..RenderOptions::default()
+    };
     let rendered = chart.render_with(&values, &release, &capabilities, &options).map_err(|error| {
         let advice = if error.is_in_templates() { ADVICE } else { "" };
         format!("{error}{advice}")

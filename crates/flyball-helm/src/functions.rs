@@ -5,6 +5,7 @@
 
 mod builtins;
 mod case;
+mod certificates;
 mod crypto;
 pub(crate) mod dates;
 mod decimal;
@@ -17,7 +18,7 @@ mod logic;
 mod numbers;
 mod paths;
 mod random;
-mod regexes;
+pub(crate) mod regexes;
 mod strings;
 mod toml;
 mod urls;
@@ -73,6 +74,7 @@ pub(crate) fn functions() -> BTreeMap<&'static str, Function> {
     versions::add(&mut table);
     random::add(&mut table);
     crypto::add(&mut table);
+    certificates::add(&mut table);
     helm::add(&mut table);
     table.0
 }

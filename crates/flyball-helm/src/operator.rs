@@ -17,6 +17,10 @@
 //! | a hook that fails | fails the revision; it is tried again after 10 s, 20 s … 1 h |
 //! | a template that fails | nothing is tried again before the custom resource, or the chart, changes |
 //! | an object that the custom resource cannot own | has annotations that say whose it is, and is deleted with the release |
+//! | random values | are drawn once for a release, and stay what they are in upgrades |
+//!
+//! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
+//! `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
 
 mod current;
 mod definition;
@@ -56,6 +60,10 @@ use std::time::Duration;
 const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 /// The annotation of a custom resource that is to be left alone.
 const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
+/// The annotation of a custom resource that says how often its release is looked at without a change.
+const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+/// The annotation of a custom resource that is to stay until all objects of its release are gone.
+const WAITS: &str = "helm.sdk.operatorframework.io/uninstall-wait";
 /// The annotation of an object with the custom resource that it belongs to but that cannot own it.
 const OWNER: &str = "operator-sdk/primary-resource";
 /// The annotation of such an object with the kind of that.

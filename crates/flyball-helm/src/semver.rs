@@ -3,7 +3,7 @@
 //! See <https://github.com/Masterminds/semver#checking-version-constraints>.
 
 use crate::template::format::quote;
-use crate::template::object::{Method, Object, uint64};
+use crate::template::object::{Method, MethodBody, Object, uint64};
 use crate::template::value::{Type, Value};
 use regex::Regex;
 use std::cmp::Ordering;
@@ -87,7 +87,7 @@ impl Version {
         }
         const NONE: &[Type] = &[];
         const ONE: &[Type] = &[Type::Object("*semver.Version")];
-        let (params, call): (_, fn(&Object, &[Value]) -> Result<Value, String>) = match name {
+        let (params, call): (_, MethodBody) = match name {
             "Major" => (NONE, |object, _| Ok(uint64(this(object).major))),
             "Minor" => (NONE, |object, _| Ok(uint64(this(object).minor))),
             "Patch" => (NONE, |object, _| Ok(uint64(this(object).patch))),

@@ -71,10 +71,7 @@ fn by_tags(dependency: &Dependency, values: &Map<String, Value>, log: &mut Log) 
             None => {}
             Some(Value::Bool(true)) => has_true = true,
             Some(Value::Bool(false)) => has_false = true,
-            Some(_) => log.push(format!(
-                "dependencies.go:98: Warning: Tag '{tag}' for chart {} returned non-bool value",
-                dependency.name
-            )),
+            Some(_) => log.push(format!("Warning: Tag '{tag}' for chart {} returned non-bool value", dependency.name)),
         }
     }
     has_true || !has_false
@@ -86,7 +83,7 @@ fn by_condition(dependency: &Dependency, values: &Map<String, Value>, path: &str
             Some(Value::Bool(is)) => return Some(*is),
             None | Some(Value::Object(_)) => {}
             Some(_) => log.push(format!(
-                "dependencies.go:64: Warning: Condition path '{condition}' for chart {} returned non-bool value",
+                "Warning: Condition path '{condition}' for chart {} returned non-bool value",
                 dependency.name
             )),
         }
@@ -123,10 +120,7 @@ fn import(chart: &mut Chart, log: &mut Log) -> Result<(), String> {
                         false => format!(" from chart {}", dependency.name),
                     };
                     let key = quote(key.as_bytes());
-                    let line = if value.is_export { 290 } else { 270 };
-                    log.push(format!(
-                        "dependencies.go:{line}: Warning: ImportValues missing table{of}: {key} is not a table"
-                    ));
+                    log.push(format!("Warning: ImportValues missing table{of}: {key} is not a table"));
                 }
             }
         }

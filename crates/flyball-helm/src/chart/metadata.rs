@@ -145,7 +145,7 @@ impl Metadata {
     /// Reads `Chart.yaml`, or what `requirements.yaml` adds to it.
     pub(super) fn read(&mut self, data: &Data) -> Result<(), Error> {
         let Some(fields) = Fields::of(data, "Metadata", "", "chart.Metadata")? else { return Ok(()) };
-        let mut set = |into: &mut String, name: &str| -> Result<(), Error> {
+        let set = |into: &mut String, name: &str| -> Result<(), Error> {
             if *fields.get(name) != Data::Null {
                 *into = fields.text(name)?;
             }

@@ -6,7 +6,7 @@ mod layout;
 
 use super::{ANY, STR, TIME, Table, text};
 use crate::template::number::parse_int;
-use crate::template::object::{Method, Object};
+use crate::template::object::{Method, MethodBody, Object};
 use crate::template::value::{IntKind, Type, Value};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -94,7 +94,7 @@ fn given(argument: &Value, now: Timestamp) -> Moment {
             Object::Moment(moment) => moment.clone(),
             _ => Moment(now.to_zoned(TimeZone::UTC)),
         },
-        Value::Int(IntKind::Int | IntKind::Int64 | IntKind::Int32, seconds) => {
+        Value::Int(IntKind::Int | IntKind::Int64, seconds) => {
             Moment(Timestamp::from_second(*seconds).unwrap_or(now).to_zoned(TimeZone::UTC))
         }
         _ => Moment(now.to_zoned(TimeZone::UTC)),
@@ -149,7 +149,7 @@ impl Moment {
         const NONE: &[Type] = &[];
         const WORD: &[Type] = &[STR];
         const NUMBERS: &[Type] = &[super::INT, super::INT, super::INT];
-        let (params, call): (_, fn(&Object, &[Value]) -> Result<Value, String>) = match name {
+        let (params, call): (_, MethodBody) = match name {
             "Year" => (NONE, |object, _| Ok(Value::int(this(object).0.year().into()))),
             "Month" => (NONE, |object, _| {
                 let month = u8::try_from(this(object).0.month()).unwrap_or(1);

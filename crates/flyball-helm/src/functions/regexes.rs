@@ -46,18 +46,28 @@ fn matches<'t>(regex: &Regex, subject: &'t [u8]) -> impl Iterator<Item = regex::
 }
 
 fn compile(args: &[Value]) -> Result<Regex, String> {
-    let pattern = text(&args[0]);
-    if let Some(complaint) = unsupported(&pattern) {
+    pattern(&text(&args[0]))
+}
+
+/// A pattern in Go's syntax.
+///
+/// # Errors
+/// Go's message of what is wrong with it.
+pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
+    if let Some(complaint) = unsupported(pattern) {
         return Err(complaint);
     }
-    regex::bytes::RegexBuilder::new(&go_syntax(&pattern))
+    regex::bytes::RegexBuilder::new(&go_syntax(pattern))
         .size_limit(1 << 23)
         .build()
-        .map_err(|error| complaint(&pattern, &error))
+        .map_err(|error| complaint(pattern, &error))
 }
 
 /// What RE2 has not, and the crate either.
 fn unsupported(pattern: &str) -> Option<String> {
+    if let Some(operators) = nested_repetition(pattern) {
+        return Some(format!("error parsing regexp: invalid nested repetition operator: `{operators}`"));
+    }
     for part in ["(?=", "(?!", "(?<=", "(?<!"] {
         let mut rest = pattern;
         while let Some(at) = rest.find(part) {
@@ -67,6 +77,31 @@ fn unsupported(pattern: &str) -> Option<String> {
             }
             rest = &rest[at + part.len()..];
         }
+    }
+    None
+}
+
+/// `a**`, which RE2 does not take, unlike the crate.
+fn nested_repetition(pattern: &str) -> Option<&str> {
+    let bytes = pattern.as_bytes();
+    let is_operator = |byte: u8| matches!(byte, b'*' | b'+' | b'?');
+    let (mut at, mut in_class) = (0, false);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'[' => in_class = true,
+            b']' => in_class = false,
+            byte if is_operator(byte) && !in_class && at > 0 && bytes[at - 1] != b'(' => {
+                // One question mark behind it makes an operator lazy.
+                let lazy = usize::from(bytes.get(at + 1) == Some(&b'?'));
+                if bytes.get(at + lazy + 1).copied().is_some_and(is_operator) {
+                    return pattern.get(at..at + lazy + 2);
+                }
+                at += lazy;
+            }
+            _ => {}
+        }
+        at += 1;
     }
     None
 }
@@ -100,6 +135,13 @@ fn go_syntax(pattern: &str) -> String {
                         at += 1;
                     }
                     'C' => out.push_str("(?s-u:.)"),
+                    c @ ('p' | 'P' | 'x') if chars.get(at + 1) == Some(&'{') => {
+                        out.extend(['\\', c]);
+                        while at + 1 < chars.len() && chars[at] != '}' {
+                            at += 1;
+                            out.push(chars[at]);
+                        }
+                    }
                     other => out.extend(['\\', other]),
                 }
             }
@@ -170,6 +212,11 @@ fn complaint(pattern: &str, error: &regex::Error) -> String {
     if detail.contains("repetition operator missing expression") {
         let from = pattern.find(['*', '+', '?']).unwrap_or(0);
         return quoted("missing argument to repetition operator", &pattern[from..from + 1]);
+    }
+    if detail.contains("invalid repetition count range") {
+        let from = pattern.find('{').unwrap_or(0);
+        let to = pattern[from..].find('}').map_or(pattern.len(), |length| from + length + 1);
+        return quoted("invalid repeat count", &pattern[from..to]);
     }
     if detail.contains("incomplete escape sequence") {
         return quoted("trailing backslash at end of expression", "");

@@ -192,32 +192,32 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes an object of the release, unless it is somebody else's by now.
-    async fn delete(&self, resource: &Resource) -> Result<()> {
+    /// Deletes an object of the release, unless it is somebody else's by now; tells whether it was still there.
+    async fn delete(&self, resource: &Resource) -> Result<bool> {
         let Some(known) = self.kinds.get(&resource.api_version, &resource.kind) else {
-            tracing::warn!(
-                kind = resource.kind,
-                object = resource.name(),
-                "is left alone: the operator was not started for its kind"
-            );
-            return Ok(());
+            let name = resource.name();
+            tracing::warn!(kind = resource.kind, name, "is left alone: the operator was not started for its kind");
+            return Ok(false);
         };
         let key = resource.key(&known.kind, self.owner.namespace);
-        match self.cx.get_of(&known.kind, &key).await? {
-            Some(live) if live.metadata.deletion_timestamp.is_none() && self.owner.has(&live) && !is_kept(&live) => {
-                self.cx.delete(&live).await
-            }
-            _ => Ok(()),
+        let live = self.cx.get_of(&known.kind, &key).await?;
+        let Some(live) = live.filter(|live| self.owner.has(live) && !is_kept(live)) else { return Ok(false) };
+        if live.metadata.deletion_timestamp.is_none() {
+            self.cx.delete(&live).await?;
         }
+        Ok(true)
     }
 
-    /// Deletes the objects of a revision, the last ones first.
-    async fn delete_all(&self, revision: &Revision) -> Result<()> {
+    /// Deletes the objects of a revision, the last ones first; names those that were still there.
+    async fn delete_all(&self, revision: &Revision) -> Result<Vec<String>> {
         let resources = resources::of_manifest(&revision.manifest).map_err(terminal)?;
+        let mut left = Vec::new();
         for resource in resources.iter().rev().filter(|resource| !resource.is_kept()) {
-            self.delete(resource).await?;
+            if self.delete(resource).await? {
+                left.push(format!("{} {}", resource.kind, resource.name()));
+            }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Writes down that the revision is what is installed.
@@ -244,7 +244,9 @@ impl Work<'_> {
     }
 
     /// Takes the release away, and in the end what is written down of it.
-    pub(super) async fn uninstall(mut self) -> Result<Progress> {
+    ///
+    /// If `waits`, that is not before all objects are gone.
+    pub(super) async fn uninstall(mut self, waits: bool) -> Result<Progress> {
         if self.revision.info.status != State::Uninstalling {
             self.revision.info.status = State::Uninstalling;
             self.revision.info.description = "Deletion in progress (or silently failed)".into();
@@ -261,12 +263,15 @@ impl Work<'_> {
             Hooks::Failed(why) => return self.stays(&why).await,
         }
         if self.notes.progress <= first {
-            self.delete_all(&self.revision).await?;
+            let mut left = self.delete_all(&self.revision).await?;
             // Of an upgrade that was under way, there may still be what it was to take the place of.
             if let Some(deployed) = self.history.deployed().filter(|kept| kept.version != self.kept.version)
                 && let Some(deployed) = history::load(self.cx, deployed).await?
             {
-                self.delete_all(&deployed).await?;
+                left.extend(self.delete_all(&deployed).await?);
+            }
+            if let Some(left) = left.first().filter(|_| waits) {
+                return Ok(Progress::Waits(format!("{left} is being deleted")));
             }
             if !hooks::of_event(&self.revision, "post-delete").is_empty() {
                 self.notes.progress = first + 1;

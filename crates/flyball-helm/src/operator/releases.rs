@@ -11,8 +11,8 @@ use super::kinds::Kinds;
 use super::resources::{self, Owner};
 use super::source::Source;
 use super::status::{self, Report, Trouble};
-use super::watches::Watch;
-use super::{FINALIZER, PAUSED};
+use super::watches::{Watch, period};
+use super::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::storage::{Info, Revision, State};
 use crate::{Release, Values};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
@@ -86,7 +86,8 @@ impl Reconcile for Releases {
         match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
             Ok(Progress::Done) => {
                 cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
-                let period = self.watch.reconcile_period.or(source.period());
+                let own = object.annotations().get(PERIOD).and_then(|text| period(text));
+                let period = own.or(self.watch.reconcile_period).or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             Ok(Progress::Waits(waits)) => {
@@ -111,7 +112,8 @@ impl Reconcile for Releases {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
         let source = self.chart.get();
-        match self.plan(&source).uninstall(owner, cx).await {
+        let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
+        match self.plan(&source).uninstall(owner, cx, waits).await {
             Ok(Progress::Done) => Ok(Action::done()),
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
             Ok(Progress::Failed { trouble, why, again }) => {
@@ -355,7 +357,7 @@ impl Plan<'_> {
         Err(Error::from(text).terminal())
     }
 
-    async fn uninstall(&self, owner: Owner<'_>, cx: &Context<DynamicObject>) -> Result<Progress> {
+    async fn uninstall(&self, owner: Owner<'_>, cx: &Context<DynamicObject>, waits: bool) -> Result<Progress> {
         let history = History::read(cx, owner.namespace, owner.release).await?;
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
         let Some(revision) = history::load(cx, &last).await? else { return Ok(Progress::Done) };
@@ -365,7 +367,7 @@ impl Plan<'_> {
         }
         let notes = last.notes();
         Work { cx, owner, kinds: self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
-            .uninstall()
+            .uninstall(waits)
             .await
     }
 }

@@ -226,7 +226,7 @@ impl Watch {
             watch_dependent_resources,
             override_values: override_values(entry, variable)?,
             selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
-            reconcile_period: period(entry)?,
+            reconcile_period: reconcile_period(entry)?,
             max_concurrent_reconciles,
         })
     }
@@ -246,15 +246,17 @@ fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (Stri
     }
 }
 
-fn period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
+fn reconcile_period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
     let field = "reconcilePeriod";
-    let Some(text) = text(entry, field)? else { return Ok(None) };
-    match parse_duration(&text).and_then(|nanos| u64::try_from(nanos).ok()) {
-        Some(0) => Ok(None),
-        Some(nanos) if nanos < 1_000_000_000 => Err((field.into(), format!("{text} is shorter than a second"))),
-        Some(nanos) => Ok(Some(Duration::from_nanos(nanos))),
-        None => Err((field.into(), format!("{text:?} is no duration such as 30s, 5m or 1h30m"))),
-    }
+    let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Some(0)) else { return Ok(None) };
+    let wrong = || (field.to_owned(), format!("{text:?} is no duration of a second or more, such as 30s, 5m or 1h30m"));
+    period(&text).map(Some).ok_or_else(wrong)
+}
+
+/// Reads a period as Go writes it; none that is shorter than a second.
+pub(super) fn period(text: &str) -> Option<Duration> {
+    let nanos = parse_duration(text).and_then(|nanos| u64::try_from(nanos).ok())?;
+    Some(Duration::from_nanos(nanos)).filter(|period| *period >= Duration::from_secs(1))
 }
 
 fn override_values(
@@ -365,7 +367,7 @@ mod tests {
         );
         check(
             &entry("reconcilePeriod: soon"),
-            "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" is no duration such as 30s, 5m or 1h30m",
+            "FILE: entry 1 (Memcached): reconcilePeriod: \"soon\" is no duration of a second or more, such as 30s, 5m or 1h30m",
         );
         check(
             &entry("maxConcurrentReconciles: 0"),

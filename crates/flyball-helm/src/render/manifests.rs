@@ -82,10 +82,7 @@ pub(super) fn collect(files: &BTreeMap<String, Vec<u8>>, log: &mut Log) -> Resul
                 None => manifests.push((head.kind, manifest)),
                 Some(events) => match hook(manifest, events, &head.annotations) {
                     Some(hook) => hooks.push((head.kind, hook)),
-                    None => log.push(format!(
-                        "manifest_sorter.go:199: info: skipping unknown hook: {}",
-                        quote(events.as_bytes())
-                    )),
+                    None => log.push(format!("info: skipping unknown hook: {}", quote(events.as_bytes()))),
                 },
             }
         }

@@ -39,7 +39,7 @@ fn escape(out: &mut String, c: char, quote: char, is_ascii: bool) {
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
         '\x0b' => out.push_str("\\v"),
-        c if (is_ascii && c.is_ascii() || !is_ascii) && is_print(c) => out.push(c),
+        c if (c.is_ascii() || !is_ascii) && is_print(c) => out.push(c),
         c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
         c if u32::from(c) < 0x1_0000 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
         c => out.push_str(&format!("\\U{:08x}", u32::from(c))),

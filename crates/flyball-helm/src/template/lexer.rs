@@ -396,7 +396,8 @@ impl<'a> Lexer<'a> {
         if is_good {
             return self.take(kind);
         }
-        self.error(format!("bad number syntax: {}", super::format::quote(self.input[self.start..self.at].as_bytes())))
+        let written = &self.input.as_bytes()[self.start..self.at];
+        self.error(format!("bad number syntax: {}", super::format::quote(written)))
     }
 
     fn accept(&mut self, set: &str) -> bool {

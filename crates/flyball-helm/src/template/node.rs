@@ -43,8 +43,8 @@ impl Tree {
 pub(crate) enum Node {
     Text(String),
     Action(Pipe),
-    Break(usize),
-    Continue(usize),
+    Break,
+    Continue,
     If(Branch),
     With(Branch),
     Range(Branch),
@@ -98,7 +98,6 @@ pub(crate) enum Operand {
 pub(crate) struct Number {
     pub(crate) text: String,
     pub(crate) int: Option<i64>,
-    pub(crate) is_uint: bool,
     pub(crate) float: Option<f64>,
     pub(crate) is_complex: bool,
     pub(crate) is_char: bool,
@@ -159,8 +158,8 @@ impl fmt::Display for Node {
         match self {
             Node::Text(text) => f.write_str(text),
             Node::Action(pipe) => write!(f, "{{{{{pipe}}}}}"),
-            Node::Break(_) => f.write_str("{{break}}"),
-            Node::Continue(_) => f.write_str("{{continue}}"),
+            Node::Break => f.write_str("{{break}}"),
+            Node::Continue => f.write_str("{{continue}}"),
             Node::If(inner) => branch(f, "if", inner),
             Node::With(inner) => branch(f, "with", inner),
             Node::Range(inner) => branch(f, "range", inner),

@@ -9,10 +9,8 @@ use super::node::Number;
 pub(crate) fn parse_number(text: String) -> Result<Number, String> {
     let unsigned = parse_uint(&text, 0);
     let mut int = parse_int(&text, 0);
-    let mut is_uint = unsigned.is_some();
     let mut float = None;
     if let Some(whole) = int {
-        is_uint |= whole == 0;
         #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
         let number = whole as f64;
         float = Some(number);
@@ -35,10 +33,10 @@ pub(crate) fn parse_number(text: String) -> Result<Number, String> {
             int = Some(whole);
         }
     }
-    if int.is_none() && !is_uint && float.is_none() {
+    if int.is_none() && float.is_none() {
         return Err(format!("illegal number syntax: {}", super::format::quote(text.as_bytes())));
     }
-    Ok(Number { text, int, is_uint, float, is_complex: false, is_char: false })
+    Ok(Number { text, int, float, is_complex: false, is_char: false })
 }
 
 /// `strconv.ParseInt` with 64 bits; base 0 goes by the prefix and allows underscores.

@@ -42,10 +42,13 @@ impl Field {
     }
 }
 
+/// What a method does.
+pub(crate) type MethodBody = fn(&Object, &[Value]) -> Result<Value, String>;
+
 /// What a method takes and does.
 pub(crate) struct Method {
     pub(crate) params: &'static [Type],
-    pub(crate) call: fn(&Object, &[Value]) -> Result<Value, String>,
+    pub(crate) call: MethodBody,
 }
 
 impl Object {
@@ -119,7 +122,7 @@ impl Object {
     }
 
     pub(crate) fn method(&self, name: &str) -> Option<Method> {
-        let simple = |call: fn(&Object, &[Value]) -> Result<Value, String>| Some(Method { params: &[], call });
+        let simple = |call: MethodBody| Some(Method { params: &[], call });
         match (self, name) {
             (_, "String") if self.string().is_some() => {
                 simple(|object, _| Ok(Value::str(object.string().unwrap_or_default())))

@@ -262,7 +262,7 @@ impl Parser<'_> {
         if self.ranges == 0 {
             return self.error(&format!("{written} outside {{{{range}}}}"));
         }
-        Ok(if word.kind == Kind::Break { Node::Break(word.at) } else { Node::Continue(word.at) })
+        Ok(if word.kind == Kind::Break { Node::Break } else { Node::Continue })
     }
 
     fn control(&mut self, context: &str) -> Parsed<Branch> {
@@ -505,10 +505,10 @@ impl Parser<'_> {
             let code = i64::from(u32::from(c));
             #[allow(clippy::cast_precision_loss, reason = "code points are far below 2^53")]
             let float = Some(code as f64);
-            return Ok(Number { text, int: Some(code), is_uint: true, float, is_complex: false, is_char: true });
+            return Ok(Number { text, int: Some(code), float, is_complex: false, is_char: true });
         }
         if token.kind == Kind::Complex || text.ends_with('i') {
-            return Ok(Number { text, int: None, is_uint: false, float: None, is_complex: true, is_char: false });
+            return Ok(Number { text, int: None, float: None, is_complex: true, is_char: false });
         }
         parse_number(text)
     }

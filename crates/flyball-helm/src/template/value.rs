@@ -27,7 +27,6 @@ pub(crate) enum Value {
 pub(crate) enum IntKind {
     Int,
     Int64,
-    Int32,
     Uint8,
     Uint64,
 }
@@ -47,7 +46,6 @@ pub(crate) enum ListKind {
     Any,
     Strings,
     Ints,
-    Maps,
     /// `[]*chart.Maintainer` and its like.
     Named(&'static str),
     /// `chartutil.VersionSet`, texts with a method.
@@ -111,7 +109,6 @@ impl fmt::Display for Type {
             Type::Bool => "bool",
             Type::Int(IntKind::Int) => "int",
             Type::Int(IntKind::Int64) => "int64",
-            Type::Int(IntKind::Int32) => "int32",
             Type::Int(IntKind::Uint8) => "uint8",
             Type::Int(IntKind::Uint64) => "uint64",
             Type::Float => "float64",
@@ -120,7 +117,6 @@ impl fmt::Display for Type {
             Type::List(ListKind::Any) => "[]interface {}",
             Type::List(ListKind::Strings) => "[]string",
             Type::List(ListKind::Ints) => "[]int",
-            Type::List(ListKind::Maps) => "[]map[string]interface {}",
             Type::List(ListKind::VersionSet) => "chartutil.VersionSet",
             Type::List(ListKind::Named(name)) | Type::Object(name) => name,
             Type::Map(MapKind::Any) => "map[string]interface {}",
@@ -206,7 +202,6 @@ impl Value {
             Value::Bool(_) => "bool",
             Value::Int(IntKind::Int, _) => "int",
             Value::Int(IntKind::Int64, _) => "int64",
-            Value::Int(IntKind::Int32, _) => "int32",
             Value::Int(IntKind::Uint8, _) => "uint8",
             Value::Int(IntKind::Uint64, _) => "uint64",
             Value::Float(_) => "float64",

@@ -80,7 +80,7 @@ fn own_values(chart: &Chart, dest: &mut Map<String, Value>, prefix: &str, nulls:
                 tables(above, below.clone(), &join(prefix, key), nulls, log);
             }
             (Some(Value::Object(_)), below) if !below.is_null() => {
-                log.push(format!("coalesce.go:237: warning: skipped value for {prefix}.{key}: Not a table."));
+                log.push(format!("warning: skipped value for {prefix}.{key}: Not a table."));
             }
             _ => {}
         }
@@ -99,7 +99,8 @@ pub(crate) fn tables(
         let full = join(prefix, &key);
         match (above.get_mut(&key), value) {
             (Some(Value::Null), value) => {
-                if nulls == Nulls::Delete && !value.is_null() {
+                let deletes = nulls == Nulls::Delete && !value.is_null();
+                if deletes {
                     above.remove(&key);
                 }
             }
@@ -108,11 +109,11 @@ pub(crate) fn tables(
             }
             (Some(Value::Object(above)), Value::Object(below)) => tables(above, below, &full, nulls, log),
             (Some(_), below @ Value::Object(_)) => log.push(format!(
-                "coalesce.go:316: warning: cannot overwrite table with non table for {full} ({})",
+                "warning: cannot overwrite table with non table for {full} ({})",
                 display(&crate::template::value::Value::from(&below))
             )),
             (Some(Value::Object(_)), below) if !below.is_null() => log.push(format!(
-                "coalesce.go:319: warning: destination for {full} is a table. Ignoring non-table value ({})",
+                "warning: destination for {full} is a table. Ignoring non-table value ({})",
                 display(&crate::template::value::Value::from(&below))
             )),
             _ => {}

@@ -220,7 +220,7 @@ impl Scanner {
 
     fn fetch_next(&mut self) -> Scan {
         self.started = true;
-        self.to_next_token();
+        self.skip_to_token();
         self.unroll(self.column());
         if self.is_end() {
             return self.stream_end();
@@ -426,7 +426,7 @@ impl Scanner {
         Ok(())
     }
 
-    fn to_next_token(&mut self) {
+    fn skip_to_token(&mut self) {
         loop {
             while self.at(0) == ' ' || ((self.flow_level > 0 || !self.simple_key_allowed) && self.at(0) == '\t') {
                 self.skip();

@@ -5,7 +5,7 @@ use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -158,6 +158,51 @@ async fn two_kinds_have_a_controller_each() {
         (history(&test, "red").await, history(&test, "blue").await),
         (vec!["1 deployed".into()], vec!["1 deployed".into()])
     );
+}
+
+const DEFINITION: &str = r#"apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: geese.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {kind: Goose, plural: geese, singular: goose}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"#;
+const GOOSE: &str =
+    "apiVersion: example.org/v1\nkind: Goose\nmetadata: {name: \"{{ .Release.Name }}\"}\nspec: {a: 1}\n";
+
+#[tokio::test(start_paused = true)]
+async fn definitions_of_a_chart_come_first_and_stay() -> kube::Result<()> {
+    let files = [("charts/site/crds/geese.yaml", DEFINITION), ("charts/site/templates/goose.yaml", GOOSE)];
+    let mut test = Test::of(operator_of(project("definitions", &files))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("example.org", "v1", "Goose"), "geese");
+    let geese: Api<DynamicObject> = Api::namespaced_with(test.client(), test.namespace(), &resource);
+    patch(&geese, "blue", json!({"spec": {"a": 2}})).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(geese.get("blue").await?.data["spec"]["a"], 1);
+    test.assert_idempotent().await;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.assert_converges().await;
+    assert!(geese.list(&Default::default()).await?.items.is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_without_a_definition_is_named() {
+    let test =
+        Test::of(operator_of(project("undefined", &[("charts/site/templates/goose.yaml", GOOSE)]))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    sleep(Duration::from_secs(60)).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.contains("is its definition installed?") && failed.contains("/blue"), "{failed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,6 +147,26 @@ async fn nothing_remains_of_what_is_deleted() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_custom_resource_may_wait_for_the_end_of_its_objects() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("waits"))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let annotation = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"});
+    patch(&sites(&test), "blue", json!({"metadata": {"annotations": annotation}})).await;
+    let hold = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let pages = test.api::<ConfigMap>();
+    pages.patch("blue-page", &PatchParams::default(), &hold(json!(["example.com/mine"]))).await?;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(history(&test, "blue").await, ["1 uninstalling"]);
+    assert!(sites(&test).get_opt("blue").await?.is_some());
+    pages.patch("blue-page", &PatchParams::default(), &hold(json!(null))).await?;
+    test.assert_converges().await;
+    assert!(sites(&test).get_opt("blue").await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_template_that_fails_is_told_and_not_tried_again() -> kube::Result<()> {
     let folder = site("bad-values");
     std::fs::write(

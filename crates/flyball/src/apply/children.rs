@@ -171,7 +171,7 @@ impl Pass {
             let before = rollout.waiting.len();
             for (kind, key, object) in declared {
                 let store = self.env.caches.store_of(kind, key.namespace())?;
-                let entry = self.apply_child(store, key, object).await?;
+                let entry = self.apply_child(store, key, object).await.map_err(|error| named(error, kind, key))?;
                 if let Some(why) = readiness::waits_for(kind.name(), &entry.decode()?) {
                     rollout.waiting.push(format!("{} {}: {why}", kind.name(), key.name()));
                 }
@@ -232,5 +232,16 @@ impl Pass {
             left.push(format!("{} {} is being deleted", store.kind().name(), key.name()));
         }
         Ok(left)
+    }
+}
+
+/// Names a child of a kind that the API server does not know, which it does not do itself.
+fn named(error: Error, kind: &Kind, key: &ObjectKey) -> Error {
+    let is_nameless = |details: &kube::core::response::StatusDetails| details.name.is_empty();
+    match error.status() {
+        Some(status) if status.code == 404 && status.details.as_ref().is_none_or(is_nameless) => {
+            error.context(format_args!("{kind} {key} (is its definition installed?)"))
+        }
+        _ => error,
     }
 }
