@@ -27,7 +27,7 @@ pub struct TemplateArgs {
     /// Values of a YAML file
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<String>,
-    /// A value, such as a.b=c,d[0]=e
+    /// A value, such as a.b=c,d={e,f}
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
     /// A value that is text

@@ -102,7 +102,7 @@ fn what_does_not_end_is_ended() {
         "{{ printf \"%2000000000d\" 1 | indent 2000000000 }}",
         "{{ $d := dict }}{{ $_ := set $d \"d\" $d }}{{ mustToJson $d }}",
         "{{ $d := dict }}{{ $_ := set $d \"d\" $d }}{{ deepCopy $d }}",
-        &format!("{}1{}", "{{ (".repeat(1), "(".repeat(100_000)),
+        &format!("{{{{ {}1", "(".repeat(100_000)),
         &format!("v: {}", "[".repeat(100_000)),
     ] {
         assert!(render(template, &RenderOptions::default()).is_err(), "{template:.80}");
