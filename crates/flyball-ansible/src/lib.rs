@@ -36,8 +36,10 @@
 //!   foresees, and for nothing else.
 //! - A run that found everything in place writes nothing, neither objects nor status.
 
+mod ansible;
 mod duration;
 mod error;
+mod executor;
 mod fields;
 mod operator;
 mod playbook;
@@ -51,5 +53,6 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
+pub use executor::Executor;
 pub use operator::operator;
 pub use watches::Watches;
