@@ -12,7 +12,9 @@ use crate::run::{Failure, Job, Outcome};
 use crate::watches::Runs;
 use events::Events;
 use folder::Folder;
+use ring::rand::SecureRandom as _;
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -28,6 +30,14 @@ pub(crate) struct AnsiblePlaybook {
     program: PathBuf,
     runs: Runs,
     project: PathBuf,
+}
+
+/// Draws so many bytes that nobody can guess, as hexadecimal digits. No simulation comes here.
+fn random(bytes: usize) -> io::Result<String> {
+    let mut drawn = vec![0; bytes];
+    let source = ring::rand::SystemRandom::new();
+    source.fill(&mut drawn).map_err(|_| io::Error::other("there is no randomness"))?;
+    Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl AnsiblePlaybook {

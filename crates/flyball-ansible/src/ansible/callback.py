@@ -1,7 +1,6 @@
 # Tells what ansible-playbook does: one line of JSON for each event, in the form of ansible-runner.
 import json
 
-from ansible.parsing.ajson import AnsibleJSONEncoder
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = """
@@ -18,7 +17,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "flyball"
 
     def tell(self, event, **data):
-        print(json.dumps({"event": event, "event_data": data}, cls=AnsibleJSONEncoder, default=str), flush=True)
+        print(json.dumps({"event": event, "event_data": data}, default=str), flush=True)
 
     def result(self, event, result, **data):
         task = result._task

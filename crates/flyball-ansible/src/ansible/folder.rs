@@ -23,7 +23,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder of a run.
     pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy) -> io::Result<Self> {
-        let name = format!("flyball-ansible-{}-{}", std::process::id(), job.cx.rng().suffix(12));
+        let name = format!("flyball-ansible-{}", super::random(16)?);
         let path = std::env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         let mut folder = Self { path, roles: None };

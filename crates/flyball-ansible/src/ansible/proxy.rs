@@ -38,10 +38,7 @@ struct Forward {
 pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let mut secret = [0_u8; 32];
-    let random = ring::rand::SystemRandom::new();
-    ring::rand::SecureRandom::fill(&random, &mut secret).map_err(|_| io::Error::other("there is no randomness"))?;
-    let token: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = super::random(32)?;
     let types = job.object.types.clone().unwrap_or_default();
     let forward = Arc::new(Forward {
         client: job.cx.client().clone(),
