@@ -27,8 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 /// whose `apiVersion` and `kind` stand in a task, a template or a variable is one that it owns; those of `k8s_info` alone it
 /// reads.
 ///
-/// A role is run by the built-in executor, which has the modules `k8s`, `k8s_info`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`,
-/// `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
+/// A role is run by the built-in executor unless the watches [say otherwise](Watches::executor). It has the modules `k8s`, `k8s_info`,
+/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///

@@ -85,8 +85,6 @@ impl Kinds {
                 look.nested(&yaml::text(&path)?);
             }
         }
-        // Objects of ansible's own may be in any namespace.
-        found.elsewhere = false;
         Ok(found)
     }
 
