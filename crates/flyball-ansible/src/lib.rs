@@ -29,15 +29,26 @@
 //! `_<group>_<kind>` and `_<group>_<kind>_spec`; and the `vars` of `watches.yaml`. What users write is data and never evaluated, whatever
 //! `markUnsafe` says.
 //!
+//! # Who runs roles
+//!
+//! The [built-in executor](Executor::BuiltIn) refuses a role that uses what it does not have when the role is read, with file, task and
+//! remedy. Such roles can be run by the real [`ansible-playbook`](Executor::AnsiblePlaybook), a process that gets the operator's rights through a
+//! proxy on this machine for as long as it runs; what it makes belongs to the object that is reconciled. The program
+//! `flyball-ansible` takes the one or the other by itself, or as `--executor` says.
+//!
 //! # What differs from operator-sdk
 //!
 //! - What a task stops saying of an object is removed from it, as with `kubectl apply`; objects that somebody else made are not taken over.
 //! - A kind whose `apiVersion` and `kind` stand nowhere in the role has to be written down there: the operator has rights for what it
 //!   foresees, and for nothing else.
+//! - What is made in another namespace, or in none, cannot be owned: it is annotated as operator-sdk does, and stays when the object goes, unless a
+//!   finalizer removes it.
 //! - A run that found everything in place writes nothing, neither objects nor status.
 
+mod ansible;
 mod duration;
 mod error;
+mod executor;
 mod fields;
 mod operator;
 mod playbook;
@@ -51,5 +62,6 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
+pub use executor::Executor;
 pub use operator::operator;
 pub use watches::Watches;

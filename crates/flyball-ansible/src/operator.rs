@@ -1,17 +1,19 @@
 //! Makes an operator of a `watches.yaml`.
 
+use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
+use crate::executor::{Execute, Executor};
 use crate::playbook::{Kinds, load};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
 use crate::run::{PRIMARY, PRIMARY_TYPE};
 use crate::template::walk;
-use crate::watches::{Watch, Watches};
+use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 /// whose `apiVersion` and `kind` stand in a task, a template or a variable is one that it owns; those of `k8s_info` alone it
 /// reads.
 ///
-/// A role is run by the built-in executor, which has the modules `k8s`, `k8s_info`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`,
-/// `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
+/// A role is run by the built-in executor unless the watches [say otherwise](Watches::executor). It has the modules `k8s`, `k8s_info`,
+/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
@@ -54,15 +56,14 @@ pub fn operator(watches: &Watches) -> Result<Operator> {
 type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
-    let playbook = Arc::new(load(&watch.runs, watches.folder())?);
-    let mut kinds = Kinds::of(&playbook);
+    let (executor, mut kinds) = executor(&watch.runs, watches)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
-            let finalizer = Arc::new(load(runs, watches.folder())?);
-            kinds.join(Kinds::of(&finalizer));
-            finalizer
+            let (finalizer, others) = self::executor(runs, watches)?;
+            kinds.join(others);
+            Some(finalizer)
         }
-        None => playbook.clone(),
+        None => None,
     };
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
@@ -71,7 +72,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
     let roles = Roles {
         watch: watch.clone(),
         kind: kind.clone(),
-        playbook,
+        executor,
         finalizer,
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
@@ -99,6 +100,40 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
     }
     let cache = watch.selector.as_ref().map(|selector| Cache::of(&kind).labels(selector));
     Ok((kind, controller, cache))
+}
+
+/// Makes what runs a role or playbook, and tells the kinds that it deals with.
+fn executor(runs: &Runs, watches: &Watches) -> Result<(Box<dyn Execute>, Kinds)> {
+    let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
+        let kinds = match runs {
+            // A playbook may use all that the project has.
+            Runs::Playbook(_) => Kinds::of_files(watches.folder())?,
+            Runs::Role(folder) => Kinds::of_files(folder)?,
+        };
+        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder())), kinds))
+    };
+    let program = match watches.executor {
+        Executor::BuiltIn => None,
+        Executor::AnsiblePlaybook | Executor::Auto => AnsiblePlaybook::find(),
+    };
+    match (watches.executor, program) {
+        (Executor::AnsiblePlaybook, Some(program)) => ansible(program),
+        (Executor::AnsiblePlaybook, None) => Err(Error::file(
+            &watches.path,
+            "there is no ansible-playbook on the PATH: install ansible-core, or use the built-in executor",
+        )),
+        (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, watches.folder()), program) {
+            (Ok(playbook), _) => {
+                let kinds = Kinds::of(&playbook);
+                Ok((Box::new(Arc::new(playbook)), kinds))
+            }
+            (Err(error), Some(program)) => {
+                tracing::info!("ansible-playbook is used, because {error}");
+                ansible(program)
+            }
+            (Err(error), None) => Err(error),
+        },
+    }
 }
 
 /// Says which updates of objects matter: those of what is wanted, not those of what is told.

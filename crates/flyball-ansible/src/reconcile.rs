@@ -1,7 +1,8 @@
 //! Brings an object to where its role wants it: runs the role, and tells in the status how that went.
 
-use crate::playbook::{Kinds, Playbook};
-use crate::run::{self, Job, Outcome};
+use crate::executor::Execute;
+use crate::playbook::Kinds;
+use crate::run::{Job, Outcome};
 use crate::watches::Watch;
 use crate::{duration, status, variables};
 use flyball::{Action, Context, Error, Kind, Reconcile, Result};
@@ -20,9 +21,9 @@ pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reco
 pub(crate) struct Roles {
     pub(crate) watch: Watch,
     pub(crate) kind: Kind,
-    pub(crate) playbook: Arc<Playbook>,
+    pub(crate) executor: Box<dyn Execute>,
     /// What is run before an object goes.
-    pub(crate) finalizer: Arc<Playbook>,
+    pub(crate) finalizer: Option<Box<dyn Execute>>,
     pub(crate) kinds: Arc<Kinds>,
     /// Whom fields belong to that were patched.
     pub(crate) manager: String,
@@ -48,7 +49,7 @@ impl Reconcile for Roles {
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
-        let outcome = self.run(&self.playbook, object, cx, false).await;
+        let outcome = self.run(object, cx, false).await;
         self.tell(object, &outcome, cx).await?;
         // After a run that changed something comes another one, so that the status tells how things are and not how they came
         // about. Waits grow, for roles that change something each time.
@@ -63,7 +64,7 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        let outcome = self.run(&self.finalizer, object, cx, true).await;
+        let outcome = self.run(object, cx, true).await;
         if outcome.failure.is_some() {
             self.tell(object, &outcome, cx).await?;
         }
@@ -73,15 +74,10 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
-    async fn run(
-        &self,
-        playbook: &Playbook,
-        object: &DynamicObject,
-        cx: &Context<DynamicObject>,
-        finalizes: bool,
-    ) -> Outcome {
+    async fn run(&self, object: &DynamicObject, cx: &Context<DynamicObject>, finalizes: bool) -> Outcome {
         let extra = Arc::new(variables::of(object, &self.watch, finalizes));
-        run::run(Job { playbook, kinds: &self.kinds, object, extra, cx, manager: &self.manager }).await
+        let executor = self.finalizer.as_ref().filter(|_| finalizes).unwrap_or(&self.executor);
+        executor.execute(Job { kinds: &self.kinds, object, extra, cx, manager: &self.manager }).await
     }
 
     /// Returns how often the object is looked at again without a change.

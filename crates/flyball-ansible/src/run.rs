@@ -58,7 +58,6 @@ pub(crate) struct Failure {
 
 /// What a run is about.
 pub(crate) struct Job<'r> {
-    pub(crate) playbook: &'r Playbook,
     pub(crate) kinds: &'r Kinds,
     pub(crate) object: &'r DynamicObject,
     /// What the object and `watches.yaml` give.
@@ -69,8 +68,9 @@ pub(crate) struct Job<'r> {
 }
 
 /// Runs a role or a playbook for an object.
-pub(crate) async fn run(job: Job<'_>) -> Outcome {
+pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
     let mut run = Run {
+        playbook,
         job,
         outcome: Outcome::default(),
         facts: Vars::new(),
@@ -78,7 +78,6 @@ pub(crate) async fn run(job: Job<'_>) -> Outcome {
         notified: BTreeSet::new(),
         executed: 0,
     };
-    let playbook = run.job.playbook;
     for play in &playbook.plays {
         match run.play(play).await {
             Ok(()) | Err(Stop::Play | Stop::Role) => {}
@@ -94,6 +93,7 @@ pub(crate) async fn run(job: Job<'_>) -> Outcome {
 
 /// A run under way.
 struct Run<'r> {
+    playbook: &'r Playbook,
     job: Job<'r>,
     outcome: Outcome,
     /// What tasks set and registered.

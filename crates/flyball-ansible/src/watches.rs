@@ -2,6 +2,7 @@
 
 use crate::duration;
 use crate::error::{Error, Result};
+use crate::executor::Executor;
 use crate::fields::{Fields, Mistake};
 use crate::yaml;
 use flyball::{GroupVersionKind, Kind};
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
+    pub(crate) executor: Executor,
 }
 
 /// One entry: a kind, and what reconciles it.
@@ -91,7 +93,7 @@ impl Watches {
             }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut watches = Self { path: path.to_owned(), entries: Vec::new() };
+        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), executor: Executor::default() };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
@@ -112,6 +114,11 @@ impl Watches {
             watches.entries.push(watch);
         }
         Ok(watches)
+    }
+
+    /// Says who runs roles and playbooks: the executor that is built in, unless told otherwise.
+    pub fn executor(self, executor: Executor) -> Self {
+        Self { executor, ..self }
     }
 
     /// Returns the folder of the file, in which the project is.

@@ -5,10 +5,13 @@
 //! templates of the role's own variables.
 
 use super::{Action, Module, Play, Playbook, Role, Task};
-use crate::template::{Files, Scope, Var, Vars};
+use crate::error::Result;
+use crate::template::{Files, Scope, Var, Vars, walk};
+use crate::yaml;
 use flyball::Kind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How deep values are looked through.
@@ -65,6 +68,24 @@ impl Kinds {
         }
         found.read.retain(|kind| !found.made.contains(kind));
         found
+    }
+
+    /// Finds the kinds in the texts of a folder, whatever they are.
+    pub(crate) fn of_files(folder: &Path) -> Result<Self> {
+        let mut found = Self::default();
+        let mut look = Look { kinds: &mut found, layers: Vec::new(), files: Arc::default() };
+        for path in walk(folder)? {
+            let is_text = path
+                .extension()
+                .is_some_and(|ending| ["yml", "yaml", "j2", "json"].iter().any(|known| ending == *known));
+            // Definitions and samples are none of what it makes.
+            let is_role =
+                !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
+            if is_text && is_role {
+                look.nested(&yaml::text(&path)?);
+            }
+        }
+        Ok(found)
     }
 
     pub(crate) fn join(&mut self, other: Self) {
@@ -212,6 +233,32 @@ impl Look<'_> {
             if let (Some(known), Some(name)) = (&version, &kind) {
                 self.note(known, name, true);
                 (version, kind) = (None, None);
+            }
+        }
+    }
+
+    /// Looks for objects at any depth of a text: by pairs of lines that stand in the same column.
+    fn nested(&mut self, text: &str) {
+        let mut open: Vec<(usize, &str, &str)> = Vec::new();
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let content = line.trim_start_matches([' ', '-']);
+            let column = line.len() - content.len();
+            open.retain(|(at, _, _)| *at <= column);
+            for (key, other) in [
+                ("apiVersion:", "kind:"),
+                ("api_version:", "kind:"),
+                ("kind:", "apiVersion:"),
+                ("kind:", "api_version:"),
+            ] {
+                let Some(value) = content.strip_prefix(key) else { continue };
+                let value = value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']);
+                let pair =
+                    open.iter().find(|(at, known, _)| *at == column && *known == other).map(|(_, _, value)| *value);
+                match (pair, key) {
+                    (Some(kind), "apiVersion:" | "api_version:") => self.note(value, kind, true),
+                    (Some(version), _) => self.note(version, value, true),
+                    (None, _) => open.push((column, key, value)),
+                }
             }
         }
     }

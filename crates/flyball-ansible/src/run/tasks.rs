@@ -69,7 +69,7 @@ impl<'r> Run<'r> {
 
     /// Runs a role: those that it depends on, and its tasks.
     async fn role(&mut self, folder: &'r std::path::Path, tasks_from: &str, frame: &Frame<'r>) -> Result<(), Stop> {
-        let Some(role) = self.job.playbook.roles.get(folder) else {
+        let Some(role) = self.playbook.roles.get(folder) else {
             return Err(Stop::Failed(Failure::new(format!("the role {} was not read", folder.display()))));
         };
         for (dependency, vars) in &role.dependencies {
@@ -92,7 +92,7 @@ impl<'r> Run<'r> {
 
     /// Runs the handlers that were asked for, in the order in which they stand.
     pub(super) async fn handlers(&mut self, frame: &Frame<'r>) -> Result<(), Stop> {
-        let roles = self.job.playbook.roles.values();
+        let roles = self.playbook.roles.values();
         let of_roles = roles.flat_map(|role| role.handlers.iter().map(move |handler| (Some(role), handler)));
         let all: Vec<_> = frame.play.handlers.iter().map(|handler| (None, handler)).chain(of_roles).collect();
         for (role, handler) in all {

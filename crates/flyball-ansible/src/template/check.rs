@@ -16,7 +16,9 @@ pub(crate) fn check_text(text: &str) -> Result<(), String> {
 /// Checks a condition, which may have braces around it.
 pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
-    ENGINE.compile_expression(expression).map_err(|error| syntax(&error))?;
+    // An expression alone may be followed by anything.
+    let template = format!("{{{{ {expression} }}}}");
+    ENGINE.template_from_str(&template).map_err(|error| syntax(&error))?;
     check_names(expression)
 }
 

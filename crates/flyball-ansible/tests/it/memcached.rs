@@ -2,6 +2,7 @@
 
 use crate::project::{api, change, condition, operator_of};
 use flyball::{Kind, Operator};
+use flyball_cluster::Faults;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -129,4 +130,21 @@ async fn chaos_an_outage_changes_nothing() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_faults_change_nothing() {
+    let faults =
+        Faults { conflict: 0.1, refused: 0.1, lost: 0.1, cut: 0.05, late: 0.1, repeated: 0.1, expired: 0.1, slow: 0.1 };
+    for seed in 0..10 {
+        let test = Test::of(operator).seed(seed).nodes(1).faults(faults).start().await;
+        test.apply(SAMPLE).await;
+        test.eventually("three pods are ready", async || ready_pods(&test).await == 3).await;
+        let is_told = async || {
+            let object = api(&test, &memcacheds()).get("memcached-sample").await.unwrap();
+            condition(&object, "Successful")["status"] == "True" && condition(&object, "Failure")["status"] == "False"
+        };
+        test.eventually("it is told", is_told).await;
+        assert_eq!(test.api::<Deployment>().list(&ListParams::default()).await.unwrap().items.len(), 1);
+    }
 }

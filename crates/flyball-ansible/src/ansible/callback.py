@@ -1,0 +1,43 @@
+# Tells what ansible-playbook does: one line of JSON for each event, in the form of ansible-runner.
+import json
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: flyball
+type: stdout
+short_description: events as lines of JSON
+description: [One line of JSON for each event.]
+"""
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "flyball"
+
+    def tell(self, event, **data):
+        print(json.dumps({"event": event, "event_data": data}, default=str), flush=True)
+
+    def result(self, event, result, **data):
+        task = result._task
+        res = {key: result._result[key] for key in ("msg", "changed", "period") if key in result._result}
+        if task.no_log:
+            res = {"msg": "the output has been hidden due to the fact that 'no_log: true' was specified for this result"}
+        self.tell(event, task=task.get_name(), task_action=task.action, res=res, **data)
+
+    def v2_runner_on_ok(self, result):
+        self.result("runner_on_ok", result)
+
+    def v2_runner_on_skipped(self, result):
+        self.result("runner_on_skipped", result)
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self.result("runner_on_failed", result, ignore_errors=bool(ignore_errors))
+
+    def v2_runner_on_unreachable(self, result):
+        self.result("runner_on_unreachable", result)
+
+    def v2_playbook_on_stats(self, stats):
+        names = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored")
+        self.tell("playbook_on_stats", **{name: dict(getattr(stats, name)) for name in names})

@@ -1,0 +1,99 @@
+//! What a run tells: events as ansible-runner has them.
+
+use crate::duration;
+use crate::run::{Failure, Outcome};
+use serde_json::Value;
+
+/// What the events of a run have told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    outcome: Outcome,
+    /// What the last task said that failed and was not to be ignored.
+    failed: Option<Failure>,
+    complete: bool,
+}
+
+impl Events {
+    /// Reads a line of output; what is no event says nothing.
+    pub(crate) fn read(&mut self, line: &str) {
+        if let Ok(event) = serde_json::from_str::<Value>(line) {
+            self.take(&event);
+        }
+    }
+
+    /// Takes an event.
+    pub(crate) fn take(&mut self, event: &Value) {
+        let data = &event["event_data"];
+        let said = |field: &str| data["res"][field].as_str().map(str::to_owned);
+        match event["event"].as_str() {
+            Some("runner_on_failed" | "runner_on_unreachable") if data["ignore_errors"] != true => {
+                let message = said("msg")
+                    .filter(|message| !message.is_empty())
+                    .unwrap_or_else(|| "unknown playbook failure".to_owned());
+                let task = data["task"].as_str().unwrap_or_default().to_owned();
+                self.failed = Some(Failure { task, ..Failure::new(message) });
+            }
+            Some("runner_on_ok") => {
+                let action = data["task_action"].as_str().unwrap_or_default();
+                if action.rsplit('.').next() == Some("requeue_after") {
+                    self.outcome.requeue_after = said("period").and_then(|period| duration::parse(&period));
+                }
+            }
+            Some("playbook_on_stats") => {
+                let count = |name: &str| -> u64 {
+                    data[name].as_object().map_or(0, |hosts| hosts.values().filter_map(Value::as_u64).sum())
+                };
+                self.outcome.ok = count("ok");
+                self.outcome.changed = count("changed");
+                self.outcome.skipped = count("skipped");
+                self.outcome.failures = count("failures") + count("dark");
+                self.complete = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells whether the run came to its end.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns what became of the run. What a task rescued has not failed.
+    pub(crate) fn outcome(self) -> Outcome {
+        let failure = (self.outcome.failures > 0)
+            .then(|| self.failed.unwrap_or_else(|| Failure::new("unknown playbook failure")));
+        let wrote = self.outcome.changed > 0;
+        Outcome { failure, wrote, ..self.outcome }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(recorded: &str) -> Outcome {
+        let recorded: Vec<Value> = serde_json::from_str(recorded).unwrap();
+        let mut events = Events::default();
+        recorded.iter().for_each(|event| events.read(&event.to_string()));
+        assert!(events.is_complete());
+        events.outcome()
+    }
+
+    #[test]
+    fn events_of_ansible_runner_tell_what_became_of_a_run() {
+        let good = outcome(include_str!("../../tests/data/ok-run.json"));
+        assert_eq!((good.ok, good.changed, good.failures, good.failure.is_none()), (2, 0, 0, true));
+        let bad = outcome(include_str!("../../tests/data/failed-run.json"));
+        assert_eq!((bad.ok, bad.changed, bad.failures), (5, 1, 1));
+        assert_eq!(bad.failure.unwrap().message, "size must be > 1");
+    }
+
+    #[test]
+    fn other_output_says_nothing() {
+        let mut events = Events::default();
+        for line in ["", "PLAY [localhost]", "{", "[]", "{\"event\": 3}", "null", "{\"event\": \"runner_on_failed\"}"] {
+            events.read(line);
+        }
+        assert!(!events.is_complete() && events.outcome().failure.is_none());
+    }
+}

@@ -1,0 +1,38 @@
+//! Who runs roles and playbooks.
+
+use crate::ansible::AnsiblePlaybook;
+use crate::playbook::Playbook;
+use crate::run::{self, Job, Outcome};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+
+/// Which program runs roles and playbooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Executor {
+    /// The one that is built in, and nothing else: within the process, and the only one that can be simulated.
+    #[default]
+    BuiltIn,
+    /// `ansible-playbook`, as found on the `PATH`, with the collections that are installed there.
+    AnsiblePlaybook,
+    /// The one that is built in for roles of which it knows all that they use; `ansible-playbook`, if there is one, for others.
+    Auto,
+}
+
+/// Runs a role or a playbook for an object.
+pub(crate) trait Execute: Send + Sync {
+    /// Runs it once, and tells what became of it. Whatever happens, what is in the cluster is all that is left.
+    fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome>;
+}
+
+impl Execute for Arc<Playbook> {
+    fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
+        run::run(self, job).boxed()
+    }
+}
+
+impl Execute for AnsiblePlaybook {
+    fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
+        self.run(job).boxed()
+    }
+}

@@ -1,0 +1,62 @@
+//! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the `PATH`, and it has
+//! the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
+
+use crate::project::{Written, api, change, condition, shops};
+use flyball::Kind;
+use flyball_ansible::{Executor, Watches, operator};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::DeleteParams;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+async fn test_of(folder: PathBuf) -> Option<Test> {
+    std::env::var_os("FLYBALL_TEST_ANSIBLE")?;
+    let operator = move || {
+        let watches = Watches::read(folder.join("watches.yaml")).unwrap();
+        operator(&watches.executor(Executor::AnsiblePlaybook)).unwrap()
+    };
+    Some(Test::of(operator).nodes(1).start().await)
+}
+
+#[tokio::test]
+async fn the_sample_runs_by_ansible_playbook_as_well() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-ansible");
+    let Some(test) = test_of(sample.clone()).await else { return };
+    let object = std::fs::read_to_string(sample.join("config/samples/cache_v1alpha1_memcached.yaml")).unwrap();
+    test.apply(&object).await;
+    let memcacheds = api(&test, &Kind::new("cache.example.com", "v1alpha1", "Memcached"));
+    let is_successful =
+        async || condition(&memcacheds.get("memcached-sample").await.unwrap(), "Successful")["status"] == "True";
+    test.eventually("it is successful", is_successful).await;
+    let deployments = test.api::<Deployment>();
+    let deployment = deployments.get("memcached-sample").await.unwrap();
+    assert_eq!(deployment.metadata.owner_references.unwrap()[0].kind, "Memcached");
+    assert_eq!(deployment.spec.unwrap().replicas, Some(3));
+    deployments.delete("memcached-sample", &DeleteParams::default()).await.unwrap();
+    test.eventually("it is made again", async || deployments.get_opt("memcached-sample").await.unwrap().is_some())
+        .await;
+}
+
+#[tokio::test]
+async fn a_task_that_fails_says_why_and_users_write_no_templates() {
+    let tasks = "
+- name: sizes are checked
+  ansible.builtin.fail: {msg: 'size must be > 1, not {{ size }}: {{ word }}'}
+  when: size | int < 2
+- ansible.builtin.shell: test -n \"$KUBECONFIG\"
+";
+    let written = Written::role("real", tasks);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    test.apply(
+        "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {size: 1, word: '{{ 1 + 1 }}'}}",
+    )
+    .await;
+    let objects = api(&test, &shops());
+    let is = async |kind: &str| condition(&objects.get("corner").await.unwrap(), kind)["status"] == "True";
+    test.eventually("it has failed", async || is("Failure").await).await;
+    let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
+    assert_eq!(failure["message"], "size must be > 1, not 1: {{ 1 + 1 }}");
+    change(&objects, "corner", json!({"spec": {"size": 2}})).await;
+    test.eventually("it is successful", async || is("Successful").await).await;
+}
