@@ -1,6 +1,8 @@
 //! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
 
 use crate::run::Job;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -9,19 +11,29 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use ring::digest;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// What a request may carry at most: more than an API server takes.
 const LARGEST: usize = 4 << 20;
 
+/// Where the operator and its child both are.
+const LOOPBACK: &str = "127.0.0.1";
+
 /// A proxy that serves until it is dropped, for who knows its token.
 pub(super) struct Proxy {
     url: String,
+    /// The certificate of who signed its own, in PEM.
+    authority: String,
     token: String,
     serves: AbortHandle,
 }
@@ -36,8 +48,9 @@ struct Forward {
 
 /// Begins to serve.
 pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let url = format!("http://{}", listener.local_addr()?);
+    let listener = TcpListener::bind((LOOPBACK, 0)).await?;
+    let url = format!("https://{}", listener.local_addr()?);
+    let (authority, tls) = identity().map_err(io::Error::other)?;
     let token = super::random(32)?;
     let types = job.object.types.clone().unwrap_or_default();
     let forward = Arc::new(Forward {
@@ -57,16 +70,42 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
         // They end with this task.
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            let forward = forward.clone();
+            let (forward, tls) = (forward.clone(), tls.clone());
             let serve = service_fn(move |request| {
                 let forward = forward.clone();
                 async move { Ok::<_, Infallible>(forward.answer(request).await) }
             });
-            connections.spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve));
+            connections.spawn(async move {
+                // Who breaks off, has nothing to be told.
+                if let Ok(stream) = tls.accept(stream).await {
+                    let _ =
+                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
+                }
+            });
             while connections.try_join_next().is_some() {}
         }
     };
-    Ok(Proxy { url, token, serves: tokio::spawn(serving).abort_handle() })
+    Ok(Proxy { url, authority, token, serves: tokio::spawn(serving).abort_handle() })
+}
+
+/// Makes an authority and a certificate that it signed, good for this run; no key is kept anywhere.
+fn identity() -> Result<(String, TlsAcceptor), Box<dyn std::error::Error + Send + Sync>> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "flyball ansible authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new([LOOPBACK.to_owned()])?;
+    params.distinguished_name.push(DnType::CommonName, "flyball ansible");
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&key, &issuer)?;
+    let key = PrivateKeyDer::try_from(key.serialize_der())?;
+    let config = ServerConfig::builder_with_provider(Arc::new(tokio_rustls::rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)?;
+    Ok((issuer.pem(), TlsAcceptor::from(Arc::new(config))))
 }
 
 impl Proxy {
@@ -76,7 +115,7 @@ impl Proxy {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "operator",
-            "clusters": [{"name": "operator", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "operator", "cluster": {"server": self.url, "certificate-authority-data": STANDARD.encode(&self.authority)}}],
             "users": [{"name": "operator", "user": {"token": self.token}}],
             "contexts": [{"name": "operator", "context": {"cluster": "operator", "user": "operator", "namespace": namespace.unwrap_or("default")}}],
         })
@@ -94,7 +133,7 @@ impl Forward {
         let expected = format!("Bearer {}", self.token);
         let given = request.headers().get(AUTHORIZATION).map_or(&[][..], |given| given.as_bytes());
         // Digests take the same time to compare, however much of them is right.
-        let digest = |text: &[u8]| ring::digest::digest(&ring::digest::SHA256, text);
+        let digest = |text: &[u8]| digest::digest(&digest::SHA256, text);
         if digest(given).as_ref() != digest(expected.as_bytes()).as_ref() {
             return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "the token is not that of the run");
         }

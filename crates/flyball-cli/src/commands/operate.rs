@@ -38,7 +38,10 @@ fn operator(path: &Path) -> Result<Operator> {
     // Which of the two it is decides who says what is wrong with the rest.
     let charts = entries.iter().filter(|entry| entry.chart.is_some()).count();
     match charts {
-        0 => flyball_ansible::operator(&flyball_ansible::Watches::read(path).when(what())?).when(what()),
+        0 => {
+            let watches = flyball_ansible::Watches::read(path).when(what())?;
+            flyball_ansible::operator(&watches.executor(flyball_ansible::Executor::Auto)).when(what())
+        }
         all if all == entries.len() => {
             flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what())
         }
