@@ -1,15 +1,17 @@
 //! `helm template`, for `tests/cases` and for whoever wants to compare.
 
-use flyball_core::{Clock, Rng};
-use flyball_helm::{TemplateArgs, template};
+use flyball_core::Clock;
+use flyball_helm::{Seed, TemplateArgs, template};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let output = TemplateArgs::parse(&arguments)
-        .and_then(|args| template(&args, Path::new("."), Clock::system(), Rng::from_os()));
+    let output = TemplateArgs::parse(&arguments).and_then(|args| {
+        let seed = Seed::from_os().map_err(|error| error.to_string())?;
+        template(&args, Path::new("."), Clock::system(), seed)
+    });
     let written = match output {
         Ok(output) => {
             let warnings = output.warnings.iter().map(|warning| format!("{warning}\n")).collect::<String>();

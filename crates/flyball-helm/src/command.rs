@@ -5,8 +5,8 @@ use crate::template::exec::Templates;
 use crate::template::format::quote;
 use crate::template::value::Value;
 use crate::template::world::World;
-use crate::{Capabilities, Chart, Release, RenderOptions, Rendered, Values};
-use flyball_core::{Clock, Rng};
+use crate::{Capabilities, Chart, Release, RenderOptions, Rendered, Seed, Values};
+use flyball_core::Clock;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -123,7 +123,7 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 ///
 /// # Errors
 /// Helm's message, without `Error: ` before it.
-pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> Result<Output, String> {
+pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) -> Result<Output, String> {
     let mut capabilities = Capabilities::default();
     if let Some(version) = &args.kube_version {
         capabilities
@@ -131,7 +131,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> R
             .map_err(|message| format!("invalid kube version '{version}': {message}"))?;
     }
     capabilities.add_api_versions(args.api_versions.iter().cloned());
-    let (name, chart) = name_and_chart(args, &clock, &rng)?;
+    let (name, chart) = name_and_chart(args, &clock, &seed)?;
     let path = folder.join(chart.trim());
     if !path.exists() {
         return Err(missing(chart.trim()));
@@ -150,7 +150,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, rng: Rng) -> R
     release.check_name()?;
     let options = RenderOptions {
         clock,
-        rng,
+        seed,
         skip_schema_validation: args.skip_schema_validation,
         sub_notes: args.render_subchart_notes,
         ..RenderOptions::default()
@@ -175,14 +175,14 @@ fn missing(chart: &str) -> String {
     }
 }
 
-fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Result<(String, &'a str), String> {
+fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, seed: &Seed) -> Result<(String, &'a str), String> {
     match args.args.as_slice() {
         [] => {
             Err("\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"
                 .to_owned())
         }
         [chart] => match &args.name_template {
-            Some(text) => Ok((generated_name(text, clock, rng)?, chart)),
+            Some(text) => Ok((generated_name(text, clock, seed)?, chart)),
             None => Ok(("release-name".to_owned(), chart)),
         },
         [name, chart] => {
@@ -198,8 +198,8 @@ fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, rng: &Rng) -> Resul
     }
 }
 
-fn generated_name(text: &str, clock: &Clock, rng: &Rng) -> Result<String, String> {
-    let world = World::new(clock.clone(), rng.clone(), None);
+fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, String> {
+    let world = World::new(clock.clone(), seed, None);
     let mut templates = Templates::default();
     templates.add("name-template", text, &world)?;
     let out = Rc::new(templates).execute(&world, "name-template", Value::Nil)?;

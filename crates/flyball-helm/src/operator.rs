@@ -134,23 +134,28 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
         if !watch.selector.is_empty() {
             cache = cache.labels(&watch.selector);
         }
-        operator = operator.crd(crd).cache(cache).controller(controller(
-            watch,
-            primary,
-            chart.clone(),
-            kinds,
-            watches.reloads(),
-        ));
+        operator = operator.crd(crd).cache(cache).controller(controller(watch, primary, chart.clone(), kinds, watches));
     }
     Ok(operator)
 }
 
-fn controller(watch: &Watch, primary: Kind, chart: Arc<Current>, kinds: Kinds, reloads: bool) -> Controller<Releases> {
+fn controller(
+    watch: &Watch,
+    primary: Kind,
+    chart: Arc<Current>,
+    kinds: Kinds,
+    watches: &Watches,
+) -> Controller<Releases> {
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());
-    let releases =
-        Releases { watch: watch.clone(), primary: primary.clone(), chart: chart.clone(), kinds: kinds.clone() };
+    let releases = Releases {
+        watch: watch.clone(),
+        repeats: watches.repeats(),
+        primary: primary.clone(),
+        chart: chart.clone(),
+        kinds: kinds.clone(),
+    };
     let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
-    if reloads {
+    if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
         controller = controller.source(Source::timer(LOOK, move |caches| match chart.reload(&watch)? {
             true => caches.keys_of(&primary, None),

@@ -10,8 +10,8 @@ use crate::template::exec::Templates;
 use crate::template::value::{Map, MapKind, Value};
 use crate::template::world::{Lookup, World, without_no_value};
 use crate::values::coalesce::{Nulls, coalesce};
-use crate::{Capabilities, Release, Values};
-use flyball_core::{Clock, Rng};
+use crate::{Capabilities, Release, Seed, Values};
+use flyball_core::Clock;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -118,8 +118,8 @@ impl RenderError {
 pub struct RenderOptions<'c> {
     /// What `now` says.
     pub clock: Clock,
-    /// Where `randAlpha` and its like draw from.
-    pub rng: Rng,
+    /// What `randAlpha` and its like draw from.
+    pub seed: Seed,
     /// Where `lookup` looks; nowhere without.
     pub cluster: Option<&'c dyn Lookup>,
     /// Whether `values.schema.json` does not count.
@@ -132,7 +132,7 @@ impl Default for RenderOptions<'_> {
     fn default() -> Self {
         Self {
             clock: Clock::new(|| jiff::Timestamp::UNIX_EPOCH),
-            rng: Rng::from_seed(0),
+            seed: Seed::default(),
             cluster: None,
             skip_schema_validation: false,
             sub_notes: false,
@@ -173,7 +173,7 @@ pub(crate) fn render(
     let release = release_value(release);
     let Value::Map(all) = Value::from(&all) else { unreachable!("a JSON object becomes a map") };
     scope.chart(&chart, chart.name(), true, &all, &release, &capabilities.to_value());
-    let world = World::new(options.clock.clone(), options.rng.clone(), options.cluster);
+    let world = World::new(options.clock.clone(), &options.seed, options.cluster);
     let files = scope.execute(&world).map_err(RenderError::Template)?;
     let mut rendered = manifests::collect(&files, &mut log)?;
     let own_notes = format!("{}/templates/{NOTES}", chart.name());

@@ -1,10 +1,10 @@
 //! `flyball helm`: charts, without Helm.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ResultExt};
 use crate::terminal::complain;
 use clap::{Args, Subcommand};
-use flyball_core::{Clock, Rng};
-use flyball_helm::TemplateArgs;
+use flyball_core::Clock;
+use flyball_helm::{Seed, TemplateArgs};
 use std::io::Write;
 use std::path::Path;
 
@@ -26,7 +26,8 @@ enum Command {
 
 pub(crate) fn cmd_helm(args: &HelmArgs) -> Result<()> {
     let Command::Template(args) = &args.command;
-    let output = flyball_helm::template(args, Path::new("."), Clock::system(), Rng::from_os()).map_err(Error::new)?;
+    let seed = Seed::from_os().when("cannot draw what is random")?;
+    let output = flyball_helm::template(args, Path::new("."), Clock::system(), seed).map_err(Error::new)?;
     output.warnings.iter().for_each(|warning| complain("note", warning));
     // Whoever reads it may stop halfway.
     let _ = std::io::stdout().write_all(output.text.as_bytes());

@@ -20,7 +20,7 @@ pub(super) fn add(table: &mut Table) {
     table.add("randInt", &[INT, INT], |call, args| {
         let (least, bound) = (int(&args[0]), int(&args[1]));
         match bound.checked_sub(least).and_then(|span| u64::try_from(span).ok()).filter(|span| *span > 0) {
-            Some(span) => Ok(Value::int(least + i64::try_from(call.world.rng.below(span)).unwrap_or(0))),
+            Some(span) => Ok(Value::int(least + i64::try_from(call.world.draws.below(span)).unwrap_or(0))),
             None => Err("invalid argument to Intn".to_owned()),
         }
     });
@@ -32,7 +32,7 @@ pub(super) fn add(table: &mut Table) {
         let mut chars: Vec<char> = text(&args[0]).chars().collect();
         for at in (1..chars.len()).rev() {
             let bound = u64::try_from(at + 1).unwrap_or(u64::MAX);
-            chars.swap(at, usize::try_from(call.world.rng.below(bound)).unwrap_or(0));
+            chars.swap(at, usize::try_from(call.world.draws.below(bound)).unwrap_or(0));
         }
         Ok(Value::str(chars.into_iter().collect::<String>()))
     });
@@ -56,7 +56,7 @@ fn checked(count: i64) -> Result<usize, String> {
 pub(super) fn bytes(call: &Call<'_>, count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count + 8);
     while out.len() < count {
-        out.extend(call.world.rng.next().to_le_bytes());
+        out.extend(call.world.draws.next().to_le_bytes());
     }
     out.truncate(count);
     out
@@ -65,6 +65,6 @@ pub(super) fn bytes(call: &Call<'_>, count: usize) -> Vec<u8> {
 fn draw(call: &Call<'_>, count: i64, from: &str) -> Result<Value, String> {
     let letters: Vec<char> = from.chars().collect();
     let bound = u64::try_from(letters.len()).unwrap_or(1);
-    let one = |_| letters[usize::try_from(call.world.rng.below(bound)).unwrap_or(0)];
+    let one = |_| letters[usize::try_from(call.world.draws.below(bound)).unwrap_or(0)];
     Ok(Value::str((0..checked(count)?).map(one).collect::<String>()))
 }

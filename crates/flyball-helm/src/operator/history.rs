@@ -2,6 +2,7 @@
 //!
 //! What is in the metadata of the Secrets is read from the cache; payloads are read from the API server, one at a time.
 
+use crate::Seed;
 use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, secret_name};
 use flyball::{Context, Index, ObjectKey, Result};
 use k8s_openapi::ByteString;
@@ -53,7 +54,7 @@ pub(super) struct Notes {
     /// How often it has failed.
     pub(super) failures: u32,
     /// What random values are drawn from, if that is known.
-    pub(super) seed: Option<u64>,
+    pub(super) seed: Option<Seed>,
 }
 
 impl Kept {
@@ -79,7 +80,7 @@ impl Kept {
             inputs: note(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
-            seed: note(SEED).and_then(|text| u64::from_str_radix(text, 16).ok()),
+            seed: note(SEED).and_then(Seed::from_hex),
         }
     }
 
@@ -207,7 +208,7 @@ fn kept(secret: Secret) -> Result<Kept> {
 }
 
 fn annotations(notes: &Notes) -> BTreeMap<String, String> {
-    let seed = notes.seed.map(|seed| (SEED, format!("{seed:016x}")));
+    let seed = notes.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
     let notes = [
         (INPUTS, notes.inputs.clone()),
         (PROGRESS, notes.progress.to_string()),

@@ -14,7 +14,7 @@ use super::status::{self, Report, Trouble};
 use super::watches::{Watch, period};
 use super::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::storage::{Info, Revision, State};
-use crate::{Release, Values};
+use crate::{Release, Seed, Values};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Releases {
     pub(super) watch: Watch,
+    /// Whether random values are to repeat in a simulation.
+    pub(super) repeats: bool,
     pub(super) primary: Kind,
     pub(super) chart: Arc<Current>,
     pub(super) kinds: Kinds,
@@ -38,6 +40,7 @@ pub(super) struct Releases {
 /// What one reconcile makes a release with: the chart stays the same, even if it is read again meanwhile.
 struct Plan<'p> {
     watch: &'p Watch,
+    repeats: bool,
     kinds: &'p Kinds,
     source: &'p Source,
 }
@@ -53,7 +56,7 @@ struct Wanted<'a> {
 /// What a revision is rendered with besides chart and values.
 struct Rendering {
     version: u32,
-    seed: u64,
+    seed: Seed,
     at: Timestamp,
 }
 
@@ -138,7 +141,7 @@ async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
 
 impl Releases {
     fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
-        Plan { watch: &self.watch, kinds: &self.kinds, source }
+        Plan { watch: &self.watch, repeats: self.repeats, kinds: &self.kinds, source }
     }
 }
 
@@ -164,7 +167,11 @@ impl Plan<'_> {
         self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
         let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = history.0.iter().rev().find_map(|kept| kept.notes().seed).unwrap_or_else(|| cx.rng().next());
+        let seed = match history.0.iter().rev().find_map(|kept| kept.notes().seed) {
+            Some(seed) => seed,
+            None if self.repeats => Seed::from_rng(cx.rng()),
+            None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
+        };
         let mut failures = 0;
         if let Some(last) =
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
@@ -208,7 +215,7 @@ impl Plan<'_> {
         }
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && current.notes().inputs == wanted.inputs
-            && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, seed).await)
+            && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
         {
             return self.repair(cx, &wanted, revision).await;
         }
@@ -216,7 +223,7 @@ impl Plan<'_> {
             Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
             None => (Trouble::Install, "failed to install release"),
         };
-        let rendering = Rendering { version: history.next_version(), seed, at: cx.now() };
+        let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
         let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
         let candidate = candidate.map_err(Failure::of(trouble_then, what))?;
         let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
@@ -277,11 +284,13 @@ impl Plan<'_> {
         wanted: &Wanted<'_>,
         version: u32,
         deployed: &Revision,
-        seed: u64,
+        seed: &Seed,
     ) -> bool {
         // That time passes is not what would make it another release.
         let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        let candidate = self.candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed, at }).await;
+        let candidate = self
+            .candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed: seed.clone(), at })
+            .await;
         candidate.is_ok_and(|candidate| candidate.manifest == deployed.manifest)
     }
 
@@ -297,7 +306,7 @@ impl Plan<'_> {
         let is_upgrade = deployed.is_some();
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
-        let rendered = self.source.render(cx, self.kinds, &wanted.values, &target, seed, at).await?;
+        let rendered = self.source.render(cx, self.kinds, &wanted.values, &target, &seed, at).await?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);
         let now = rfc3339(at);

@@ -8,8 +8,8 @@ use super::record;
 use super::resources::Resource;
 use super::watches::Watch;
 use crate::storage;
-use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderOptions, Rendered, Values};
-use flyball::{Clock, Context, Error, Result, Rng};
+use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderOptions, Rendered, Seed, Values};
+use flyball::{Clock, Context, Error, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
@@ -103,7 +103,7 @@ impl Source {
         kinds: &Kinds,
         values: &Values,
         release: &Release,
-        seed: u64,
+        seed: &Seed,
         at: Timestamp,
     ) -> Result<Rendered> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
@@ -113,8 +113,8 @@ impl Source {
         let mut answers = Answers::new(kinds);
         for _ in 0..ROUNDS {
             let rendered = {
-                let (clock, rng) = (Clock::new(move || at), Rng::from_seed(seed));
-                let options = RenderOptions { clock, rng, cluster: Some(&answers), ..RenderOptions::default() };
+                let (clock, seed) = (Clock::new(move || at), seed.clone());
+                let options = RenderOptions { clock, seed, cluster: Some(&answers), ..RenderOptions::default() };
                 self.chart.render_with(values, release, &capabilities, &options)
             };
             // A template that failed may have done so for want of an answer.

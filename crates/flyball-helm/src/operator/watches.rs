@@ -46,6 +46,7 @@ pub struct Watches {
     folder: PathBuf,
     entries: Vec<Watch>,
     reloads: bool,
+    repeats: bool,
 }
 
 /// One entry: the custom resources of one kind become releases of one chart.
@@ -153,7 +154,7 @@ impl Watches {
             }
             watches.push(watch);
         }
-        Ok(Self { folder, entries: watches, reloads: false })
+        Ok(Self { folder, entries: watches, reloads: false, repeats: false })
     }
 
     /// Reads charts again when their files change, once the operator runs: each second is looked whether they have. Releases are upgraded
@@ -161,6 +162,17 @@ impl Watches {
     pub fn reloading(mut self, reloads: bool) -> Self {
         self.reloads = reloads;
         self
+    }
+
+    /// Draws random values of templates from the operator's own source, so that simulations repeat. They are not good for secrets then;
+    /// otherwise they come from the operating system.
+    pub fn repeatable(mut self) -> Self {
+        self.repeats = true;
+        self
+    }
+
+    pub(super) fn repeats(&self) -> bool {
+        self.repeats
     }
 
     pub(super) fn reloads(&self) -> bool {

@@ -3,7 +3,8 @@
 use super::exec::Templates;
 use super::value::Value;
 use crate::functions::{Function, functions};
-use flyball_core::{Clock, Rng};
+use crate::seed::{Draws, Seed};
+use flyball_core::Clock;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,7 +38,7 @@ pub trait Lookup {
 /// What a rendering shares between its templates.
 pub(crate) struct World<'w> {
     pub(crate) clock: Clock,
-    pub(crate) rng: Rng,
+    pub(crate) draws: Draws,
     pub(crate) lookup: Option<&'w dyn Lookup>,
     pub(crate) depth: Cell<usize>,
     pub(crate) largest_output: usize,
@@ -53,10 +54,10 @@ pub(crate) struct Call<'c> {
 }
 
 impl<'w> World<'w> {
-    pub(crate) fn new(clock: Clock, rng: Rng, lookup: Option<&'w dyn Lookup>) -> Self {
+    pub(crate) fn new(clock: Clock, seed: &Seed, lookup: Option<&'w dyn Lookup>) -> Self {
         Self {
             clock,
-            rng,
+            draws: Draws::new(seed),
             lookup,
             depth: Cell::new(0),
             largest_output: LARGEST_OUTPUT,

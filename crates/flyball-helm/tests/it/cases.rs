@@ -1,8 +1,8 @@
 //! Plays `tests/cases` against the answers of Helm 3.21, byte for byte. `tests/passing.txt` lists what passes and may only
 //! grow: `FLYBALL_BLESS=1` adds what passes by now. `FLYBALL_CASE=<part of a name>` plays a few and shows what differs.
 
-use flyball_core::{Clock, Rng};
-use flyball_helm::{TemplateArgs, template};
+use flyball_core::Clock;
+use flyball_helm::{Seed, TemplateArgs, template};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn play(case: &Path) -> (String, String) {
     let about: Value = serde_json::from_slice(&fs::read(case.join("args.json")).unwrap()).unwrap();
     let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
     let result =
-        TemplateArgs::parse(&texts(&about["args"])).and_then(|args| template(&args, case, clock, Rng::from_seed(1)));
+        TemplateArgs::parse(&texts(&about["args"])).and_then(|args| template(&args, case, clock, Seed::default()));
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
     match result {
         Ok(output) if about["exit"] == 0 => {

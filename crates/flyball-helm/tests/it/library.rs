@@ -3,7 +3,7 @@
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use flyball_core::Rng;
-use flyball_helm::{Capabilities, Chart, Lookup, Release, RenderOptions, Rendered, Values};
+use flyball_helm::{Capabilities, Chart, Lookup, Release, RenderOptions, Rendered, Seed, Values};
 use serde_json::{Value, json};
 
 const CHART: &str = "apiVersion: v2\nname: demo\nversion: 1.2.3\nappVersion: 1.16\n";
@@ -84,7 +84,7 @@ fn lookup_asks_the_cluster() {
 #[test]
 fn what_is_drawn_comes_from_the_seed() {
     let draw = |seed| {
-        let options = RenderOptions { rng: Rng::from_seed(seed), ..RenderOptions::default() };
+        let options = RenderOptions { seed: Seed::from_rng(&Rng::from_seed(seed)), ..RenderOptions::default() };
         render("v: {{ randAlphaNum 20 }}-{{ uuidv4 }}-{{ genPrivateKey \"ed25519\" | sha256sum }}", &options).unwrap()
     };
     assert_eq!(draw(1), draw(1));

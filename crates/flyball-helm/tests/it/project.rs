@@ -32,7 +32,8 @@ pub(crate) fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
 /// Makes the operator of a project.
 pub(crate) fn operator(folder: &Path) -> Operator {
     let watches = Watches::read(folder.join("watches.yaml")).unwrap_or_else(|error| panic!("{error}"));
-    flyball_helm::operator(&watches).unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
+    flyball_helm::operator(&watches.repeatable())
+        .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
 }
 
 /// Makes the operator of a project, again and again.
