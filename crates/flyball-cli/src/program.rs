@@ -118,9 +118,9 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Tells whether it is built by cargo, and so may have tests.
-    pub(crate) fn is_built(&self) -> bool {
-        self.program.is_none() && Program::here().is_none()
+    /// Tells whether it is the project's, and not one that somebody else builds.
+    pub(crate) fn is_of_project(&self) -> bool {
+        self.program.is_none()
     }
 }
 

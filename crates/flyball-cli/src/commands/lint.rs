@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::installation::{Installation, PlaceArgs};
 use crate::output::Output;
 use crate::overlay::OverlayArgs;
+use crate::program::Program;
 use crate::terminal::{Style, columns, paint, say};
 use chaos::Chaos;
 use clap::Args;
@@ -95,9 +96,10 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let rules = ["the chaos suite exists and passes", "killed for ten minutes, it leaves what it made alone"];
     let unchecked = match () {
         () if args.no_tests => "left out by --no-tests",
-        () if !args.place.source.is_built() => {
-            "what cargo does not build has no tests: leave out --program in the folder of a project in Rust"
+        () if !args.place.source.is_of_project() => {
+            "a program has no tests: leave out --program in the project's folder"
         }
+        () if Program::here().is_some() => "a chart or a role has no tests that cargo runs",
         () => {
             let chaos = Chaos::run()?;
             return Ok([Finding::of(rules[0], chaos.is_missing()), Finding::of(rules[1], chaos.is_harmful())]);
