@@ -138,7 +138,7 @@ impl ObjectKey {
     /// Names an object; `namespace` is `None` for cluster-scoped kinds.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
-            Some(namespace) => Self(format!("{namespace}/{name}").into()),
+            Some(namespace) => Self([namespace, "/", name].concat().into()),
             None => Self(name.into()),
         }
     }

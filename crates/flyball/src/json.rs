@@ -24,15 +24,16 @@ pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
 }
 
 /// Returns the end of the string whose opening quote is at `at`.
+#[inline]
 pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
     let mut from = at + 1;
-    while let Some(found) = quote_or_backslash(json, from) {
-        match json[found] {
-            b'"' => return Ok(found + 1),
-            _ => from = found + 2, // the byte after a backslash never ends a string
+    loop {
+        match quote_or_backslash(json, from) {
+            Some(found) if json[found] == b'"' => return Ok(found + 1),
+            Some(found) => from = found + 2, // the byte after a backslash never ends a string
+            None => return Err(Malformed(at)),
         }
     }
-    Err(Malformed(at))
 }
 
 /// Returns the position of the first quote or backslash from `at` on.
@@ -59,31 +60,28 @@ pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
 pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
     match json.get(at) {
         Some(b'"') => string_end(json, at),
-        Some(b'{' | b'[') => {
-            let (mut depth, mut at) = (0usize, at);
-            loop {
-                match json.get(at) {
-                    Some(b'"') => {
-                        at = string_end(json, at)?;
-                        continue;
-                    }
-                    Some(b'{' | b'[') => depth += 1,
-                    Some(b'}' | b']') => depth -= 1,
-                    Some(_) => {}
-                    None => return Err(Malformed(at)),
-                }
-                at += 1;
-                if depth == 0 {
-                    return Ok(at);
-                }
-            }
-        }
+        Some(b'{' | b'[') => container_end(json, at + 1),
         Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
             let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
             Ok(json[at..].iter().position(ends).map_or(json.len(), |n| at + n))
         }
         _ => Err(Malformed(at)),
     }
+}
+
+/// Returns the end of the object or array between whose members, or in front of whose end, `at` is.
+pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
+    let mut depth = 1usize;
+    while let Some(byte) = json.get(at) {
+        match byte {
+            b'"' => at = string_end(json, at)?,
+            b'{' | b'[' => (depth, at) = (depth + 1, at + 1),
+            b'}' | b']' if depth == 1 => return Ok(at + 1),
+            b'}' | b']' => (depth, at) = (depth - 1, at + 1),
+            _ => at += 1,
+        }
+    }
+    Err(Malformed(at))
 }
 
 /// One member of an object: where its key (without quotes) and its value lie.
@@ -208,22 +206,88 @@ impl<'a> Elements<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a>(pub(crate) &'a str);
 
-/// The members of an object, in the order of their names.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Object<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
+/// A value in JSON text whose end nobody looked for yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Begun<'a> {
+    pub(crate) fn is_object(self) -> bool {
+        self.text.as_bytes().get(self.at) == Some(&b'{')
+    }
+
+    /// Starts at the members of an object.
+    pub(crate) fn members(self) -> Result<Named<'a>, Malformed> {
+        Ok(Named { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
+    }
+
+    /// Looks for its end, as a place in the text that it is a part of.
+    pub(crate) fn end(self) -> Result<usize, Malformed> {
+        value_end(self.text.as_bytes(), self.at)
+    }
+
+    /// Looks for its end, and returns it with what is before that.
+    pub(crate) fn whole(self) -> Result<(Raw<'a>, usize), Malformed> {
+        let end = self.end()?;
+        Ok((Raw(&self.text[self.at..end]), end))
+    }
+}
+
+/// Iterates over the members of an object with their names.
+pub(crate) struct Named<'a> {
+    text: &'a str,
+    members: Members<'a>,
+}
+
+impl<'a> Named<'a> {
+    /// Returns the next member, `None` behind the last one.
+    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
+        let Some((name, value)) = self.begin()? else { return Ok(None) };
+        let (value, end) = value.whole()?;
+        self.resume(end);
+        Ok(Some((name, value)))
+    }
+
+    /// Returns the next member; the one after it is looked for where that ends.
+    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Begun<'a>)>, Malformed> {
+        let Some((key, at)) = self.members.begin()? else { return Ok(None) };
+        let name = unquoted(&self.text[key.start - 1..=key.end]).ok_or(Malformed(key.start))?;
+        Ok(Some((name, Begun { text: self.text, at })))
+    }
+
+    /// Goes on behind a value.
+    pub(crate) fn resume(&mut self, end: usize) {
+        self.members.resume(end);
+    }
+
+    /// Returns the end of the object.
+    pub(crate) fn end(self) -> Result<usize, Malformed> {
+        container_end(self.text.as_bytes(), self.members.0.at)
+    }
+}
 
 impl<'a> Raw<'a> {
-    /// Returns the members of an object; `None` if it is none.
-    pub(crate) fn object(self) -> Option<Object<'a>> {
-        let (bytes, mut found) = (self.0.as_bytes(), Vec::new());
-        let mut members = Members::new(bytes, 0).ok()?;
-        while let Some(Member { key, value }) = members.next().ok()? {
-            found.push((text(&bytes[key.start - 1..=key.end])?, Raw(&self.0[value])));
+    /// Starts at the members of an object.
+    pub(crate) fn members(self) -> Result<Named<'a>, Malformed> {
+        self.begun().members()
+    }
+
+    /// Forgets where it ends.
+    pub(crate) fn begun(self) -> Begun<'a> {
+        Begun { text: self.0, at: 0 }
+    }
+
+    /// Finds a member of an object.
+    pub(crate) fn find(self, name: &str) -> Result<Option<Self>, Malformed> {
+        let mut members = self.members()?;
+        while let Some((found, value)) = members.next()? {
+            if found == name {
+                return Ok(Some(value));
+            }
         }
-        if !found.is_sorted_by(|(a, _), (b, _)| a <= b) {
-            found.sort_by(|(a, _), (b, _)| a.cmp(b));
-        }
-        Some(Object(found))
+        Ok(None)
     }
 
     /// Returns the elements of an array; `None` if it is none.
@@ -240,33 +304,21 @@ impl<'a> Raw<'a> {
         match value {
             Value::Null => self.0 == "null",
             Value::Bool(value) => self.0 == if *value { "true" } else { "false" },
-            Value::String(value) => text(self.0.as_bytes()).is_some_and(|text| text == **value),
+            Value::String(value) => self.text().is_some_and(|text| text == **value),
             Value::Number(value) => serde_json::from_str::<Number>(self.0)
                 .is_ok_and(|number| number == *value || number.as_f64() == value.as_f64()),
             Value::Array(_) | Value::Object(_) => self.decode().is_some_and(|decoded| decoded == *value),
         }
     }
 
+    /// Returns a string; `None` if it is none.
+    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+        unquoted(self.0)
+    }
+
     /// Decodes it; `None` if it is no JSON.
     pub(crate) fn decode(self) -> Option<Value> {
         serde_json::from_str(self.0).ok()
-    }
-}
-
-impl<'a> Object<'a> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Finds the member whose name is `prefix` followed by `name`.
-    pub(crate) fn find(&self, prefix: &str, name: &str) -> Option<Raw<'a>> {
-        let wanted = || prefix.bytes().chain(name.bytes());
-        let at = self.0.binary_search_by(|(name, _)| name.bytes().cmp(wanted())).ok()?;
-        Some(self.0[at].1)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, Raw<'a>)> {
-        self.0.iter().map(|(name, value)| (&**name, *value))
     }
 }
 
@@ -287,11 +339,15 @@ pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Valu
 
 /// Reads a string value; `None` if it is no string.
 pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if inner.contains(&b'\\') {
-        return serde_json::from_slice(value).ok().map(Cow::Owned);
+    unquoted(std::str::from_utf8(value).ok()?)
+}
+
+fn unquoted(value: &str) -> Option<Cow<'_, str>> {
+    let inner = value.strip_prefix('"')?.strip_suffix('"')?;
+    match inner.as_bytes().contains(&b'\\') {
+        true => serde_json::from_str(value).ok().map(Cow::Owned),
+        false => Some(Cow::Borrowed(inner)),
     }
-    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
 }
 
 /// Reads an integer value; `None` if it is none.

@@ -9,15 +9,17 @@
 //! [`Rephrased`] remembers what came of applying it.
 
 use crate::cache::StoreId;
-use crate::json::{self, Object, Raw};
+use crate::json::{self, Begun, Malformed, Raw};
 use flyball_core::ObjectKey;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::replace;
 
 /// Tells whether applying an object would leave it as it is: `live`, of which its manager owns the fields `owned`.
 pub(super) fn is_unchanged(owned: Raw<'_>, object: &Value, live: Raw<'_>) -> bool {
-    leaves(Level::Object, owned, object, Some(live))
+    leaves(Level::Object, owned, object, Some(live.begun())).is_ok_and(|end| end.is_some())
 }
 
 /// Where in an object something stands.
@@ -43,96 +45,181 @@ impl Level {
     }
 }
 
-fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Raw<'_>>) -> bool {
-    let Some(fields) = owned.object() else { return false };
-    match desired {
-        // A leaf, or a list or map that is owned as a whole.
-        _ if fields.is_empty() => contains(live, desired),
-        Value::Object(desired) => {
-            let live = live.and_then(Raw::object).unwrap_or_default();
-            let same = |(name, desired): (&String, &Value)| {
-                let below = level.of(name);
-                match fields.find("f:", name) {
-                    Some(owned) => leaves(below, owned, desired, live.find("", name)),
-                    None => level.is_name(name) || below == Level::Metadata && names_only(desired),
-                }
-            };
-            // What was applied before and is not any more would be removed.
-            let still = |name: &str| name.strip_prefix("f:").is_none_or(|name| desired.contains_key(name));
-            desired.iter().all(same) && fields.iter().all(|(name, _)| still(name))
-        }
-        Value::Array(desired) => {
-            let live = live.and_then(Raw::elements).unwrap_or_default();
-            let elements: Vec<_> = fields.iter().filter(|(name, _)| *name != ".").collect();
-            let elements: Vec<_> = elements.iter().map(|(name, owned)| (Element::named(name), *owned)).collect();
-            let same = |desired: &Value| elements.iter().any(|(element, owned)| element.leaves(*owned, desired, &live));
-            elements.len() == desired.len() && desired.iter().all(same)
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+/// Returns where `live` ends (0 if it is not there), or `None` if applying would change it.
+fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Begun<'_>>) -> Result<Option<usize>, Malformed> {
+    let is_whole = owned.members()?.next()?.is_none();
+    if let (Value::Object(desired), false) = (desired, is_whole) {
+        return fields(level, owned, desired, live);
     }
+    let (live, end) = live.map_or(Ok((None, 0)), |live| live.whole().map(|(live, end)| (Some(live), end)))?;
+    let same = match desired {
+        // A leaf, or a list or map that is owned as a whole.
+        _ if is_whole => contains(live, desired)?,
+        Value::Array(desired) => elements(owned, desired, live)?,
+        _ => false,
+    };
+    Ok(same.then_some(end))
+}
+
+/// A field that is applied and owned.
+struct Field<'a> {
+    name: &'a str,
+    owned: Raw<'a>,
+    desired: &'a Value,
+    is_live: bool,
+}
+
+fn fields(
+    level: Level,
+    owned: Raw<'_>,
+    desired: &Map<String, Value>,
+    live: Option<Begun<'_>>,
+) -> Result<Option<usize>, Malformed> {
+    let (mut fields, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
+    while let Some((name, owned)) = members.next()? {
+        let Some(name) = name.strip_prefix("f:") else { continue };
+        // What was applied before and is not any more would be removed.
+        let Some((name, desired)) = desired.get_key_value(name) else { return Ok(None) };
+        fields.push(Field { name, owned, desired, is_live: false });
+    }
+    fields.sort_unstable_by_key(|field| field.name);
+    let place = |fields: &[Field<'_>], name: &str| fields.binary_search_by_key(&name, |field| field.name);
+    let is_nobodys = |(name, desired): (&String, &Value)| {
+        level.is_name(name) || level.of(name) == Level::Metadata && names_only(desired) || place(&fields, name).is_ok()
+    };
+    if fields.len() < desired.len() && !desired.iter().all(is_nobodys) {
+        return Ok(None);
+    }
+    let (mut missing, mut end) = (fields.len(), 0);
+    match live {
+        Some(live) if live.is_object() => {
+            let mut members = live.members()?;
+            while missing > 0
+                && let Some((name, live)) = members.begin()?
+            {
+                let end = match place(&fields, &name) {
+                    Ok(at) => {
+                        let field = &mut fields[at];
+                        missing -= usize::from(!replace(&mut field.is_live, true));
+                        leaves(level.of(field.name), field.owned, field.desired, Some(live))?
+                    }
+                    Err(_) => Some(live.end()?),
+                };
+                let Some(end) = end else { return Ok(None) };
+                members.resume(end);
+            }
+            end = members.end()?;
+        }
+        Some(live) => end = live.end()?,
+        None => {}
+    }
+    for field in fields.iter().filter(|field| !field.is_live) {
+        if leaves(level.of(field.name), field.owned, field.desired, None)?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(end))
+}
+
+fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<bool, Malformed> {
+    let live = live.and_then(Raw::elements).unwrap_or_default();
+    let (mut elements, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
+    while let Some((name, owned)) = members.next()? {
+        if name != "." {
+            elements.push((name, owned));
+        }
+    }
+    if elements.len() != desired.len() {
+        return Ok(false);
+    }
+    for desired in desired {
+        let mut same = false;
+        for (name, owned) in &elements {
+            same = same || element(name, *owned, desired, &live)?;
+        }
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Tells whether `desired` is the element of a list that goes by this name among the owned ones, and applying it would leave it as
+/// it is in the list `live`.
+fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, Malformed> {
+    match name.split_at_checked(2) {
+        Some(("k:", key)) => {
+            let mut key = Raw(key).members()?;
+            let (mut parts, mut same) = (Vec::new(), true);
+            while let Some((name, value)) = key.next()? {
+                // A part of the key that is not given gets its default on the server, such as the protocol of a port.
+                same = same && desired.get(&*name).is_none_or(|desired| value.is(desired));
+                parts.push((name, value));
+            }
+            for live in live.iter().filter(|_| same) {
+                if has(*live, &parts)? {
+                    return Ok(leaves(Level::Field, owned, desired, Some(live.begun()))?.is_some());
+                }
+            }
+            Ok(false)
+        }
+        Some(("v:", value)) => Ok(Raw(value).is(desired) && live.iter().any(|live| live.is(desired))),
+        _ => Ok(false),
+    }
+}
+
+/// Tells whether an element of a list has a key.
+fn has(live: Raw<'_>, key: &[(Cow<'_, str>, Raw<'_>)]) -> Result<bool, Malformed> {
+    let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
+    for (name, value) in key {
+        if !live.find(name)?.is_some_and(|found| same(found, *value)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn names_only(metadata: &Value) -> bool {
     metadata.as_object().is_some_and(|fields| fields.keys().all(|field| Level::Metadata.is_name(field)))
 }
 
-/// By what an element of a list is told from others.
-enum Element<'a> {
-    Key(Object<'a>),
-    Value(Raw<'a>),
-    Unknown,
-}
-
-impl<'a> Element<'a> {
-    fn named(name: &'a str) -> Self {
-        match name.split_at_checked(2) {
-            Some(("k:", key)) => Raw(key).object().map_or(Self::Unknown, Self::Key),
-            Some(("v:", value)) => Self::Value(Raw(value)),
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Tells whether `desired` is this element, and applying it would leave it as it is in the list `live`.
-    fn leaves(&self, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> bool {
-        match self {
-            // A part of the key that is not given gets its default on the server, such as the protocol of a port.
-            Self::Key(key) => {
-                key.iter().all(|(name, value)| desired.get(name).is_none_or(|found| value.is(found)))
-                    && live
-                        .iter()
-                        .find(|live| has(**live, key))
-                        .is_some_and(|live| leaves(Level::Field, owned, desired, Some(*live)))
-            }
-            Self::Value(value) => value.is(desired) && live.iter().any(|live| live.is(desired)),
-            Self::Unknown => false,
-        }
-    }
-}
-
-/// Tells whether an element of a list has a key.
-fn has(live: Raw<'_>, key: &Object<'_>) -> bool {
-    let Some(live) = live.object() else { return false };
-    let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
-    key.iter().all(|(name, value)| live.find("", name).is_some_and(|found| same(found, value)))
-}
-
 /// Tells whether `live` has all that `desired` has.
-fn contains(live: Option<Raw<'_>>, desired: &Value) -> bool {
+fn contains(live: Option<Raw<'_>>, desired: &Value) -> Result<bool, Malformed> {
     let live = live.filter(|live| live.0 != "null");
-    match (desired, live) {
+    Ok(match (desired, live) {
         // The API server drops what is empty.
         (Value::Object(desired), None) => desired.is_empty(),
         (Value::Array(desired), None) => desired.is_empty(),
         (Value::Null, None) => true,
         (_, None) => false,
-        (Value::Object(desired), Some(live)) => live
-            .object()
-            .is_some_and(|live| desired.iter().all(|(name, desired)| contains(live.find("", name), desired))),
-        (Value::Array(desired), Some(live)) => live.elements().is_some_and(|live| {
-            desired.len() == live.len() && desired.iter().zip(live).all(|(desired, live)| contains(Some(live), desired))
-        }),
+        (Value::Object(desired), Some(live)) => {
+            let (mut found, mut members) = (BTreeSet::new(), live.members()?);
+            while let Some((name, live)) = members.next()? {
+                if let Some((name, desired)) = desired.get_key_value(&*name) {
+                    if !contains(Some(live), desired)? {
+                        return Ok(false);
+                    }
+                    found.insert(name);
+                }
+            }
+            for (_, desired) in desired.iter().filter(|(name, _)| !found.contains(name)) {
+                if !contains(None, desired)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Array(desired), Some(live)) => {
+            let live = live.elements().unwrap_or_default();
+            for (desired, live) in desired.iter().zip(&live) {
+                if !contains(Some(*live), desired)? {
+                    return Ok(false);
+                }
+            }
+            desired.len() == live.len()
+        }
         (_, Some(live)) => live.is(desired),
-    }
+    })
 }
 
 /// Removes what a server-side apply does not take in: `null`, which stands for a field that is not there.

@@ -2,7 +2,7 @@
 
 use super::declaration::Kept;
 use super::fields::Fields;
-use crate::json::{self, Elements, Malformed, Members, Object, Raw};
+use crate::json::{self, Elements, Malformed, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
 use serde::de::DeserializeOwned;
@@ -231,12 +231,22 @@ impl Entry {
 
     /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
     pub(crate) fn applied_fields(&self, subresource: &str) -> Option<Raw<'_>> {
-        let mut entries = Raw(self.piece(self.managed_fields)).elements()?.into_iter().filter_map(Raw::object);
-        let is_of = |entry: &Object<'_>| match entry.find("", "subresource") {
-            Some(named) => json::text(named.0.as_bytes()).is_some_and(|named| named == subresource),
-            None => subresource.is_empty(),
-        };
-        entries.find(is_of)?.find("", "fieldsV1")
+        let list = self.piece(self.managed_fields);
+        let mut entries = Elements::new(list.as_bytes(), 0).ok()?;
+        while let Some(entry) = entries.next().ok()? {
+            let (mut fields, mut of, mut members) = (None, None, Raw(&list[entry]).members().ok()?);
+            while let Some((name, value)) = members.next().ok()? {
+                match &*name {
+                    "fieldsV1" => fields = Some(value),
+                    "subresource" => of = value.text(),
+                    _ => {}
+                }
+            }
+            if of.unwrap_or_default() == subresource {
+                return fields;
+            }
+        }
+        None
     }
 
     fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {

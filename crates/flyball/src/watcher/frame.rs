@@ -63,12 +63,20 @@ pub(super) enum Event<'a> {
 pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
     let (mut kind, mut object) = (None, None);
     let mut members = Members::new(line, 0)?;
-    while let Some(member) = members.next()? {
-        match &line[member.key] {
-            b"type" => kind = json::text(&line[member.value]),
-            b"object" => object = Some(&line[member.value]),
+    while let Some((key, start)) = members.begin()? {
+        // The object comes last: where it ends need not be looked for, which would take as long as to read it.
+        if kind.is_some() && &line[key.clone()] == b"object" {
+            let rest = line[start..].trim_ascii_end().strip_suffix(b"}").ok_or(Malformed(line.len()))?;
+            object = Some(rest.trim_ascii_end());
+            break;
+        }
+        let end = json::value_end(line, start)?;
+        match &line[key] {
+            b"type" => kind = json::text(&line[start..end]),
+            b"object" => object = Some(&line[start..end]),
             _ => {}
         }
+        members.resume(end);
     }
     let object = object.ok_or(Malformed(line.len()))?;
     match kind.as_deref() {
