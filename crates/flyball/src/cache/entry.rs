@@ -13,20 +13,20 @@ use std::ops::Range;
 /// The annotation that pauses an object, if it is `true`.
 pub(super) const PAUSED: &str = "flyball.dev/paused";
 
-/// An object as the API server sent it, without the managed fields of others.
+/// An object as the API server sent it, without its managed fields.
 ///
 /// The text is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
 /// objects in a cache are never looked at. Of `metadata.managedFields`, often a third of an object, only what the
-/// operator itself applied stays, which is what [`crate::apply`] compares with.
+/// operator itself applied is kept, beside it: [`crate::apply`] compares with that.
 #[derive(Debug)]
 pub(crate) struct Entry {
     json: Box<str>,
+    applied: Option<Box<str>>,
     uid: Span,
     labels: Span,
     annotations: Span,
     owner_references: Span,
     finalizers: Span,
-    managed_fields: Span,
     /// 0 if it is no number, which [KEP-5504](https://kep.k8s.io/5504) rules out.
     resource_version: u64,
     generation: i64,
@@ -57,18 +57,19 @@ pub(crate) enum Error {
 impl Entry {
     /// Reads an object, and keeps of its managed fields only what `manager` applied.
     pub(crate) fn parse(object: &[u8], manager: &str) -> Result<(ObjectKey, Self), Error> {
-        let size = u32::try_from(object.len()).map_err(|_| Error::TooLarge)?;
+        u32::try_from(object.len()).map_err(|_| Error::TooLarge)?;
         let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Error::Missing("name"))?;
         let (mut name, mut namespace, mut resource_version) = (None, None, 0);
-        let (mut generation, mut deleting, mut cut) = (0, false, None);
+        let (mut generation, mut deleting, mut applied, mut cut) = (0, false, Vec::new(), 0..0);
         let [mut uid, mut labels, mut annotations, mut owner_references, mut finalizers] = [const { 0..0 }; 5];
         let (mut members, mut previous) = (Members::new(object, metadata)?, None);
         while let Some((key, start)) = members.begin()? {
             let end = match &object[key.clone()] {
                 // Looked through on the way to their end, as they may be most of the object.
                 b"managedFields" => {
-                    let (end, applied) = applied_by(object, start, manager)?;
-                    cut = Some(Cut::new(object, previous, key.start - 1, start..end, applied));
+                    let end;
+                    (end, applied) = applied_by(object, start, manager)?;
+                    cut = member(object, previous, key.start - 1, end);
                     end
                 }
                 _ => json::value_end(object, start)?,
@@ -93,23 +94,20 @@ impl Entry {
             previous = Some(end);
         }
         let key = ObjectKey::new(namespace.as_deref(), &name.ok_or(Error::Missing("name"))?);
-        let cut = cut.unwrap_or_else(|| Cut { replaced: size as usize..size as usize, kept: Vec::new(), list: 0 });
-        let mut json = Vec::with_capacity(object.len() - cut.replaced.len() + cut.kept.len());
-        json.extend_from_slice(&object[..cut.replaced.start]);
-        json.extend_from_slice(&cut.kept);
-        json.extend_from_slice(&object[cut.replaced.end..]);
-        let managed_fields = match cut.kept.len() {
-            0 => 0..0,
-            kept => cut.replaced.start + cut.list..cut.replaced.start + kept,
+        let span = |piece: Range<usize>| {
+            let by = if piece.start < cut.end { 0 } else { cut.len() };
+            Span { start: (piece.start - by) as u32, end: (piece.end - by) as u32 }
         };
+        let text = |text| Ok::<_, Error>(String::from_utf8(text).map_err(|_| Error::NotText)?.into_boxed_str());
+        let json = [&object[..cut.start], &object[cut.end..]].concat();
         let entry = Self {
-            json: String::from_utf8(json).map_err(|_| Error::NotText)?.into_boxed_str(),
-            uid: cut.moved(uid),
-            labels: cut.moved(labels),
-            annotations: cut.moved(annotations),
-            owner_references: cut.moved(owner_references),
-            finalizers: cut.moved(finalizers),
-            managed_fields: Span::new(managed_fields),
+            json: text(json)?,
+            applied: (!applied.is_empty()).then(|| text(applied)).transpose()?,
+            uid: span(uid),
+            labels: span(labels),
+            annotations: span(annotations),
+            owner_references: span(owner_references),
+            finalizers: span(finalizers),
             resource_version,
             generation,
             deleting,
@@ -126,7 +124,7 @@ impl Entry {
             Kept::Metadata => Self::parse(&Fields::metadata().cut(object)?, manager),
             Kept::Own => {
                 let (key, entry) = Self::parse(object, manager)?;
-                if entry.managed_fields.start < entry.managed_fields.end {
+                if entry.applied.is_some() {
                     return Ok((key, entry));
                 }
                 let rest = Fields::all_but(["data", "stringData"]).cut(entry.json.as_bytes())?.into_owned();
@@ -140,13 +138,13 @@ impl Entry {
     pub(crate) fn identity(&self) -> Self {
         let json: Box<str> = self.piece(self.uid).into();
         Self {
-            uid: Span::new(0..json.len()),
+            uid: Span { start: 0, end: json.len() as u32 },
             json,
+            applied: None,
             labels: Span::default(),
             annotations: Span::default(),
             owner_references: Span::default(),
             finalizers: Span::default(),
-            managed_fields: Span::default(),
             ..*self
         }
     }
@@ -231,7 +229,7 @@ impl Entry {
 
     /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
     pub(crate) fn applied_fields(&self, subresource: &str) -> Option<Raw<'_>> {
-        let list = self.piece(self.managed_fields);
+        let list = self.applied.as_deref()?;
         let mut entries = Elements::new(list.as_bytes(), 0).ok()?;
         while let Some(entry) = entries.next().ok()? {
             let (mut fields, mut of, mut members) = (None, None, Raw(&list[entry]).members().ok()?);
@@ -272,69 +270,29 @@ pub(crate) struct OwnerReference {
     pub(crate) controller: bool,
 }
 
-impl Span {
-    fn new(range: Range<usize>) -> Self {
-        Self { start: range.start as u32, end: range.end as u32 }
-    }
+/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; `previous` is the end of the member before it.
+fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> Range<usize> {
+    // One comma goes with it: the one before it, or the one behind it if it comes first. There is one of them, since the
+    // metadata holds a name as well.
+    let behind = || object[end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
+    previous.map_or_else(|| start..end + behind(), |previous| previous..end)
 }
 
-/// What happens to `metadata.managedFields`: a piece of the text that is replaced by a shorter one.
-struct Cut {
-    replaced: Range<usize>,
-    kept: Vec<u8>,
-    /// Where in `kept` the list begins.
-    list: usize,
-}
-
-impl Cut {
-    /// Plans the cut of the member that begins at `start` down to the `applied` ones of its elements; `previous` is the end
-    /// of the member before it.
-    fn new(
-        object: &[u8],
-        previous: Option<usize>,
-        start: usize,
-        value: Range<usize>,
-        applied: Vec<Range<usize>>,
-    ) -> Self {
-        if applied.is_empty() {
-            // One comma goes with the member: the one before it, or the one behind it if it comes first. There is one of
-            // them, since the metadata holds a name as well.
-            let behind = || object[value.end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
-            let replaced = previous.map_or_else(|| start..value.end + behind(), |previous| previous..value.end);
-            return Self { replaced, kept: Vec::new(), list: 0 };
-        }
-        let size = applied.iter().map(|entry| entry.len() + 1).sum::<usize>();
-        let mut kept = Vec::with_capacity(value.start - start + size + 1);
-        kept.extend_from_slice(&object[start..value.start]);
-        let list = kept.len();
-        for (at, entry) in applied.into_iter().enumerate() {
-            kept.push(if at == 0 { b'[' } else { b',' });
-            kept.extend_from_slice(&object[entry]);
-        }
-        kept.push(b']');
-        Self { replaced: start..value.end, kept, list }
-    }
-
-    /// Returns where a piece of the old text lies in the new one.
-    fn moved(&self, piece: Range<usize>) -> Span {
-        if piece.start < self.replaced.end {
-            return Span::new(piece);
-        }
-        let by = self.replaced.len() - self.kept.len();
-        Span::new(piece.start - by..piece.end - by)
-    }
-}
-
-/// Returns where the managed fields that begin at `at` end, and which of them `manager` applied.
-fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<Range<usize>>), Malformed> {
+/// Returns where the managed fields that begin at `at` end, and the list of those that `manager` applied.
+fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>), Malformed> {
     if object.get(at) != Some(&b'[') {
         return Ok((json::value_end(object, at)?, Vec::new()));
     }
     let (mut entries, mut applied) = (Elements::new(object, at)?, Vec::new());
     while let Some(entry) = entries.next()? {
         if is_applied_by(object, entry.start, manager)? {
-            applied.push(entry);
+            applied.reserve_exact(entry.len() + 2);
+            applied.push(if applied.is_empty() { b'[' } else { b',' });
+            applied.extend_from_slice(&object[entry]);
         }
+    }
+    if !applied.is_empty() {
+        applied.push(b']');
     }
     Ok((entries.end(), applied))
 }
@@ -404,7 +362,7 @@ mod tests {
         assert_eq!(applied("status"), Some(r#"{"f:status":{}}"#));
         assert_eq!(applied("scale"), None);
         assert_eq!(entry.uid(), "u");
-        assert_eq!(entry.decode::<Value>().unwrap()["metadata"]["managedFields"].as_array().unwrap().len(), 2);
+        assert_eq!(entry.decode::<Value>().unwrap()["metadata"], json!({"name": "a", "uid": "u"}));
     }
 
     #[test]
