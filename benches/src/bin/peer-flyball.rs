@@ -7,10 +7,10 @@
 
 use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::ObjectMeta;
 use kube::{Client, Config, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::io::BufRead;
@@ -82,8 +82,9 @@ impl Reconcile for Widgets {
                 }
             }
             "write" => {
-                let child = json!({"metadata": {"name": name}, "data": {"size": size.to_string()}});
-                cx.apply::<ConfigMap>(&serde_json::from_value(child)?).await?;
+                let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+                let data = Some([("size".to_owned(), size.to_string())].into());
+                cx.apply(&ConfigMap { metadata, data, ..ConfigMap::default() }).await?;
                 cx.set_status(&WidgetStatus { observed: size }).await?;
             }
             _ => {}
