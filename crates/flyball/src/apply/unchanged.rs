@@ -414,6 +414,15 @@ mod tests {
     }
 
     #[test]
+    fn text_that_breaks_off_is_a_change() {
+        let ((desired, owned), live) = (applied(), live().to_string());
+        let owned = owned.to_string();
+        assert!(is_unchanged(Raw(&owned), &desired, Raw(&live)));
+        (0..owned.len()).for_each(|end| assert!(!is_unchanged(Raw(&owned[..end]), &desired, Raw(&live)), "{end}"));
+        (0..live.len()).for_each(|end| assert!(!is_unchanged(Raw(&owned), &desired, Raw(&live[..end])), "{end}"));
+    }
+
+    #[test]
     fn what_is_empty_may_be_absent() {
         check(
             |owned, desired, _| {

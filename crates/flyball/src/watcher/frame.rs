@@ -299,6 +299,7 @@ mod tests {
         let check = |line: &str, expected: Event<'_>| assert_eq!(event(line.as_bytes()).unwrap(), expected, "{line}");
         check(r#"{"type":"ADDED","object":{"a":1}}"#, Event::Put(br#"{"a":1}"#));
         check(r#"{"object":{"a":1},"type":"DELETED"}"#, Event::Deleted(br#"{"a":1}"#));
+        check("{ \"type\" : \"ADDED\" , \"object\" : {\"a\":1} } \r", Event::Put(br#"{"a":1}"#));
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}"#;
         check(bookmark, Event::Bookmark { revision: 12, initial: false });
         let end = bookmark.replace("}}}", r#","annotations":{"k8s.io/initial-events-end":"true"}}}}"#);
