@@ -66,8 +66,8 @@ impl Pass {
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
         let mut path = store.kind().object_path(key);
-        // All that field validation looks for in an apply is names that stand twice, which what is written here has not; for that it
-        // would read the YAML a second time, which costs the API server more than what is done with it.
+        // All that field validation looks for in an apply is names that stand twice, and what is written here has none; kube-apiserver
+        // would read it a second time for that.
         let query = ["?fieldManager=", &self.env.manager, "&force=true&fieldValidation=Ignore"];
         [slash, subresource].into_iter().chain(query).for_each(|part| path.push_str(part));
         let request = Request::patch(path)

@@ -47,7 +47,7 @@ impl Level {
 
 /// Returns where `live` ends (0 if it is not there), or `None` if applying would change it.
 fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Begun<'_>>) -> Result<Option<usize>, Malformed> {
-    let is_whole = owned.members()?.next()?.is_none();
+    let is_whole = owned.members()?.begin()?.is_none();
     if let (Value::Object(desired), false) = (desired, is_whole) {
         return fields(level, owned, desired, live);
     }
@@ -210,7 +210,7 @@ fn contains(live: Option<Raw<'_>>, desired: &Value) -> Result<bool, Malformed> {
             true
         }
         (Value::Array(desired), Some(live)) => {
-            let live = live.elements().unwrap_or_default();
+            let Some(live) = live.elements() else { return Ok(false) };
             for (desired, live) in desired.iter().zip(&live) {
                 if !contains(Some(*live), desired)? {
                     return Ok(false);
@@ -431,6 +431,14 @@ mod tests {
             },
             true,
         );
+        let number = |_: &mut Value, desired: &mut Value, live: &mut Value| {
+            let args = |value: &mut Value, at: usize, args: Value| {
+                value["spec"]["template"]["spec"]["containers"][at]["args"] = args
+            };
+            args(desired, 0, json!([]));
+            args(live, 2, json!(1));
+        };
+        check(number, false);
     }
 
     #[test]

@@ -229,22 +229,11 @@ impl Entry {
 
     /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
     pub(crate) fn applied_fields(&self, subresource: &str) -> Option<Raw<'_>> {
-        let list = self.applied.as_deref()?;
-        let mut entries = Elements::new(list.as_bytes(), 0).ok()?;
-        while let Some(entry) = entries.next().ok()? {
-            let (mut fields, mut of, mut members) = (None, None, Raw(&list[entry]).members().ok()?);
-            while let Some((name, value)) = members.next().ok()? {
-                match &*name {
-                    "fieldsV1" => fields = Some(value),
-                    "subresource" => of = value.text(),
-                    _ => {}
-                }
-            }
-            if of.unwrap_or_default() == subresource {
-                return fields;
-            }
-        }
-        None
+        let is_of = |entry: Raw<'_>| {
+            Some(entry.find("subresource").ok()?.and_then(Raw::text).unwrap_or_default() == subresource)
+        };
+        let mut entries = Raw(self.applied.as_deref()?).elements()?.into_iter();
+        entries.find(|entry| is_of(*entry) == Some(true))?.find("fieldsV1").ok()?
     }
 
     fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {
@@ -270,7 +259,7 @@ pub(crate) struct OwnerReference {
     pub(crate) controller: bool,
 }
 
-/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; `previous` is the end of the member before it.
+/// Returns what is to be cut for a member to go that begins at `start` and ends at `end`; the one before it ends at `previous`.
 fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> Range<usize> {
     // One comma goes with it: the one before it, or the one behind it if it comes first. There is one of them, since the
     // metadata holds a name as well.

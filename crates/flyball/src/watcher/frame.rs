@@ -64,10 +64,13 @@ pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
     let (mut kind, mut object) = (None, None);
     let mut members = Members::new(line, 0)?;
     while let Some((key, start)) = members.begin()? {
-        // The object comes last: where it ends need not be looked for, which would take as long as to read it.
-        if kind.is_some() && &line[key.clone()] == b"object" {
-            let rest = line[start..].trim_ascii_end().strip_suffix(b"}").ok_or(Malformed(line.len()))?;
-            object = Some(rest.trim_ascii_end());
+        // Nothing stands behind the object of a WatchEvent: to look for where it ends would take as long as to read it.
+        let last = || line[start..].trim_ascii_end().strip_suffix(b"}").map(<[u8]>::trim_ascii_end);
+        if kind.is_some()
+            && &line[key.clone()] == b"object"
+            && let Some(last) = last().filter(|object| object.ends_with(b"}"))
+        {
+            object = Some(last);
             break;
         }
         let end = json::value_end(line, start)?;
@@ -300,6 +303,7 @@ mod tests {
         check(r#"{"type":"ADDED","object":{"a":1}}"#, Event::Put(br#"{"a":1}"#));
         check(r#"{"object":{"a":1},"type":"DELETED"}"#, Event::Deleted(br#"{"a":1}"#));
         check("{ \"type\" : \"ADDED\" , \"object\" : {\"a\":1} } \r", Event::Put(br#"{"a":1}"#));
+        check(r#"{"type":"ADDED","object":{"a":1},"more":2}"#, Event::Put(br#"{"a":1}"#));
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}"#;
         check(bookmark, Event::Bookmark { revision: 12, initial: false });
         let end = bookmark.replace("}}}", r#","annotations":{"k8s.io/initial-events-end":"true"}}}}"#);
