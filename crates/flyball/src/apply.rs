@@ -76,16 +76,16 @@ impl Pass {
             .map_err(kube::Error::HttpError)?;
         let answer = self.write(store, key, request).await;
         let before = known.map_or(0, |known| known.resource_version());
-        self.env.metrics.applied(
-            store.kind().name(),
-            match &answer {
-                Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
-                Ok(_) => Applied::Changed,
-                Err(_) => Applied::Failed,
-            },
-        );
+        let outcome = match &answer {
+            Ok(entry) if entry.resource_version() == before => Applied::Unchanged,
+            Ok(_) => Applied::Changed,
+            Err(_) => Applied::Failed,
+        };
+        self.env.metrics.applied(store.kind().name(), outcome);
         let entry = answer?;
-        if !self.would_not_change(store, key, subresource, object, &entry) {
+        // What stands there as it was given will be seen to be unchanged, with one exception: what was applied for nothing.
+        let is_seen = outcome == Applied::Changed && unchanged::stands_in(entry.raw(), object);
+        if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.rephrased().learn(store.id(), key, subresource, object, entry.raw())?;
         }
         Ok(entry)

@@ -9,6 +9,7 @@
 
 mod caches;
 mod declaration;
+mod echoes;
 mod entry;
 mod fields;
 mod index;
@@ -21,6 +22,7 @@ pub use caches::Caches;
 pub(crate) use caches::Error;
 pub use declaration::Cache;
 pub(crate) use declaration::{Kept, Plan, Portion};
+pub(crate) use echoes::Echoes;
 pub(crate) use entry::Entry;
 pub use index::Index;
 pub(crate) use index::{Declared as DeclaredIndex, IndexId};

@@ -17,7 +17,7 @@ mod tests;
 
 pub use follow::{Seen, follow, follow_objects};
 
-use crate::cache::{Delta, Entry, Kept, Portion, Writer};
+use crate::cache::{Delta, Entry, Kept, Writer};
 use crate::client::{self, OwnPace, Sends};
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
@@ -50,10 +50,8 @@ impl Watcher {
     /// Prepares the watch that fills a store; of all managed fields it keeps those of `manager`.
     pub(crate) fn new(client: impl Sends, writer: Writer, manager: Arc<str>, rng: &Rng, metrics: WatchMetrics) -> Self {
         let store = writer.store();
-        let path = store.kind().path(store.namespace());
-        let Portion { selection, kept } = store.portion();
-        let accept = if *kept == Kept::Metadata { METADATA } else { "application/json" };
-        let session = Session::new(path, selection.query(), manager, kept.clone(), rng.fork("watch"));
+        let accept = if store.portion().kept == Kept::Metadata { METADATA } else { "application/json" };
+        let session = Session::new(store, manager, rng.fork("watch"));
         Self { client: Box::new(client), writer, session, metrics, accept }
     }
 

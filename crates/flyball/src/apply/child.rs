@@ -182,7 +182,7 @@ impl Pass {
             };
             match (answer, existing) {
                 (Ok(body), _) => {
-                    let entry = self.env.parse(&body)?;
+                    let entry = self.env.answered(store, &key, body)?;
                     self.settle_at(number, store, &key, &entry);
                     return Ok(entry);
                 }

@@ -47,18 +47,18 @@ impl Level {
 
 /// Returns where `live` ends (0 if it is not there), or `None` if applying would change it.
 fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Begun<'_>>) -> Result<Option<usize>, Malformed> {
-    let is_whole = owned.members()?.begin()?.is_none();
-    if let (Value::Object(desired), false) = (desired, is_whole) {
-        return fields(level, owned, desired, live);
+    // A leaf, or a list or map that is owned as a whole.
+    if owned.members()?.begin()?.is_none() {
+        return contains(live, desired);
     }
-    let (live, end) = live.map_or(Ok((None, 0)), |live| live.whole().map(|(live, end)| (Some(live), end)))?;
-    let same = match desired {
-        // A leaf, or a list or map that is owned as a whole.
-        _ if is_whole => contains(live, desired)?,
-        Value::Array(desired) => elements(owned, desired, live)?,
-        _ => false,
-    };
-    Ok(same.then_some(end))
+    match desired {
+        Value::Object(desired) => fields(level, owned, desired, live),
+        Value::Array(desired) => {
+            let (live, end) = live.map_or(Ok((None, 0)), |live| live.whole().map(|(live, end)| (Some(live), end)))?;
+            Ok(elements(owned, desired, live)?.then_some(end))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// A field that is applied and owned.
@@ -183,43 +183,55 @@ fn names_only(metadata: &Value) -> bool {
     metadata.as_object().is_some_and(|fields| fields.keys().all(|field| Level::Metadata.is_name(field)))
 }
 
-/// Tells whether `live` has all that `desired` has.
-fn contains(live: Option<Raw<'_>>, desired: &Value) -> Result<bool, Malformed> {
-    let live = live.filter(|live| live.0 != "null");
-    Ok(match (desired, live) {
-        // The API server drops what is empty.
-        (Value::Object(desired), None) => desired.is_empty(),
-        (Value::Array(desired), None) => desired.is_empty(),
-        (Value::Null, None) => true,
-        (_, None) => false,
-        (Value::Object(desired), Some(live)) => {
+/// Tells whether all that is applied stands in an object in the same words.
+pub(super) fn stands_in(live: Raw<'_>, object: &Value) -> bool {
+    contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
+}
+
+/// Returns where `live` ends (0 if it is not there), or `None` if it has not all that `desired` has.
+fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, Malformed> {
+    let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
+    match desired {
+        Value::Object(desired) if live.is_object() => {
             let (mut found, mut members) = (BTreeSet::new(), live.members()?);
-            while let Some((name, live)) = members.next()? {
-                if let Some((name, desired)) = desired.get_key_value(&*name) {
-                    if !contains(Some(live), desired)? {
-                        return Ok(false);
+            while let Some((name, live)) = members.begin()? {
+                let end = match desired.get_key_value(&*name) {
+                    Some((name, desired)) => {
+                        found.insert(name);
+                        contains(Some(live), desired)?
                     }
-                    found.insert(name);
-                }
+                    None => Some(live.end()?),
+                };
+                let Some(end) = end else { return Ok(None) };
+                members.resume(end);
             }
-            for (_, desired) in desired.iter().filter(|(name, _)| !found.contains(name)) {
-                if !contains(None, desired)? {
-                    return Ok(false);
-                }
-            }
-            true
+            let are_empty = |(name, desired)| found.contains(name) || is_empty(desired);
+            let end = members.end()?;
+            Ok(desired.iter().all(are_empty).then_some(end))
         }
-        (Value::Array(desired), Some(live)) => {
-            let Some(live) = live.elements() else { return Ok(false) };
-            for (desired, live) in desired.iter().zip(&live) {
-                if !contains(Some(*live), desired)? {
-                    return Ok(false);
+        _ => {
+            let (live, end) = live.whole()?;
+            let same = match (desired, live.elements()) {
+                _ if live.0 == "null" => is_empty(desired),
+                (Value::Array(desired), Some(live)) => {
+                    let pairs = desired.iter().zip(&live);
+                    let mut all = pairs.map(|(desired, live)| contains(Some(live.begun()), desired));
+                    desired.len() == live.len() && all.try_fold(true, |all, one| Ok(all && one?.is_some()))?
                 }
-            }
-            desired.len() == live.len()
+                _ => live.is(desired),
+            };
+            Ok(same.then_some(end))
         }
-        (_, Some(live)) => live.is(desired),
-    })
+    }
+}
+
+/// Tells whether something is what the API server drops.
+fn is_empty(desired: &Value) -> bool {
+    match desired {
+        Value::Object(desired) => desired.is_empty(),
+        Value::Array(desired) => desired.is_empty(),
+        _ => desired.is_null(),
+    }
 }
 
 /// Removes what a server-side apply does not take in: `null`, which stands for a field that is not there.

@@ -1,7 +1,7 @@
 //! The objects of one kind in one scope: written by one watcher, read by everyone.
 
 use super::index::Indexes;
-use super::{Change, DeclaredIndex, Entry, IndexId, Listener, Origin, Portion, Shown};
+use super::{Change, DeclaredIndex, Echoes, Entry, IndexId, Kept, Listener, Origin, Portion, Shown};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use flyball_core::ObjectKey;
@@ -17,7 +17,7 @@ pub(crate) enum Delta {
     /// A list begins; what it brings replaces everything, once it is complete.
     Restart,
     /// An object exists.
-    Put(ObjectKey, Entry),
+    Put(ObjectKey, Arc<Entry>),
     /// An object is gone; the entry is its last state.
     Remove(ObjectKey, Entry),
     /// The list is complete, as of this revision.
@@ -39,6 +39,7 @@ pub(crate) struct Store {
     namespace: Option<Arc<str>>,
     portion: Arc<Portion>,
     objects: RwLock<Objects>,
+    echoes: Arc<Echoes>,
     /// Opens when the first list is complete.
     synced: Latch,
     trouble: Mutex<Option<Trouble>>,
@@ -103,6 +104,7 @@ impl Store {
             namespace,
             portion,
             objects: RwLock::default(),
+            echoes: Arc::default(),
             synced: Latch::default(),
             trouble: Mutex::default(),
             absent: AtomicBool::new(false),
@@ -163,6 +165,18 @@ impl Store {
     /// Waits until a first list is complete, or the kind is known not to be installed.
     pub(crate) async fn synced(&self) {
         self.synced.wait().await;
+    }
+
+    /// Returns what the operator's own writes are expected to bring.
+    pub(crate) fn echoes(&self) -> &Arc<Echoes> {
+        &self.echoes
+    }
+
+    /// Notes what a write of the operator was answered with.
+    pub(crate) fn expect(&self, answer: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
+        if self.portion.kept == Kept::Whole {
+            self.echoes.expect(answer, key, entry);
+        }
     }
 
     /// Returns an object.
@@ -278,11 +292,11 @@ impl Writer {
             (Delta::Put(key, entry), Some(staged)) => {
                 // What did not change keeps its memory, so that a list costs no second copy of everything.
                 let known = self.store.get(&key).filter(|old| is_same(old, &entry));
-                staged.insert(key, known.unwrap_or_else(|| Arc::new(entry)));
+                staged.insert(key, known.unwrap_or(entry));
             }
             (Delta::Remove(key, _), Some(staged)) => drop(staged.remove(&key)),
             (Delta::Complete(revision), _) => self.complete(revision),
-            (Delta::Put(key, entry), None) => self.put(&key, entry),
+            (Delta::Put(key, entry), None) => self.put(&key, &entry),
             (Delta::Remove(key, entry), None) => self.remove(&key, &entry),
             (Delta::Bookmark(revision), None) => self.seen(revision),
             // A list under way says at its end how far it reaches.
@@ -304,12 +318,12 @@ impl Writer {
         }
     }
 
-    fn put(&mut self, key: &ObjectKey, entry: Entry) {
+    fn put(&mut self, key: &ObjectKey, entry: &Arc<Entry>) {
         let old = self.store.get(key);
-        let (version, entry) = (entry.resource_version(), Arc::new(entry));
+        let version = entry.resource_version();
         // A watch may repeat itself after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let (kept, old, shown) = (self.kept(&entry), old.as_deref().map(|old| self.shown(old)), self.shown(&entry));
+            let (kept, old, shown) = (self.kept(entry), old.as_deref().map(|old| self.shown(old)), self.shown(entry));
             self.write(|objects| objects.insert(key, &kept, &shown));
             self.tell(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
@@ -363,6 +377,7 @@ impl Writer {
             let (old, new) = (old.as_deref().map(|old| self.shown(old)), new.as_deref().map(|new| self.shown(new)));
             self.tell(key, old.as_ref(), new.as_ref(), origin);
         }
+        self.store.echoes.seen(revision);
         for listener in &self.listeners {
             listener.listed(&self.store, revision);
         }
@@ -400,6 +415,7 @@ impl Writer {
     }
 
     fn seen(&self, revision: u64) {
+        self.store.echoes.seen(revision);
         for listener in &self.listeners {
             listener.seen(self.store.id, revision);
         }
@@ -445,7 +461,7 @@ mod tests {
 
     fn put(name: &str, uid: &str, version: u64) -> Delta {
         let (key, entry) = object(name, uid, version);
-        Delta::Put(key, entry)
+        Delta::Put(key, Arc::new(entry))
     }
 
     fn remove(name: &str, uid: &str, version: u64) -> Delta {
@@ -565,7 +581,7 @@ mod tests {
                 r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"{namespace}"}}]}}}}"#
             );
             let (key, entry) = Entry::parse(json.as_bytes(), "").unwrap();
-            writer.apply(Delta::Put(key, entry));
+            writer.apply(Delta::Put(key, Arc::new(entry)));
         }
         let keys = |found: Vec<(ObjectKey, _)>| found.into_iter().map(|(key, _)| key.to_string()).collect::<Vec<_>>();
         assert_eq!(keys(store.list(None)), ["a-b/z", "a/x", "a/y", "b/x"]);

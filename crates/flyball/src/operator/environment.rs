@@ -82,6 +82,13 @@ impl Environment {
         self.rephrased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads what a write made of an object, which the cache is going to show.
+    pub(crate) fn answered(&self, store: &Store, key: &ObjectKey, body: Vec<u8>) -> kube::Result<Arc<Entry>> {
+        let entry = self.parse(&body)?;
+        store.expect(body, key, &entry);
+        Ok(entry)
+    }
+
     /// Reads an object that the API server answered with.
     pub(crate) fn parse(&self, object: &[u8]) -> kube::Result<Arc<Entry>> {
         let (_, entry) = Entry::parse(object, &self.manager).map_err(|error| kube::Error::Service(error.into()))?;

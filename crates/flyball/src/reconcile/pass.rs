@@ -320,7 +320,7 @@ impl Pass {
     ) -> kube::Result<Arc<Entry>> {
         let number = self.note(store, key);
         let answer = self.env.client.exchange(request).await;
-        let entry = answer.and_then(|body| self.env.parse(&body));
+        let entry = answer.and_then(|body| self.env.answered(store, key, body));
         match &entry {
             Ok(entry) => self.settle_at(number, store, key, entry),
             Err(error) if client::is_ambiguous(error) => {}

@@ -12,8 +12,8 @@
 //! failure in a row, up to a bound, and are drawn from the seed.
 
 use super::frame::{self, Event, ListMeta};
-use crate::cache::{Delta, Entry, Kept, percent_encoded};
-use flyball_core::Rng;
+use crate::cache::{Delta, Echoes, Entry, Kept, Portion, Store, percent_encoded};
+use flyball_core::{ObjectKey, Rng};
 use kube::core::Status;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +101,7 @@ pub(super) struct Session {
     manager: Arc<str>,
     /// What is kept of each object.
     kept: Kept,
+    echoes: Arc<Echoes>,
     rng: Rng,
     state: State,
     /// How the next list is fetched.
@@ -142,12 +143,14 @@ pub(super) enum Step {
 
 impl Session {
     /// Watches the objects at `path` that `select` selects, and keeps the managed fields of `manager`.
-    pub(super) fn new(path: String, select: String, manager: Arc<str>, kept: Kept, rng: Rng) -> Self {
+    pub(super) fn new(store: &Store, manager: Arc<str>, rng: Rng) -> Self {
+        let Portion { selection, kept } = store.portion();
         Self {
-            path,
-            select,
+            path: store.kind().path(store.namespace()),
+            select: selection.query(),
             manager,
-            kept,
+            kept: kept.clone(),
+            echoes: store.echoes().clone(),
             rng,
             state: State::Listing(ListMeta::default()),
             means: Means::Whole,
@@ -242,7 +245,7 @@ impl Session {
 
     /// Takes in one item of the list.
     pub(super) fn item(&mut self, item: &[u8]) -> Step {
-        match Entry::read(item, &self.manager, &self.kept) {
+        match self.read(item) {
             Ok((key, entry)) => Step::Apply(Delta::Put(key, entry)),
             Err(error) => self.lost(error),
         }
@@ -267,7 +270,7 @@ impl Session {
     /// Takes in one line of the watch.
     pub(super) fn line(&mut self, line: &[u8]) -> Step {
         match frame::event(line) {
-            Ok(Event::Put(object)) => match Entry::read(object, &self.manager, &self.kept) {
+            Ok(Event::Put(object)) => match self.read(object) {
                 Ok((key, entry)) => self.advance(entry.resource_version(), |_| Delta::Put(key, entry)),
                 Err(error) => self.lost(error),
             },
@@ -285,6 +288,14 @@ impl Session {
             },
             Ok(Event::Error(status)) => Step::Stop(self.refused(&status)),
             Err(error) => self.lost(error),
+        }
+    }
+
+    /// Reads an object, unless that was done when a write was answered with it.
+    fn read(&self, object: &[u8]) -> Result<(ObjectKey, Arc<Entry>), impl ToString + use<>> {
+        match self.echoes.recognise(object) {
+            Some(known) => Ok(known),
+            None => Entry::read(object, &self.manager, &self.kept).map(|(key, entry)| (key, Arc::new(entry))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::frame::List;
 use super::session::{Answer, End, Session, Step};
-use crate::cache::{Change, DeclaredIndex, Delta, IndexId, Kept, Listener, Shown, Store, StoreId, Writer};
+use crate::cache::{Change, DeclaredIndex, Delta, Entry, IndexId, Listener, Shown, Store, StoreId, Writer};
 use crate::kind::Kind;
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
@@ -41,6 +41,8 @@ enum Fault {
 #[derive(Clone, Debug)]
 enum Move {
     Put(u8),
+    /// As `Put`, by the operator, which gets an answer.
+    Write(u8),
     Delete(u8),
     Compact,
     /// The kind goes, with all its objects.
@@ -217,6 +219,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 fn step() -> impl Strategy<Value = Move> {
     prop_oneof![
         3 => (0..6u8).prop_map(Move::Put),
+        2 => (0..6u8).prop_map(Move::Write),
         2 => (0..6u8).prop_map(Move::Delete),
         1 => Just(Move::Compact),
         1 => prop::sample::select(vec![Move::Uninstall, Move::Install]),
@@ -235,12 +238,18 @@ proptest! {
         let parity = |_: &ObjectKey, shown: &Shown<'_>| vec![shown.resource_version() % 2];
         let by_parity = DeclaredIndex::new(IndexId::Own(Arc::default()), parity);
         writer.index(&by_parity);
-        let mut session = Session::new("/api/v1/namespaces".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
+        let mut session = Session::new(&store, "me".into(), Rng::from_seed(seed));
         let mut server = Server::default();
         for next in moves {
             match next {
-                Move::Put(_) if server.absent => {}
+                Move::Put(_) | Move::Write(_) if server.absent => {}
                 Move::Put(name) => server.put(name),
+                Move::Write(name) => {
+                    server.put(name);
+                    let answer = object(name, server.revision).into_bytes();
+                    let (key, entry) = Entry::parse(&answer, "me").unwrap();
+                    store.expect(answer, &key, &Arc::new(entry));
+                }
                 Move::Delete(name) => server.delete(name),
                 Move::Compact => server.compacted = server.revision,
                 Move::Uninstall => server.uninstall(),
@@ -271,9 +280,27 @@ proptest! {
 }
 
 #[test]
+fn what_a_write_was_answered_with_is_not_read_again() {
+    let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
+    let mut session = Session::new(&store, "me".into(), Rng::from_seed(1));
+    let mut server = Server::default();
+    while !store.is_synced() {
+        exchange(&mut session, &mut writer, &server, None);
+    }
+    server.put(1);
+    let answer = object(1, server.revision).into_bytes();
+    let (key, entry) = Entry::parse(&answer, "me").unwrap();
+    let entry = Arc::new(entry);
+    store.expect(answer, &key, &entry);
+    exchange(&mut session, &mut writer, &server, None);
+    assert!(store.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached, &entry)));
+}
+
+#[test]
 fn waits_grow_and_are_drawn_from_the_seed() {
+    let (store, _) = Store::new(0, Kind::of::<Namespace>(), None);
     let waits = |seed| {
-        let mut session = Session::new("/x".into(), String::new(), "me".into(), Kept::Whole, Rng::from_seed(seed));
+        let mut session = Session::new(&store, "me".into(), Rng::from_seed(seed));
         let status = Status::failure("busy", "").with_code(500);
         (0..10).map(|_| session.refused(&status)).collect::<Vec<_>>()
     };
