@@ -26,11 +26,18 @@ pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
 /// Returns the end of the string whose opening quote is at `at`.
 #[inline]
 pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
-    let mut from = at + 1;
+    string(json, at).map(|(end, _)| end)
+}
+
+/// Returns the end of the string whose opening quote is at `at`, and whether there are escapes in it.
+#[inline]
+fn string(json: &[u8], at: usize) -> Result<(usize, bool), Malformed> {
+    let (mut from, mut escaped) = (at + 1, false);
     loop {
         match quote_or_backslash(json, from) {
-            Some(found) if json[found] == b'"' => return Ok(found + 1),
-            Some(found) => from = found + 2, // the byte after a backslash never ends a string
+            Some(found) if json[found] == b'"' => return Ok((found + 1, escaped)),
+            // The byte after a backslash never ends a string.
+            Some(found) => (from, escaped) = (found + 2, true),
             None => return Err(Malformed(at)),
         }
     }
@@ -130,18 +137,22 @@ impl<'a> Items<'a> {
 }
 
 /// Iterates over the members of an object.
-pub(crate) struct Members<'a>(Items<'a>);
+pub(crate) struct Members<'a> {
+    items: Items<'a>,
+    /// Whether there are escapes in the key that was found last.
+    escaped: bool,
+}
 
 impl<'a> Members<'a> {
     /// Starts at the object that begins at `at`.
     pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
-        Items::new(json, at, b'{', b'}').map(Self)
+        Ok(Self { items: Items::new(json, at, b'{', b'}')?, escaped: false })
     }
 
     /// Returns the next member, `None` behind the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
         let Some((key, start)) = self.begin()? else { return Ok(None) };
-        let end = value_end(self.0.json, start)?;
+        let end = value_end(self.items.json, start)?;
         self.resume(end);
         Ok(Some(Member { key, value: start..end }))
     }
@@ -149,10 +160,10 @@ impl<'a> Members<'a> {
     /// Finds where the value of a member begins, and does not look for its end.
     pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, Malformed> {
         while let Some((found, start)) = self.begin()? {
-            if &self.0.json[found] == key.as_bytes() {
+            if &self.items.json[found] == key.as_bytes() {
                 return Ok(Some(start));
             }
-            let end = value_end(self.0.json, start)?;
+            let end = value_end(self.items.json, start)?;
             self.resume(end);
         }
         Ok(None)
@@ -160,12 +171,13 @@ impl<'a> Members<'a> {
 
     /// Returns the key of the next member and where its value begins; the next one is looked for where that ends.
     pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
-        let Some(at) = self.0.advance()? else { return Ok(None) };
-        let json = self.0.json;
+        let Some(at) = self.items.advance()? else { return Ok(None) };
+        let json = self.items.json;
         if json.get(at) != Some(&b'"') {
             return Err(Malformed(at));
         }
-        let key_end = string_end(json, at)?;
+        let (key_end, escaped) = string(json, at)?;
+        self.escaped = escaped;
         let colon = blank(json, key_end);
         if json.get(colon) != Some(&b':') {
             return Err(Malformed(colon));
@@ -175,7 +187,12 @@ impl<'a> Members<'a> {
 
     /// Goes on behind a value.
     pub(crate) fn resume(&mut self, end: usize) {
-        self.0.at = end;
+        self.items.at = end;
+    }
+
+    /// Returns the end of the object.
+    pub(crate) fn end(self) -> Result<usize, Malformed> {
+        container_end(self.items.json, self.items.at)
     }
 }
 
@@ -190,10 +207,20 @@ impl<'a> Elements<'a> {
 
     /// Returns where the next element lies, `None` behind the last one.
     pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, Malformed> {
-        let Some(at) = self.0.advance()? else { return Ok(None) };
+        let Some(at) = self.begin()? else { return Ok(None) };
         let end = value_end(self.0.json, at)?;
-        self.0.at = end;
+        self.resume(end);
         Ok(Some(at..end))
+    }
+
+    /// Returns where the next element begins; the one after it is looked for where that ends.
+    pub(crate) fn begin(&mut self) -> Result<Option<usize>, Malformed> {
+        self.0.advance()
+    }
+
+    /// Goes on behind an element.
+    pub(crate) fn resume(&mut self, end: usize) {
+        self.0.at = end;
     }
 
     /// Returns the end of the array, when there is no next element.
@@ -253,7 +280,10 @@ impl<'a> Named<'a> {
     /// Returns the next member; the one after it is looked for where that ends.
     pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Begun<'a>)>, Malformed> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
-        let name = unquoted(&self.text[key.start - 1..=key.end]).ok_or(Malformed(key.start))?;
+        let name = match self.members.escaped {
+            true => unquoted(&self.text[key.start - 1..=key.end]).ok_or(Malformed(key.start))?,
+            false => Cow::Borrowed(&self.text[key]),
+        };
         Ok(Some((name, Begun { text: self.text, at })))
     }
 
@@ -264,7 +294,7 @@ impl<'a> Named<'a> {
 
     /// Returns the end of the object.
     pub(crate) fn end(self) -> Result<usize, Malformed> {
-        container_end(self.text.as_bytes(), self.members.0.at)
+        self.members.end()
     }
 }
 

@@ -205,18 +205,22 @@ fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, M
                 let Some(end) = end else { return Ok(None) };
                 members.resume(end);
             }
-            let are_empty = |(name, desired)| found.contains(name) || is_empty(desired);
+            let may_lack = |(name, desired)| found.contains(name) || is_empty(desired);
+            let same = found.len() == desired.len() || desired.iter().all(may_lack);
             let end = members.end()?;
-            Ok(desired.iter().all(are_empty).then_some(end))
+            Ok(same.then_some(end))
         }
         _ => {
             let (live, end) = live.whole()?;
-            let same = match (desired, live.elements()) {
+            let same = match desired {
                 _ if live.0 == "null" => is_empty(desired),
-                (Value::Array(desired), Some(live)) => {
-                    let pairs = desired.iter().zip(&live);
-                    let mut all = pairs.map(|(desired, live)| contains(Some(live.begun()), desired));
-                    desired.len() == live.len() && all.try_fold(true, |all, one| Ok(all && one?.is_some()))?
+                Value::Array(desired) => {
+                    let Some(live) = live.elements() else { return Ok(None) };
+                    let mut same = desired.len() == live.len();
+                    for (desired, live) in desired.iter().zip(&live) {
+                        same = same && contains(Some(live.begun()), desired)?.is_some();
+                    }
+                    same
                 }
                 _ => live.is(desired),
             };

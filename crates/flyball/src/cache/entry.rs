@@ -273,12 +273,14 @@ fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>
         return Ok((json::value_end(object, at)?, Vec::new()));
     }
     let (mut entries, mut applied) = (Elements::new(object, at)?, Vec::new());
-    while let Some(entry) = entries.next()? {
-        if is_applied_by(object, entry.start, manager)? {
-            applied.reserve_exact(entry.len() + 2);
+    while let Some(start) = entries.begin()? {
+        let (is_ours, end) = is_applied_by(object, start, manager)?;
+        if is_ours {
+            applied.reserve_exact(end - start + 2);
             applied.push(if applied.is_empty() { b'[' } else { b',' });
-            applied.extend_from_slice(&object[entry]);
+            applied.extend_from_slice(&object[start..end]);
         }
+        entries.resume(end);
     }
     if !applied.is_empty() {
         applied.push(b']');
@@ -286,7 +288,8 @@ fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>
     Ok((entries.end(), applied))
 }
 
-fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<bool, Malformed> {
+/// Tells whether the entry of managed fields that begins at `at` is what `manager` applied, and where it ends.
+fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize), Malformed> {
     let (mut members, mut ours, mut applied) = (Members::new(object, at)?, None, None);
     // Both stand before the fields themselves, which may be many.
     while ours.is_none() || applied.is_none() {
@@ -297,7 +300,7 @@ fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<bool, Malfor
             _ => {}
         }
     }
-    Ok(ours == Some(true) && applied == Some(true))
+    Ok((ours == Some(true) && applied == Some(true), members.end()?))
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ impl Kind {
 
 /// Returns the URL below which a kind is served, with room for what follows.
 fn root(GroupVersionKind { group, version, .. }: &GroupVersionKind) -> String {
-    let mut root = String::with_capacity(128);
+    let mut root = String::with_capacity(192);
     let parts = if group.is_empty() { ["/api", "", ""] } else { ["/apis", "/", group] };
     parts.into_iter().chain(["/", version]).for_each(|part| root.push_str(part));
     root
