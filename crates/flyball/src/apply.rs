@@ -83,7 +83,7 @@ impl Pass {
         };
         self.env.metrics.applied(store.kind().name(), outcome);
         let entry = answer?;
-        // What stands there as it was given will be seen to be unchanged, with one exception: what was applied for nothing.
+        // What stands there in the same words will be seen to be unchanged; what was applied to no effect has not been.
         let is_seen = outcome == Applied::Changed && unchanged::stands_in(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.rephrased().learn(store.id(), key, subresource, object, entry.raw())?;
