@@ -183,9 +183,18 @@ fn names_only(metadata: &Value) -> bool {
     metadata.as_object().is_some_and(|fields| fields.keys().all(|field| Level::Metadata.is_name(field)))
 }
 
-/// Tells whether all that is applied stands in an object in the same words.
+/// Tells, without a look at who owns what, that [`is_unchanged`] holds of an object that was just applied: all of it stands there in
+/// the same words. A list without elements is owned by nobody, so that nothing can be told of what is empty.
 pub(super) fn stands_in(live: Raw<'_>, object: &Value) -> bool {
-    contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
+    !holds_empty(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
+}
+
+fn holds_empty(desired: &Value) -> bool {
+    match desired {
+        Value::Object(desired) => desired.is_empty() || desired.values().any(holds_empty),
+        Value::Array(desired) => desired.is_empty() || desired.iter().any(holds_empty),
+        _ => false,
+    }
 }
 
 /// Returns where `live` ends (0 if it is not there), or `None` if it has not all that `desired` has.
@@ -455,6 +464,21 @@ mod tests {
             args(live, 2, json!(1));
         };
         check(number, false);
+    }
+
+    #[test]
+    fn what_stands_in_other_words_or_is_empty_is_looked_at() {
+        let live =
+            r#"{"spec":{"cpu":"1","args":["a"],"ports":[{"port":80,"protocol":"TCP"}],"env":[]},"status":{"more":1}}"#;
+        let check = |spec: Value, expected: bool| {
+            assert_eq!(stands_in(Raw(live), &json!({"spec": spec})), expected, "{spec}");
+        };
+        check(json!({"cpu": "1", "args": ["a"], "ports": [{"port": 80}]}), true);
+        check(json!({"cpu": "1000m"}), false);
+        check(json!({"args": ["a", "b"]}), false);
+        check(json!({"cpu": "1", "env": []}), false);
+        check(json!({"cpu": "1", "absent": {}}), false);
+        check(json!({"ports": [{"port": 80, "absent": []}]}), false);
     }
 
     #[test]

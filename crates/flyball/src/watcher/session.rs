@@ -142,7 +142,7 @@ pub(super) enum Step {
 }
 
 impl Session {
-    /// Watches the objects at `path` that `select` selects, and keeps the managed fields of `manager`.
+    /// Watches what a store holds, and keeps the managed fields of `manager`.
     pub(super) fn new(store: &Store, manager: Arc<str>, rng: Rng) -> Self {
         let Portion { selection, kept } = store.portion();
         Self {

@@ -1,7 +1,7 @@
 //! An API server of a few hundred lines: what a client can tell from the real one, with a handle on everything that can go wrong.
 //!
-//! It knows no schema. Lists named in [`LIST_KEYS`] are merged by key on apply, all others as a whole. As the real one
-//! stores quantities in its own words, this one stores `1000m` in `data.cpu` as `1`.
+//! It knows no schema. Lists named in [`LIST_KEYS`] are merged by key on apply, and without elements owned by nobody; all others are
+//! taken as a whole. As the real one stores quantities in its own words, this one stores `1000m` in `data.cpu` as `1`.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -563,6 +563,7 @@ fn fields_of(applied: &Value) -> Value {
     let mut fields = Map::new();
     for (name, value) in applied {
         let field = match value.as_array() {
+            Some(list) if list.is_empty() && LIST_KEYS.iter().any(|(keyed, _)| keyed == name) => continue,
             Some(list) if LIST_KEYS.iter().any(|(keyed, _)| keyed == name) => {
                 list.iter().map(|element| (element_key(name, element).unwrap(), fields_of(element))).collect()
             }

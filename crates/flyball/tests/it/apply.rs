@@ -158,6 +158,21 @@ async fn values_stored_in_other_words_are_applied_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_empty_and_nobodys_is_applied_once() {
+    let widgets = Widgets::new(|_, cx| {
+        Box::pin(async {
+            cx.set_status(&json!({"observed": 1, "conditions": []})).await?;
+            Ok(Action::requeue_after(Duration::from_secs(10)))
+        })
+    });
+    let api = Api::default();
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((widgets.calls().len(), api.writes().len()), (7, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_child_that_is_going_is_waited_for() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
