@@ -8,7 +8,7 @@
 use flyball::{Action, Context, Controller, MeasuredQueue, ObjectKey, Operator, Reconcile, Resource, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ObjectMeta;
-use kube::{Client, Config, CustomResource, ResourceExt};
+use kube::{Config, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -200,7 +200,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::process::exit(0);
     });
     runtime(variable("FLYBALL_THREADS", "1").parse()?)?.block_on(async {
-        let client = Client::try_from(Config::infer().await?)?;
-        Ok(operator.run(client, std::future::pending()).await?)
+        Ok(operator.run_at(Config::infer().await?, std::future::pending()).await?)
     })
 }

@@ -8,8 +8,11 @@
 //! leader does sends no write, first or again, that its [`Gate`] does not let through.
 
 mod gate;
+mod link;
+mod transport;
 
 pub(crate) use gate::Gate;
+pub(crate) use link::{Link, Received, Sends};
 
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
@@ -48,7 +51,7 @@ pub(crate) struct OwnPace;
 #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
 struct Late;
 
-/// A client with our layers around it.
+/// A way to the API server with our layers around it.
 #[derive(Clone)]
 pub(crate) struct Layered {
     layers: Arc<Layers>,
@@ -57,17 +60,17 @@ pub(crate) struct Layered {
 }
 
 struct Layers {
-    client: kube::Client,
+    sender: Arc<dyn Sends>,
     metrics: RequestMetrics,
     rng: Rng,
     gate: Option<Arc<Gate>>,
 }
 
 impl Layered {
-    /// Puts our layers around a client.
-    pub(crate) fn new(client: kube::Client, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
-        let namespace = client.default_namespace().to_owned();
-        let layers = Arc::new(Layers { client, metrics, rng: rng.fork("client"), gate });
+    /// Puts our layers around whatever sends requests.
+    pub(crate) fn new(link: Link, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
+        let Link { sender, namespace } = link;
+        let layers = Arc::new(Layers { sender, metrics, rng: rng.fork("client"), gate });
         let shared = layers.clone();
         let service = service_fn(move |request| {
             let (layers, span) = (shared.clone(), span(&request));
@@ -90,20 +93,8 @@ impl Layered {
     }
 }
 
-/// Whatever sends a request, and gives the answer as soon as it begins.
-pub(crate) trait Sends: Send + Sync + 'static {
-    /// Sends a request.
-    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>>;
-}
-
-impl Sends for kube::Client {
-    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>> {
-        Box::pin(Self::send(self, request))
-    }
-}
-
 impl Sends for Layered {
-    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Body>>> {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
         let span = span(&request);
         Box::pin(self.layers.send(request).instrument(span))
     }
@@ -118,10 +109,10 @@ fn span(request: &Request<Body>) -> Span {
 }
 
 impl Layers {
-    async fn send(&self, mut request: Request<Body>) -> kube::Result<Response<Body>> {
+    async fn send(&self, mut request: Request<Body>) -> kube::Result<Response<Received>> {
         let method = request.method().clone();
         if request.extensions().get::<OwnPace>().is_some() {
-            let answer = self.client.send(request).await;
+            let answer = self.sender.send(request).await;
             self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
             return answer;
         }
@@ -130,7 +121,7 @@ impl Layers {
             if let Some(gate) = &self.gate {
                 gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
             }
-            let answer = timeout(DEADLINE, self.client.send(request)).await;
+            let answer = timeout(DEADLINE, self.sender.send(request)).await;
             let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
             self.metrics.count(&method, status);
             Span::current().record("status", status.map(|status| status.as_u16()));
@@ -168,11 +159,11 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 
 /// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
 pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
-    Box::pin(whole(client.send(request.map(Body::from))))
+    Box::pin(whole(Sends::send(client, request.map(Body::from))))
 }
 
 /// Reads the whole of an answer; a refusal is an error.
-async fn whole(answer: impl Future<Output = kube::Result<Response<Body>>>) -> kube::Result<Vec<u8>> {
+async fn whole(answer: impl Future<Output = kube::Result<Response<Received>>>) -> kube::Result<Vec<u8>> {
     let exchange = async {
         let answer = answer.await?;
         if !answer.status().is_success() {
@@ -186,7 +177,7 @@ async fn whole(answer: impl Future<Output = kube::Result<Response<Body>>>) -> ku
 }
 
 /// Reads why the server refused; what is no `Status` is taken as the message.
-pub(crate) async fn refusal(answer: Response<Body>) -> Status {
+pub(crate) async fn refusal(answer: Response<Received>) -> Status {
     let code = answer.status().as_u16();
     let wait = asked_to_wait(&answer);
     let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;

@@ -187,6 +187,9 @@ pub enum RunError {
         /// Why not.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// There is no connecting to the API server with this configuration.
+    #[error("cannot connect to the cluster")]
+    Configuration(#[source] kube::Error),
     /// It cannot listen where it was told to.
     #[error(
         "cannot listen on {address}; --metrics-addr, --health-addr and --webhook-addr choose others, 0 chooses none"
@@ -231,7 +234,11 @@ impl RunError {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
             Self::SameWebhook { .. } | Self::SamePolicy { .. } | Self::SetUp { .. } => true,
             Self::LeaderElection { .. } | Self::Cache { .. } => true,
-            Self::Listen { .. } | Self::LeadershipLost { .. } | Self::Task { .. } | Self::Stopped(_) => false,
+            Self::Configuration(_)
+            | Self::Listen { .. }
+            | Self::LeadershipLost { .. }
+            | Self::Task { .. }
+            | Self::Stopped(_) => false,
         }
     }
 }

@@ -18,7 +18,7 @@ mod tests;
 pub use follow::{Seen, follow, follow_objects};
 
 use crate::cache::{Delta, Entry, Kept, Writer};
-use crate::client::{self, OwnPace, Sends};
+use crate::client::{self, OwnPace, Received, Sends};
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
@@ -88,7 +88,7 @@ impl Watcher {
     }
 
     /// Sends a request; gives the body of the answer, or how long to wait before the next one.
-    async fn send(&mut self, request: &Request) -> Result<Body, Duration> {
+    async fn send(&mut self, request: &Request) -> Result<Received, Duration> {
         let get = http::Request::get(&request.uri).header(http::header::ACCEPT, self.accept);
         let get = get.extension(OwnPace).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
@@ -169,7 +169,7 @@ impl Watcher {
 
 /// An answer that comes in chunk by chunk, until nothing comes for too long.
 struct Chunks {
-    body: Body,
+    body: Received,
     silence: Duration,
     last: Instant,
     /// Rings at some time at which the silence may have become too long: setting it anew for each chunk would cost more
@@ -178,7 +178,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(body: Body, silence: Duration) -> Self {
+    fn new(body: Received, silence: Duration) -> Self {
         Self { body, silence, last: Instant::now(), alarm: Box::pin(sleep(silence)) }
     }
 
@@ -190,7 +190,7 @@ impl Chunks {
                     self.last = Instant::now();
                     return match frame {
                         None => Err(End::Closed),
-                        Some(Err(error)) => Err(End::Broken(client::chain(&error))),
+                        Some(Err(error)) => Err(End::Broken(client::chain(&*error))),
                         Some(Ok(frame)) => Ok(frame.into_data().unwrap_or_default()),
                     };
                 }

@@ -224,8 +224,6 @@ enum Failure {
     Kubeconfig(#[from] kube::config::KubeconfigError),
     #[error("there is no cluster to connect to")]
     Infer(#[from] kube::config::InferConfigError),
-    #[error("cannot connect to the cluster")]
-    Client(#[from] kube::Error),
     #[error("cannot start the runtime")]
     Runtime(#[from] std::io::Error),
     #[error(transparent)]
@@ -387,13 +385,11 @@ impl Operator {
     async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), Failure> {
         self.set_up()?;
         let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
-        let mut config = match (args.kubeconfig, &options.context) {
+        let config = match (args.kubeconfig, &options.context) {
             (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
             (None, Some(_)) => kube::Config::from_kubeconfig(&options).await?,
             (None, None) => kube::Config::infer().await?,
         };
-        // Our own layers retry, in a way that a simulation can repeat.
-        config.default_retry = false;
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;
@@ -408,8 +404,7 @@ impl Operator {
             self.instance = Some(host);
         }
         tracing::info!(operator = self.name, server = self.host, "starting");
-        let client = kube::Client::try_from(config)?;
-        Ok(self.run(client, told_to_stop()).await?)
+        Ok(self.run_at(config, told_to_stop()).await?)
     }
 }
 

@@ -41,7 +41,8 @@ pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
 impl Environment {
     /// Returns the same for a controller that acts through a client of its own.
     pub(crate) fn acting_as(&self, client: kube::Client, controller: &str) -> Self {
-        let client = Layered::new(client, self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
+        let client =
+            Layered::new(client.into(), self.metrics.requests(), &self.rng.fork(controller), self.gate.clone());
         Self { client, ..self.clone() }
     }
 

@@ -8,7 +8,7 @@ use super::running::Running;
 use super::{Environment, Operator, RunError};
 use crate::apply::Recorder;
 use crate::cache::Caches;
-use crate::client::Layered;
+use crate::client::{Layered, Link};
 use crate::kind::Kind;
 use crate::latch::Latch;
 use crate::watcher::Watcher;
@@ -30,8 +30,23 @@ impl Operator {
     /// When the operator is declared wrongly, cannot listen at its addresses, has [lost its lease](crate::LeaderElection), or one of its
     /// tasks failed. The API server being unreachable is no error but a reason to try again.
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        self.run_over(client.into(), shutdown).await
+    }
+
+    /// Runs as [`run`](Self::run) does, against the API server of a configuration. Requests cost less than by kube's client:
+    /// they go over connections of the operator's own, unless the configuration asks for a proxy, impersonation or headers.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and when the configuration is of no use.
+    pub async fn run_at(self, config: kube::Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        let link = Link::to(config).map_err(RunError::Configuration)?;
+        self.run_over(link, shutdown).await
+    }
+
+    async fn run_over(self, link: Link, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let grace = self.grace;
-        let mut running = self.start(client).await?;
+        let mut running = self.start(link).await?;
         let outcome = tokio::select! {
             biased;
             () = shutdown => Ok(()),
@@ -50,11 +65,11 @@ impl Operator {
     }
 
     /// Starts all that runs. The future is boxed so that it is compiled here, and not once more with each operator.
-    fn start(self, client: kube::Client) -> BoxFuture<'static, Result<Running, RunError>> {
-        Box::pin(self.start_all(client))
+    fn start(self, link: Link) -> BoxFuture<'static, Result<Running, RunError>> {
+        Box::pin(self.start_all(link))
     }
 
-    async fn start_all(mut self, client: kube::Client) -> Result<Running, RunError> {
+    async fn start_all(mut self, link: Link) -> Result<Running, RunError> {
         self.set_up()?;
         let metrics_listener = listen(self.metrics_address).await?;
         let health_listener = listen(self.health_address).await?;
@@ -64,7 +79,7 @@ impl Operator {
         let installed = self.installed_name().to_owned();
         let targets = Target::all(&installed, &self.webhooks);
         let mut metrics = Metrics::new(self.host);
-        let namespace = self.home.unwrap_or_else(|| client.default_namespace().to_owned());
+        let namespace = self.home.unwrap_or_else(|| link.namespace.clone());
         let elect = self.election.map(|election| {
             let lease = ObjectKey::new(Some(&namespace), election.lease.as_deref().unwrap_or(&installed));
             (election, Arc::new(Standing::new(lease)))
@@ -72,8 +87,8 @@ impl Operator {
         let standing = elect.as_ref().map(|(_, standing)| standing.clone());
         let gated = standing
             .as_ref()
-            .map(|standing| Layered::new(client.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone())));
-        let client = Layered::new(client, metrics.requests(), &self.rng, None);
+            .map(|standing| Layered::new(link.clone(), metrics.requests(), &self.rng, Some(standing.gate.clone())));
+        let client = Layered::new(link, metrics.requests(), &self.rng, None);
         let types = self.controllers.iter().flat_map(|controller| controller.types.clone());
         let planned = Caches::planned(types, &self.plans, &self.namespaces);
         let (caches, mut writers) = planned.map_err(|wrong| RunError::Cache { kind: wrong.kind, why: wrong.why })?;

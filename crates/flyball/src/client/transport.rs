@@ -1,0 +1,206 @@
+//! Connections to an API server, over which request after request is sent.
+//!
+//! hyper speaks the protocol, and kube's configuration knows who is who. What kube's client has between the two (a queue, a
+//! task and a dozen layers, which each request passes twice) costs as much as a tenth of what a small write takes altogether.
+//! Here a request takes a connection that waits, or makes one, and the end of the answer's body lets it wait again.
+
+#[cfg(test)]
+mod tests;
+
+use super::link::{Received, Sends};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::client::legacy::connect::HttpConnector;
+use kube::client::{Body, ConfigExt};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
+
+/// How long a connection waits for the next request: less than the 90 s after which kube-apiserver closes it.
+const LONGEST_IDLE: Duration = Duration::from_secs(60);
+/// So many connections wait at most.
+const MOST_IDLE: usize = 64;
+
+/// No connection was made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {url}")]
+struct Unreachable {
+    url: Uri,
+    source: BoxError,
+}
+
+/// Makes connections.
+type Connect = dyn Fn() -> BoxFuture<'static, Result<SendRequest<Body>, BoxError>> + Send + Sync;
+
+/// Sends requests to one API server.
+pub(super) struct Transport {
+    url: Uri,
+    host: HeaderValue,
+    connect: Box<Connect>,
+    idle: Arc<Idle>,
+}
+
+impl Transport {
+    /// Makes what sends requests to the API server of a configuration, in the name of its user.
+    pub(super) fn sender(config: &kube::Config) -> kube::Result<Arc<dyn Sends>> {
+        let transport = Arc::new(Self::new(config)?);
+        let Some(auth) = config.auth_layer()? else { return Ok(transport) };
+        let service = service_fn(move |request| {
+            let transport = transport.clone();
+            async move { transport.exchange(request).await }
+        });
+        Ok(Arc::new(Authorized(auth.layer(service))))
+    }
+
+    fn new(config: &kube::Config) -> kube::Result<Self> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = config.rustls_https_connector_with_connector(tcp)?;
+        let url = config.cluster_url.clone();
+        let host = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let host = HeaderValue::from_str(host).map_err(|error| kube::Error::HttpError(error.into()))?;
+        let (to, patience) = (url.clone(), config.connect_timeout.unwrap_or(Duration::MAX));
+        let connect = move || -> BoxFuture<'static, _> {
+            let connected = connector.clone().oneshot(to.clone());
+            Box::pin(async move {
+                let (sender, connection) = http1::handshake(timeout(patience, connected).await??).await?;
+                // It ends with its sender, or when the server closes it.
+                tokio::spawn(connection.with_upgrades());
+                Ok(sender)
+            })
+        };
+        Ok(Self { url, host, connect: Box::new(connect), idle: Arc::default() })
+    }
+
+    async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Received>, BoxError> {
+        let (prefix, uri) = (self.url.path().trim_end_matches('/'), request.uri());
+        if !prefix.is_empty() || uri.authority().is_some() {
+            let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+            *request.uri_mut() = format!("{prefix}{path}").parse()?;
+        }
+        request.headers_mut().insert(HOST, self.host.clone());
+        loop {
+            let waiting = self.idle.take();
+            let has_waited = waiting.is_some();
+            let mut connection = match waiting {
+                Some(connection) => connection,
+                None => (self.connect)().await.map_err(|source| Unreachable { url: self.url.clone(), source })?,
+            };
+            match connection.try_send_request(request).await {
+                Ok(answer) => return Ok(answer.map(|body| Received::Own(Leased::new(body, connection, &self.idle)))),
+                Err(mut error) => match error.take_message() {
+                    // The server closed it while it waited, and saw nothing of the request.
+                    Some(unsent) if has_waited => request = unsent,
+                    _ => return Err(error.into_error().into()),
+                },
+            }
+        }
+    }
+}
+
+impl Sends for Transport {
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
+        Box::pin(async move { self.exchange(request).await.map_err(kube::Error::Service) })
+    }
+}
+
+/// What adds a token or a password to each request.
+struct Authorized<S>(S);
+
+impl<S> Sends for Authorized<S>
+where
+    S: Service<Request<Body>, Response = Response<Received>, Error = BoxError> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
+        let sent = self.0.clone().oneshot(request);
+        Box::pin(async move { sent.await.map_err(kube::Error::Service) })
+    }
+}
+
+/// Connections that wait for the next request.
+#[derive(Default)]
+struct Idle(Mutex<Vec<(SendRequest<Body>, Instant)>>);
+
+impl Idle {
+    /// Takes the one that has waited least, and is the least likely to be closed.
+    fn take(&self) -> Option<SendRequest<Body>> {
+        let mut waiting = self.of_late(Instant::now());
+        if let Some(ready) = waiting.iter().rposition(|(connection, _)| connection.is_ready()) {
+            return Some(waiting.remove(ready).0);
+        }
+        waiting.retain(|(connection, _)| !connection.is_closed());
+        None
+    }
+
+    fn put(&self, connection: SendRequest<Body>) {
+        let now = Instant::now();
+        let mut waiting = self.of_late(now);
+        if waiting.len() < MOST_IDLE {
+            waiting.push((connection, now));
+        }
+    }
+
+    /// Returns those that have not waited for too long, in the order in which they began to wait.
+    fn of_late(&self, now: Instant) -> MutexGuard<'_, Vec<(SendRequest<Body>, Instant)>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let late = waiting.partition_point(|(_, since)| now.duration_since(*since) > LONGEST_IDLE);
+        waiting.drain(..late);
+        waiting
+    }
+}
+
+/// The body of an answer, with the connection that it comes over: at its end that waits for the next request, and if the body
+/// is dropped before, it is closed.
+pub(crate) struct Leased {
+    body: Incoming,
+    lease: Option<(SendRequest<Body>, Arc<Idle>)>,
+}
+
+impl Leased {
+    fn new(body: Incoming, connection: SendRequest<Body>, idle: &Arc<Idle>) -> Self {
+        let mut leased = Self { body, lease: Some((connection, idle.clone())) };
+        if leased.body.is_end_stream() {
+            leased.end();
+        }
+        leased
+    }
+
+    fn end(&mut self) {
+        if let Some((connection, idle)) = self.lease.take() {
+            idle.put(connection);
+        }
+    }
+}
+
+impl http_body::Body for Leased {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let leased = self.get_mut();
+        let frame = ready!(Pin::new(&mut leased.body).poll_frame(cx));
+        if frame.is_none() || matches!(frame, Some(Ok(_)) if leased.body.is_end_stream()) {
+            leased.end();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,186 @@
+use super::super::{Link, Received, chain};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{self, timeout};
+
+/// A server that answers by the path and writes down what it was asked.
+struct Server {
+    config: kube::Config,
+    /// The heads of requests, each with the number of its connection.
+    asked: Arc<Mutex<Vec<(usize, String)>>>,
+    /// The numbers of connections that were closed.
+    closed: UnboundedReceiver<usize>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<_>>> = Arc::default();
+        let (tell, closed) = unbounded_channel();
+        let log = asked.clone();
+        tokio::spawn(async move {
+            for number in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(converse(number, stream, log.clone(), tell.clone()));
+            }
+        });
+        Self { config: kube::Config::new(url.parse().unwrap()), asked, closed }
+    }
+
+    fn connections(&self) -> Vec<usize> {
+        self.asked.lock().unwrap().iter().map(|(number, _)| *number).collect()
+    }
+
+    fn last(&self) -> String {
+        self.asked.lock().unwrap().last().unwrap().1.to_lowercase()
+    }
+}
+
+async fn converse(
+    number: usize,
+    mut stream: TcpStream,
+    log: Arc<Mutex<Vec<(usize, String)>>>,
+    closed: UnboundedSender<usize>,
+) {
+    let mut head = Vec::new();
+    while let Ok(byte) = stream.read_u8().await {
+        head.push(byte);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
+        let path = text.split(' ').nth(1).unwrap().to_owned();
+        log.lock().unwrap().push((number, text));
+        let answer = match path.rsplit('/').next().unwrap() {
+            "empty" => "HTTP/1.1 204 No Content\r\n\r\n",
+            "chunks" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "endless" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+            _ => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        };
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        if path == "/last" {
+            break;
+        }
+    }
+    drop(stream);
+    let _ = closed.send(number);
+}
+
+async fn begin(link: &Link, path: &str) -> kube::Result<Response<Received>> {
+    link.sender.send(Request::get(path).body(Body::empty()).unwrap()).await
+}
+
+async fn get(link: &Link, path: &str) -> String {
+    let body = begin(link, path).await.unwrap().into_body().collect().await.unwrap();
+    String::from_utf8(body.to_bytes().into()).unwrap()
+}
+
+#[tokio::test]
+async fn one_connection_carries_request_after_request() {
+    let server = Server::start().await;
+    let link = Link::to(server.config.clone()).unwrap();
+    for (path, body) in [("/a", "hello"), ("/empty", ""), ("/chunks", "hello"), ("/a?limit=1", "hello")] {
+        assert_eq!(get(&link, path).await, body, "{path}");
+    }
+    assert_eq!(server.connections(), [0; 4]);
+    assert!(server.last().starts_with("get /a?limit=1 http/1.1\r\n"), "{}", server.last());
+    assert!(server.last().contains(&format!("host: {}", server.config.cluster_url.authority().unwrap())));
+
+    let first = begin(&link, "/a").await.unwrap();
+    assert_eq!(get(&link, "/a").await, "hello", "while another answer is being read");
+    drop(first.into_body().collect().await.unwrap());
+    assert_eq!(server.connections()[4..], [0, 1]);
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_while_it_waited_is_replaced() {
+    let mut server = Server::start().await;
+    let link = Link::to(server.config.clone()).unwrap();
+    assert_eq!(get(&link, "/last").await, "hello");
+    assert_eq!(server.closed.recv().await, Some(0));
+    assert_eq!(get(&link, "/a").await, "hello");
+    assert_eq!(server.connections(), [0, 1]);
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_too_long_is_not_used_again() {
+    let mut server = Server::start().await;
+    let link = Link::to(server.config.clone()).unwrap();
+    assert_eq!(get(&link, "/a").await, "hello");
+    time::pause();
+    time::advance(super::LONGEST_IDLE + Duration::from_secs(1)).await;
+    time::resume();
+    assert_eq!(get(&link, "/a").await, "hello");
+    assert_eq!(server.connections(), [0, 1]);
+    assert_eq!(server.closed.recv().await, Some(0));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_dropped_closes_its_connection() {
+    let mut server = Server::start().await;
+    let link = Link::to(server.config.clone()).unwrap();
+    let mut body = begin(&link, "/endless").await.unwrap().into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    assert!(timeout(Duration::from_millis(20), server.closed.recv()).await.is_err());
+    drop(body);
+    assert_eq!(server.closed.recv().await, Some(0));
+}
+
+#[tokio::test]
+async fn paths_begin_with_the_path_of_the_cluster() {
+    let server = Server::start().await;
+    let mut config = server.config.clone();
+    config.cluster_url = format!("{}k8s/clusters/c-1/", config.cluster_url).parse().unwrap();
+    let link = Link::to(config).unwrap();
+    assert_eq!(get(&link, "/api/v1/pods?watch=1").await, "hello");
+    assert!(server.last().starts_with("get /k8s/clusters/c-1/api/v1/pods?watch=1 http/1.1\r\n"), "{}", server.last());
+}
+
+#[tokio::test]
+async fn each_request_says_who_asks() {
+    let server = Server::start().await;
+    let mut config = server.config.clone();
+    config.auth_info.token = Some("t0ken".to_owned().into());
+    assert_eq!(get(&Link::to(config).unwrap(), "/a").await, "hello");
+    assert!(server.last().contains("authorization: bearer t0ken\r\n"), "{}", server.last());
+
+    let file = std::env::temp_dir().join(format!("flyball-token-{}", std::process::id()));
+    std::fs::write(&file, "fr0m-file").unwrap();
+    let mut config = server.config.clone();
+    config.auth_info.token_file = Some(file.to_str().unwrap().to_owned());
+    let link = Link::to(config).unwrap();
+    for _ in 0..2 {
+        assert_eq!(get(&link, "/a").await, "hello");
+        assert!(server.last().contains("authorization: bearer fr0m-file\r\n"), "{}", server.last());
+    }
+    assert_eq!(server.connections(), [0, 1, 1]);
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn impersonation_is_left_to_kube() {
+    let server = Server::start().await;
+    let mut config = server.config.clone();
+    config.auth_info.impersonate = Some("jane".to_owned());
+    assert_eq!(get(&Link::to(config).unwrap(), "/a").await, "hello");
+    assert!(server.last().contains("impersonate-user: jane\r\n"), "{}", server.last());
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let link = Link::to(kube::Config::new(url.parse().unwrap())).unwrap();
+    let error = begin(&link, "/a").await.err().expect("nobody listens");
+    let text = chain(&error);
+    assert!(text.starts_with(&format!("ServiceError: cannot connect to {url}: ")), "{text}");
+    assert!(text.contains("refused"), "{text}");
+}
