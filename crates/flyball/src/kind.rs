@@ -74,8 +74,10 @@ mod sealed {
 
         fn decode(json: &str, kind: &Kind) -> serde_json::Result<DynamicObject> {
             let mut object: DynamicObject = serde_json::from_str(json)?;
-            // Lists of built-in kinds do not say of each object what it is.
-            object.types.get_or_insert_with(|| kind.types());
+            // Lists of built-in kinds do not say of each object what it is, and mere metadata says that it is metadata.
+            if object.types.as_ref().is_none_or(|types| types.kind == "PartialObjectMetadata") {
+                object.types = Some(kind.types());
+            }
             Ok(object)
         }
     }
@@ -149,7 +151,11 @@ mod tests {
     fn what_does_not_say_its_kind_gets_to_know_it() {
         let kind = Kind::new("apps", "v1", "Deployment");
         let decode = |json: &str| dealt(&super::decode::<DynamicObject>(json, &kind).unwrap());
-        for json in [r#"{"metadata":{"name":"a"}}"#, r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#] {
+        for json in [
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{}}"#,
+            r#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{}}"#,
+        ] {
             assert_eq!(decode(json), Type::dynamic(&kind), "{json}");
         }
         let nameless: DynamicObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();

@@ -113,7 +113,7 @@ mod operator;
 
 pub use apply::{Children, Condition, Event, Rollout};
 pub use batch::slow_start_batch;
-pub use cache::{Cache, Caches, Index};
+pub use cache::{Cache, Caches, Index, KindIndex};
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};

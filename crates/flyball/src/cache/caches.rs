@@ -1,11 +1,10 @@
 //! All the stores of an operator, found by the type of the objects.
 
-use super::{Entry, Index, IndexId, Plan, Portion, Store, StoreId, Writer};
+use super::{Entry, Index, KindIndex, NamedIndex, Plan, Portion, Store, StoreId, Writer};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
-use std::any::{TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,8 +56,8 @@ pub(crate) enum Error {
          Operator::namespaces or Cache::namespaces adds"
     )]
     NotWatched { kind: String, namespace: String },
-    #[error("the index {0} is not kept: declare it with Controller::index")]
-    NotIndexed(&'static str),
+    #[error("the index {name} is not kept: declare it with Controller::{declare}")]
+    NotIndexed { name: String, declare: &'static str },
     #[error("{kind} {key} cannot be in the cache, which selects {selector}: widen Operator::cache, or keep to it")]
     NotSelected { kind: String, key: ObjectKey, selector: String },
     #[error(
@@ -213,10 +212,28 @@ impl Caches {
     ///
     /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
     pub fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
+        self.list_named(&NamedIndex::of::<I>(), value)
+    }
+
+    /// Returns the objects of a [kind](Kind) that is known at run time only that an index finds by a value, as
+    /// [`list_by`](Self::list_by) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index_kind) the index.
+    pub fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
+        &self,
+        index: &KindIndex<V>,
+        value: &V,
+    ) -> Result<Vec<DynamicObject>> {
+        self.list_named(&index.named(), value)
+    }
+
+    fn list_named<T: AnyResource, V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        for (store, entries) in self.found_by::<I>(value)? {
+        for (store, entries) in self.found_by(index, value)? {
             for (key, entry) in entries {
-                self.check_known::<I::Resource>(store.kind(), &key, &entry)?;
+                self.check_known::<T>(store.kind(), &key, &entry)?;
                 found.extend(self.decode(store.kind(), &key, &entry));
             }
         }
@@ -224,11 +241,11 @@ impl Caches {
     }
 
     /// Returns what an index finds in each store.
-    pub(crate) fn found_by<I: Index>(&self, value: &I::Value) -> Result<Vec<Found<'_>>> {
-        let id = IndexId::Type(TypeId::of::<I>());
-        let not_kept = || crate::Error::from(Error::NotIndexed(type_name::<I>())).terminal();
-        let stores = self.stores_of(self.kind(&Type::of::<I::Resource>())?, None)?.into_iter();
-        stores.map(|store| Ok((store, store.list_by(&id, value).ok_or_else(not_kept)?))).collect()
+    pub(crate) fn found_by<V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<Found<'_>>> {
+        let NamedIndex { ty, id, name, declare } = index;
+        let not_kept = || crate::Error::from(Error::NotIndexed { name: name.clone(), declare }).terminal();
+        let stores = self.stores_of(self.kind(ty)?, None)?.into_iter();
+        stores.map(|store| Ok((store, store.list_by(id, value).ok_or_else(not_kept)?))).collect()
     }
 
     /// Refuses to show less than there is.

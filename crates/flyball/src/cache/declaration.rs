@@ -45,7 +45,8 @@ use std::marker::PhantomData;
 /// Who needs no more than metadata deals with [`PartialObjectMeta<Pod>`](kube::core::PartialObjectMeta) instead of `Pod`, wherever a
 /// type is named: in [`watches`](crate::Controller::watches), in [`Context::get`](crate::Context::get), as
 /// [`Reconcile::Resource`](crate::Reconcile::Resource). If all who deal with a kind do so, nothing else is transferred and kept; if
-/// not, they read the metadata of the whole objects.
+/// not, they read the metadata of the whole objects. Of a kind that is known at run time only,
+/// [`metadata_only`](Self::metadata_only) says it.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -86,6 +87,21 @@ impl Cache<DynamicObject> {
     /// Makes a cache of all objects of a [kind](Kind) that is known at run time only, with all their fields.
     pub fn of(kind: &Kind) -> Self {
         Self { plan: Plan::new(Type::dynamic(kind), kind.clone()), kind: PhantomData }
+    }
+
+    /// Transfers and keeps nothing but metadata, as [`PartialObjectMeta`](kube::core::PartialObjectMeta) does for a kind that has a
+    /// type. The operator does not start if a controller deals with the kind as a type that has more than metadata, or replaces its
+    /// objects.
+    ///
+    /// ```
+    /// use flyball::{Cache, Kind, Operator};
+    ///
+    /// let site = Kind::new("example.com", "v1", "Site");
+    /// let operator = Operator::new("site-auditor").cache(Cache::of(&site).metadata_only());
+    /// ```
+    pub fn metadata_only(mut self) -> Self {
+        self.plan.metadata_only = true;
+        self
     }
 }
 
@@ -176,6 +192,7 @@ pub(crate) struct Plan {
     without: Vec<String>,
     /// What the type declares, if nothing else is to be kept.
     declared: Option<Fields>,
+    metadata_only: bool,
 }
 
 /// What a store holds of its kind.
@@ -200,12 +217,21 @@ pub(crate) enum Kept {
 impl Plan {
     fn new(ty: Type, kind: Kind) -> Self {
         let (labels, fields) = (String::new(), String::new());
-        Self { ty, kind, namespaces: BTreeSet::new(), labels, fields, without: Vec::new(), declared: None }
+        Self {
+            ty,
+            kind,
+            namespaces: BTreeSet::new(),
+            labels,
+            fields,
+            without: Vec::new(),
+            declared: None,
+            metadata_only: false,
+        }
     }
 
     /// Tells whether objects are not what they were when they are written back.
     pub(crate) fn loses_fields(&self) -> bool {
-        !self.without.is_empty()
+        self.metadata_only || !self.without.is_empty()
     }
 
     /// Returns what is kept, or what is wrong with the declaration; `types` are those as which the kind is dealt with.
@@ -220,13 +246,16 @@ impl Plan {
             }
         }
         let selection = Selection::parse(&self.labels, &self.fields)?;
-        if types.iter().all(|ty| ty.is_metadata()) {
-            return Ok(Portion { selection, kept: Kept::Metadata });
-        }
         let other = types.iter().find(|ty| **ty != self.ty && !ty.is_metadata());
-        if let (Some(_), Some(other)) = (&self.declared, other) {
-            let own = &self.ty;
-            return Err(format!("it keeps what {own} declares, and a controller deals with the kind as {other}"));
+        if let Some(other) = other.filter(|_| self.metadata_only || self.declared.is_some()) {
+            let own = match self.metadata_only {
+                true => "metadata".to_owned(),
+                false => format!("what {} declares", self.ty),
+            };
+            return Err(format!("it keeps {own}, and a controller deals with the kind as {other}"));
+        }
+        if self.metadata_only || types.iter().all(|ty| ty.is_metadata()) {
+            return Ok(Portion { selection, kept: Kept::Metadata });
         }
         let mut kept = self.declared.clone().unwrap_or(Fields::All);
         ["apiVersion", "kind", "metadata"].iter().for_each(|member| kept.keep(member));
@@ -297,6 +326,15 @@ mod tests {
         assert!(plan.portion(&[pod.clone(), meta]).is_ok());
         let why = plan.portion(&[pod, node]).unwrap_err();
         assert!(why.contains("Pod declares") && why.ends_with("core::v1::node::Node"), "{why}");
+    }
+
+    #[test]
+    fn a_kind_without_a_type_is_kept_by_its_metadata_if_that_is_said() {
+        let plan = Cache::of(&Kind::of::<Pod>()).metadata_only().into_plan();
+        let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
+        assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, Kept::Metadata);
+        let why = plan.portion(&[plan.ty.clone(), pod]).unwrap_err();
+        assert!(why.starts_with("it keeps metadata, and") && why.ends_with("core::v1::pod::Pod"), "{why}");
     }
 
     #[test]

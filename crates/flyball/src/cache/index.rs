@@ -1,10 +1,11 @@
 //! Finds the objects of a kind by something other than their names.
 
 use super::Shown;
-use crate::kind::Resource;
+use crate::kind::{Kind, Resource, Type};
 use crate::reconcile::guarded;
 use flyball_core::ObjectKey;
-use std::any::{Any, TypeId};
+use kube::core::DynamicObject;
+use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -65,6 +66,88 @@ pub trait Index: 'static {
 
     /// Returns the values by which an object is found; none if it is not.
     fn values(object: &Self::Resource) -> Vec<Self::Value>;
+}
+
+/// An index of a [kind](Kind) that is known at run time only; all that is said of an [`Index`] holds of it.
+///
+/// [`Controller::index_kind`](crate::Controller::index_kind) declares it, [`Context::list_indexed`](crate::Context::list_indexed) and
+/// [`Caches::list_indexed`](crate::Caches::list_indexed) ask it. A clone is the same index, another one with the same function is not.
+///
+/// ```
+/// use flyball::{Action, Context, Controller, Kind, KindIndex, Reconcile, Result};
+/// use kube::{ResourceExt, core::DynamicObject};
+///
+/// struct Themes {
+///     sites: KindIndex<String>,
+/// }
+///
+/// impl Reconcile for Themes {
+///     type Resource = DynamicObject;
+///
+///     async fn reconcile(&self, theme: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+///         println!("{} sites", cx.list_indexed(&self.sites, &theme.name_any()).await?.len());
+///         Ok(Action::done())
+///     }
+/// }
+///
+/// let (site, theme) = (Kind::new("example.com", "v1", "Site"), Kind::new("example.com", "v1", "Theme"));
+/// let by_theme = KindIndex::new(&site, |site| site.data["spec"]["theme"].as_str().map(str::to_owned).into_iter().collect());
+/// let controller = Controller::of(&theme, Themes { sites: by_theme.clone() }).index_kind(&by_theme);
+/// ```
+#[derive(Clone)]
+pub struct KindIndex<V> {
+    kind: Kind,
+    own: Arc<()>,
+    values: Arc<dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync>,
+}
+
+impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
+    /// Makes an index of a kind by the values that an object is found by.
+    pub fn new(kind: &Kind, values: impl Fn(&DynamicObject) -> Vec<V> + Send + Sync + 'static) -> Self {
+        Self { kind: kind.clone(), own: Arc::default(), values: Arc::new(values) }
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub(crate) fn values(&self, object: &DynamicObject) -> Vec<V> {
+        (self.values)(object)
+    }
+
+    pub(crate) fn named(&self) -> Named {
+        let name = format!("of {}", self.kind);
+        Named { ty: Type::dynamic(&self.kind), id: IndexId::Own(self.own.clone()), name, declare: "index_kind" }
+    }
+
+    pub(crate) fn declared(&self) -> Declared {
+        let values = self.values.clone();
+        Declared::new(IndexId::Own(self.own.clone()), move |_, shown| {
+            shown.decoded(|object| values(object)).unwrap_or_default()
+        })
+    }
+}
+
+impl<V> fmt::Debug for KindIndex<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KindIndex").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// An index that is asked for.
+pub(crate) struct Named {
+    pub(crate) ty: Type,
+    pub(crate) id: IndexId,
+    /// What it is called where nobody keeps it, and how it is declared.
+    pub(crate) name: String,
+    pub(crate) declare: &'static str,
+}
+
+impl Named {
+    pub(crate) fn of<I: Index>() -> Self {
+        let (ty, id) = (Type::of::<I::Resource>(), IndexId::Type(TypeId::of::<I>()));
+        Self { ty, id, name: type_name::<I>().to_owned(), declare: "index" }
+    }
 }
 
 /// Tells indexes apart.

@@ -50,7 +50,9 @@ use std::sync::Arc;
 /// |---|---|
 /// | [`Controller::new(reconciler)`](crate::Controller::new) | [`Controller::of(&kind, reconciler)`](crate::Controller::of) |
 /// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind) |
+/// | [`index::<I>()`](crate::Controller::index), [`list_by`](crate::Context::list_by), with an [`Index`](crate::Index) | [`index_kind(&index)`](crate::Controller::index_kind), [`list_indexed`](crate::Context::list_indexed), with a [`KindIndex`](crate::KindIndex) |
 /// | [`Cache::<T>::new()`](crate::Cache::new) | [`Cache::of(&kind)`](crate::Cache::of) |
+/// | [`PartialObjectMeta<T>`](kube::core::PartialObjectMeta) | [`Cache::of(&kind).metadata_only()`](crate::Cache::metadata_only) |
 /// | [`cx.get::<T>(&key)`](crate::Context::get), [`list`](crate::Context::list), [`children`](crate::Context::children) | [`cx.get_of(&kind, &key)`](crate::Context::get_of), [`list_of`](crate::Context::list_of), [`children_of`](crate::Context::children_of) |
 /// | [`caches.get::<T>(&key)`](crate::Caches::get), [`list`](crate::Caches::list), [`keys`](crate::Caches::keys) | [`caches.get_of(&kind, &key)`](crate::Caches::get_of), [`list_of`](crate::Caches::list_of), [`keys_of`](crate::Caches::keys_of) |
 /// | [`cx.apply(&object)`](crate::Context::apply), `create`, `delete`, `replace`, [`Children::child`](crate::Children::child) | the same: the object says its `apiVersion` and `kind` |
@@ -59,7 +61,7 @@ use std::sync::Arc;
 /// [RBAC rules](crate::Operator::rules). A kind whose definition does not exist yet is [waited
 /// for](crate::Operator#kinds-that-are-not-installed). Of a [`DynamicObject`](kube::core::DynamicObject) that comes out of a cache, `types` is always there.
 ///
-/// Indexes, webhooks and policies need a type, and so does who is content with metadata.
+/// Webhooks and policies need a type.
 ///
 /// Two kinds are equal if group, version and name are, whatever is said of plural and scope; of several that an operator declares, the
 /// first one counts.

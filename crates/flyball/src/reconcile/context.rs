@@ -1,7 +1,7 @@
 //! What a reconcile works with.
 
 use super::{Pass, guarded};
-use crate::cache::{Caches, Entry, Index};
+use crate::cache::{Caches, Entry, Index, NamedIndex};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
@@ -143,14 +143,23 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`get`](Self::get); and when nobody [declares](crate::Controller::index) the index.
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
-        self.pass.cached_kind(&Type::of::<I::Resource>())?;
+        self.list_named(NamedIndex::of::<I>(), value, I::values).await
+    }
+
+    pub(super) async fn list_named<T: AnyResource, V: Ord + Clone + 'static>(
+        &self,
+        index: NamedIndex,
+        value: &V,
+        values: impl Fn(&T) -> Vec<V>,
+    ) -> Result<Vec<T>> {
+        self.pass.cached_kind(&index.ty)?;
         let mut objects = Vec::new();
-        for (store, known) in self.caches().found_by::<I>(value)? {
-            let found = self.pass.latest_list(store, None, reads_metadata::<I::Resource>(), Box::new(|_| known));
+        for (store, known) in self.caches().found_by(&index, value)? {
+            let found = self.pass.latest_list(store, None, reads_metadata::<T>(), Box::new(|_| known));
             for (key, entry) in found.await? {
-                let object = self.caches().decode::<I::Resource>(store.kind(), &key, &entry);
+                let object = self.caches().decode::<T>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
-                let holds = |object: &_| guarded(|| I::values(object)).is_ok_and(|values| values.contains(value));
+                let holds = |object: &_| guarded(|| values(object)).is_ok_and(|values| values.contains(value));
                 objects.extend(object.filter(holds));
             }
         }

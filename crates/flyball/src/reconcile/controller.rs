@@ -249,10 +249,13 @@ impl<R: Reconcile> Controller<R> {
 
     /// Keeps an [index](Index) of the objects of a kind, for [`Context::list_by`](crate::Context::list_by). Their changes wake nobody,
     /// unless the kind is reconciled, owned or watched as well.
-    pub fn index<I: Index>(mut self) -> Self {
-        let kind = Kind::of::<I::Resource>();
-        self.declaration.caches(&Type::of::<I::Resource>(), &kind);
-        self.declaration.indexes.push((kind, DeclaredIndex::of::<I>()));
+    pub fn index<I: Index>(self) -> Self {
+        self.index_as(&Type::of::<I::Resource>(), Kind::of::<I::Resource>(), DeclaredIndex::of::<I>())
+    }
+
+    pub(super) fn index_as(mut self, ty: &Type, kind: Kind, index: DeclaredIndex) -> Self {
+        self.declaration.caches(ty, &kind);
+        self.declaration.indexes.push((kind, index));
         self
     }
 

@@ -1,7 +1,7 @@
 //! Kinds that are known at run time only: what [`Controller`] and [`Context`] do with a type, by a [`Kind`].
 
 use super::{Context, Controller, Predicate, Reconcile};
-use crate::cache::Caches;
+use crate::cache::{Caches, KindIndex};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Type};
 use flyball_core::ObjectKey;
@@ -46,6 +46,11 @@ impl<R: Reconcile> Controller<R> {
         self.reads_as(Type::dynamic(kind), kind.clone())
     }
 
+    /// Keeps an [index](KindIndex) of a [kind](Kind) that is known at run time only, as [`index`](Self::index) does.
+    pub fn index_kind<V: Ord + Clone + Send + Sync + 'static>(self, index: &KindIndex<V>) -> Self {
+        self.index_as(&Type::dynamic(index.kind()), index.kind().clone(), index.declared())
+    }
+
     /// Passes over updates of objects of a [kind](Kind) that is known at run time only, as [`filter`](Self::filter) does.
     pub fn filter_kind(self, kind: &Kind, predicate: Predicate<DynamicObject>) -> Self {
         self.filter_as(Type::dynamic(kind), kind.clone(), predicate)
@@ -69,6 +74,20 @@ impl<K: AnyResource> Context<K> {
     /// As for [`get`](Self::get).
     pub async fn list_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<DynamicObject>> {
         self.list_as(&Type::dynamic(kind), namespace).await
+    }
+
+    /// Returns the objects of a [kind](Kind) that is known at run time only that an index finds by a value, as
+    /// [`list_by`](Self::list_by) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`list_by`](Self::list_by).
+    pub async fn list_indexed<V: Ord + Clone + Send + Sync + 'static>(
+        &self,
+        index: &KindIndex<V>,
+        value: &V,
+    ) -> Result<Vec<DynamicObject>> {
+        self.list_named(index.named(), value, |object| index.values(object)).await
     }
 
     /// Returns the objects of a [kind](Kind) that is known at run time only which refer to the one being reconciled as their owner, as

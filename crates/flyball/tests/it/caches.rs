@@ -2,7 +2,9 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Cache, Context, Controller, Error, ObjectKey, Operator, Predicate, Result, RunError, Task};
+use flyball::{
+    Action, Cache, Context, Controller, Error, Kind, ObjectKey, Operator, Predicate, Result, RunError, Task,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use kube::ResourceExt;
 use kube::core::{ObjectMeta, PartialObjectMeta};
@@ -212,6 +214,38 @@ async fn metadata_is_asked_for_where_it_is_enough() {
     )
     .await;
     assert_eq!((last(&told), seen(&api)), ("db".to_owned(), vec![false, false]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
+    let api = Api::default();
+    widget(&api, "a", 1);
+    pod(&api, "web", "web");
+    let kind = Kind::new("", "v1", "Pod");
+    let ask = |cx: &'_ Context<Widget>| -> Result<String> {
+        let pod = cx.caches().get_of(&Kind::new("", "v1", "Pod"), &cx.sibling("web"))?.unwrap();
+        Ok(format!("{} {} {}", pod.types.as_ref().unwrap().kind, pod.labels()["app"], pod.data))
+    };
+    let (_stage, told) = asked(
+        &api,
+        move |cx| Box::pin(std::future::ready(ask(cx))),
+        |controller| {
+            let controller = controller.watches_kind(&kind, |_, _| Ok(vec![ObjectKey::new(Some("ns"), "a")]));
+            operator().controller(controller).cache(Cache::of(&kind).metadata_only())
+        },
+    )
+    .await;
+    assert_eq!(last(&told), "Pod web {}");
+    pod(&api, "web", "db");
+    settle().await;
+    assert_eq!(last(&told), "Pod db {}");
+    let of_pods = api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods"));
+    assert!(of_pods.map(|seen| seen.metadata).eq([true, true]));
+
+    let whole = Controller::new(Widgets::usual()).owns::<ConfigMap>().watches(for_a::<Pod>);
+    let whole = operator().controller(whole).cache(Cache::of(&kind).metadata_only());
+    let error = whole.run(Api::default().client(), async {}).await.unwrap_err().to_string();
+    assert!(error.starts_with("the cache of pods is declared wrongly: it keeps metadata, and"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Cache, Error, Index, ObjectKey, Result};
+use flyball::{Action, Cache, Error, Index, Kind, KindIndex, ObjectKey, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
@@ -168,6 +168,43 @@ async fn objects_are_found_by_what_they_hold() {
     settle().await;
     let told = widgets.errors().remove(0);
     assert!(told.starts_with("ns/x; ns/own ns/x; ns/x;"), "{told}");
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
+    let api = Api::default();
+    for (namespace, name, size) in [("ns", "y", "1"), ("ns", "x", "1"), ("b", "z", "1"), ("ns", "w", "2")] {
+        api.edit("configmaps", namespace, name, |map| map["data"] = json!({"size": size}));
+    }
+    widget(&api, "a", 1);
+    let kind = Kind::new("", "v1", "ConfigMap");
+    let by_size =
+        KindIndex::new(&kind, |map| map.data["data"]["size"].as_str().map(str::to_owned).into_iter().collect());
+    let unknown = KindIndex::new(&kind, |_| vec![1]);
+    let index = by_size.clone();
+    let widgets = Widgets::new(move |widget, cx| {
+        let (by_size, unknown) = (index.clone(), unknown.clone());
+        Box::pin(async move {
+            let size = widget.spec.size.to_string();
+            let before = names(cx.list_indexed(&by_size, &size).await?);
+            cx.apply(&config_map("own", widget.spec.size)).await?;
+            let after = names(cx.list_indexed(&by_size, &size).await?);
+            let cached = names(cx.caches().list_indexed(&by_size, &size)?);
+            let other = cx.list_indexed(&unknown, &1).await.map(names);
+            Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())
+        })
+    });
+    let declare = |controller: flyball::Controller<Widgets>| controller.owns::<ConfigMap>().index_kind(&by_size);
+    let stage = Stage::with(&api, &widgets, declare).await;
+    let expected = "the index of configmaps is not kept: declare it with Controller::index_kind";
+    assert_eq!(widgets.errors(), [format!("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; {expected}")]);
+    api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
+    settle().await;
+    widget(&api, "a", 2);
+    settle().await;
+    let told = widgets.errors().remove(0);
+    assert!(told.starts_with("ns/w ns/x; ns/own ns/w ns/x; ns/w ns/x;"), "{told}");
     stage.stop().await;
 }
 
