@@ -98,8 +98,11 @@ pub trait Index: 'static {
 pub struct KindIndex<V> {
     kind: Kind,
     own: Arc<()>,
-    values: Arc<dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync>,
+    values: Arc<Taken<V>>,
 }
+
+/// Returns the values by which an object is found.
+type Taken<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
 
 impl<V: Ord + Clone + Send + Sync + 'static> KindIndex<V> {
     /// Makes an index of a kind by the values that an object is found by.
