@@ -49,7 +49,7 @@ use std::sync::Arc;
 /// | With a type | With a value |
 /// |---|---|
 /// | [`Controller::new(reconciler)`](crate::Controller::new) | [`Controller::of(&kind, reconciler)`](crate::Controller::of) |
-/// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind) |
+/// | [`owns::<T>()`](crate::Controller::owns), [`watches`](crate::Controller::watches), [`reads`](crate::Controller::reads), [`replaces`](crate::Controller::replaces), [`filter`](crate::Controller::filter), [`refers_to`](crate::Controller::refers_to) | [`owns_kind(&kind)`](crate::Controller::owns_kind), [`watches_kind`](crate::Controller::watches_kind), [`reads_kind`](crate::Controller::reads_kind), [`replaces_kind`](crate::Controller::replaces_kind), [`filter_kind`](crate::Controller::filter_kind), [`refers_to_kind`](crate::Controller::refers_to_kind) |
 /// | [`index::<I>()`](crate::Controller::index), [`list_by`](crate::Context::list_by), with an [`Index`](crate::Index) | [`index_kind(&index)`](crate::Controller::index_kind), [`list_indexed`](crate::Context::list_indexed), with a [`KindIndex`](crate::KindIndex) |
 /// | [`Cache::<T>::new()`](crate::Cache::new) | [`Cache::of(&kind)`](crate::Cache::of) |
 /// | [`PartialObjectMeta<T>`](kube::core::PartialObjectMeta) | [`Cache::of(&kind).metadata_only()`](crate::Cache::metadata_only) |

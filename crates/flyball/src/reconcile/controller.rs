@@ -228,11 +228,19 @@ impl<R: Reconcile> Controller<R> {
     /// });
     /// ```
     pub fn refers_to<T: Resource>(
-        mut self,
+        self,
         names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let kind = Kind::of::<T>();
-        self.declaration.caches(&Type::of::<T>(), &kind);
+        self.refers_to_as(&Type::of::<T>(), Kind::of::<T>(), names)
+    }
+
+    pub(super) fn refers_to_as(
+        mut self,
+        ty: &Type,
+        kind: Kind,
+        names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.declaration.caches(ty, &kind);
         let (id, namespaced) = (IndexId::Own(Arc::default()), kind.is_namespaced());
         let targets = move |key: &ObjectKey, shown: &Shown<'_>| {
             let beside = |name: ObjectKey| {

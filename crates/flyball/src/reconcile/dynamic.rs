@@ -46,6 +46,16 @@ impl<R: Reconcile> Controller<R> {
         self.reads_as(Type::dynamic(kind), kind.clone())
     }
 
+    /// Reconciles the objects that refer to an object of a [kind](Kind) that is known at run time only by its name, as
+    /// [`refers_to`](Self::refers_to) does.
+    pub fn refers_to_kind(
+        self,
+        kind: &Kind,
+        names: impl Fn(&R::Resource) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.refers_to_as(&Type::dynamic(kind), kind.clone(), names)
+    }
+
     /// Keeps an [index](KindIndex) of a [kind](Kind) that is known at run time only, as [`index`](Self::index) does.
     pub fn index_kind<V: Ord + Clone + Send + Sync + 'static>(self, index: &KindIndex<V>) -> Self {
         self.index_as(&Type::dynamic(index.kind()), index.kind().clone(), index.declared())

@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Cache, Error, Index, Kind, KindIndex, ObjectKey, Result};
+use flyball::{Action, Cache, Controller, Error, Index, Kind, KindIndex, ObjectKey, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
@@ -27,8 +27,12 @@ fn secrets_of(widget: &Widget) -> Vec<ObjectKey> {
 }
 
 async fn stage(api: &Api) -> Stage {
+    stage_with(api, |controller| controller.refers_to::<Secret>(secrets_of)).await
+}
+
+async fn stage_with(api: &Api, refers: impl FnOnce(Controller<Widgets>) -> Controller<Widgets>) -> Stage {
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
-    let stage = Stage::with(api, &widgets, |controller| controller.refers_to::<Secret>(secrets_of)).await;
+    let stage = Stage::with(api, &widgets, refers).await;
     widgets.calls();
     stage
 }
@@ -70,6 +74,19 @@ async fn who_refers_to_an_object_is_woken_by_it_and_nobody_else() {
     settle().await;
     touch("ns", "x");
     assert_eq!(woken(&stage).await, ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_refers_to_an_object_whose_kind_is_a_value_is_woken_by_it() {
+    let api = Api::default();
+    referring(&api, "a", "x");
+    referring(&api, "b", "y");
+    let kind = Kind::new("", "v1", "Secret");
+    let stage = stage_with(&api, |controller| controller.refers_to_kind(&kind, secrets_of)).await;
+    api.edit("secrets", "ns", "x", |_| {});
+    assert_eq!(woken(&stage).await, ["a"]);
+    api.edit("secrets", "other", "y", |_| {});
+    assert_eq!(woken(&stage).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +172,7 @@ async fn objects_are_found_by_what_they_hold() {
             Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())
         })
     });
-    let declare = |controller: flyball::Controller<Widgets>| controller.owns::<ConfigMap>().index::<BySize>();
+    let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().index::<BySize>();
     let stage = Stage::with(&api, &widgets, declare).await;
     let told = widgets.errors().remove(0);
     assert!(told.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{told}");
@@ -195,7 +212,7 @@ async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
             Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())
         })
     });
-    let declare = |controller: flyball::Controller<Widgets>| controller.owns::<ConfigMap>().index_kind(&by_size);
+    let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().index_kind(&by_size);
     let stage = Stage::with(&api, &widgets, declare).await;
     let expected = "the index of configmaps is not kept: declare it with Controller::index_kind";
     assert_eq!(widgets.errors(), [format!("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; {expected}")]);
@@ -218,9 +235,8 @@ async fn an_index_that_nobody_keeps_says_so() {
             found.map(|_| Action::done()).map_err(Error::wait)
         })
     });
-    let operator = operator()
-        .cache(Cache::<ConfigMap>::new())
-        .controller(flyball::Controller::new(asked.clone()).owns::<ConfigMap>());
+    let operator =
+        operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(asked.clone()).owns::<ConfigMap>());
     let _stage = Stage::operator(&api, &widgets, operator);
     settle().await;
     assert_eq!(asked.errors(), ["the index it::references::BySize is not kept: declare it with Controller::index"]);
