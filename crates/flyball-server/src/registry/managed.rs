@@ -9,7 +9,7 @@ use flyball_schema::apply::{
     self, Conflict, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions,
 };
 use flyball_schema::schema::Node;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Mutex;
 
@@ -272,23 +272,27 @@ fn note_applied(object: &mut Object, wanted: &Object) {
 
 /// Undoes a write that only moved the times of managedFields: it is none.
 pub(crate) fn keep_times(object: &mut Object, live: &Object) {
-    let without_times = |object: &Object| {
-        let mut entries = object.at(&["metadata", "managedFields"])?.as_array()?.clone();
-        entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
-            entry.remove("time");
-        });
-        entries.sort_by_key(Value::to_string);
-        Some(entries)
-    };
-    if without_times(object).is_none() || without_times(object) != without_times(live) {
+    let (Some(new), Some(old)) = (entries(object), entries(live)) else { return };
+    let stays = |entry| old.iter().any(|known| differ_in_time_at_most(entry, known));
+    if new.len() != old.len() || !new.iter().all(stays) {
         return;
     }
+    let times = old.to_vec().into();
     let mut unmoved = object.clone();
-    let times = live.at(&["metadata", "managedFields"]).cloned().unwrap_or_default();
     unmoved.metadata_mut().insert("managedFields".into(), times);
     if unmoved == *live {
         *object = unmoved;
     }
+}
+
+fn entries(object: &Object) -> Option<&[Value]> {
+    object.at(&["metadata", "managedFields"])?.as_array().map(Vec::as_slice)
+}
+
+fn differ_in_time_at_most(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return a == b };
+    let timeless = |entry: &Map<String, Value>| entry.len() - usize::from(entry.contains_key("time"));
+    timeless(a) == timeless(b) && a.iter().all(|(name, value)| name == "time" || b.get(name) == Some(value))
 }
 
 fn broken(resource: &Resource, object: &Object, what: &str, why: &str) -> Status {
