@@ -3,6 +3,7 @@
 //! hyper speaks the protocol, and kube's configuration knows who is who. What kube's client has between the two (a queue, a
 //! task and a dozen layers, which each request passes twice) costs as much as a tenth of what a small write takes altogether.
 //! Here a request takes a connection that waits, or makes one, and the end of the answer's body lets it wait again.
+//! In between the connection is seen to by whoever waits for the answer.
 
 #[cfg(test)]
 mod tests;
@@ -12,23 +13,28 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::HOST;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::{Body, ConfigExt};
-use std::pin::Pin;
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{self, Notify};
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
 /// How long a connection waits for the next request: less than the 90 s after which kube-apiserver closes it.
 const LONGEST_IDLE: Duration = Duration::from_secs(60);
 /// So many connections wait at most.
 const MOST_IDLE: usize = 64;
+/// How long a request waits for its turn to make a connection. Then it makes one beside others, which may never come.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// No connection was made.
 #[derive(Debug, thiserror::Error)]
@@ -39,13 +45,15 @@ struct Unreachable {
 }
 
 /// Makes connections.
-type Connect = dyn Fn() -> BoxFuture<'static, Result<SendRequest<Body>, BoxError>> + Send + Sync;
+type Connect = dyn Fn() -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
 
 /// Sends requests to one API server.
 pub(super) struct Transport {
     url: Uri,
     host: HeaderValue,
     connect: Box<Connect>,
+    /// Whose turn it is to make a connection.
+    turn: sync::Mutex<()>,
     idle: Arc<Idle>,
 }
 
@@ -73,13 +81,11 @@ impl Transport {
         let connect = move || -> BoxFuture<'static, _> {
             let connected = connector.clone().oneshot(to.clone());
             Box::pin(async move {
-                let (sender, connection) = http1::handshake(timeout(patience, connected).await??).await?;
-                // It ends with its sender, or when the server closes it.
-                tokio::spawn(connection.with_upgrades());
-                Ok(sender)
+                let (sender, work) = http1::handshake(timeout(patience, connected).await??).await?;
+                Ok(Connection { sender, work: Some(Box::pin(work.with_upgrades())) })
             })
         };
-        Ok(Self { url, host, connect: Box::new(connect), idle: Arc::default() })
+        Ok(Self { url, host, connect: Box::new(connect), turn: sync::Mutex::default(), idle: Arc::default() })
     }
 
     async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Received>, BoxError> {
@@ -90,19 +96,43 @@ impl Transport {
         }
         request.headers_mut().insert(HOST, self.host.clone());
         loop {
-            let waiting = self.idle.take();
-            let has_waited = waiting.is_some();
-            let mut connection = match waiting {
-                Some(connection) => connection,
-                None => (self.connect)().await.map_err(|source| Unreachable { url: self.url.clone(), source })?,
-            };
-            match connection.try_send_request(request).await {
+            let (mut connection, has_waited) = self.connection().await?;
+            match connection.exchange(request).await {
+                Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    // What becomes of it is between its two ends.
+                    connection.work.map(tokio::spawn);
+                    return Ok(answer.map(|body| Received::Own(Leased { body, lease: None })));
+                }
                 Ok(answer) => return Ok(answer.map(|body| Received::Own(Leased::new(body, connection, &self.idle)))),
                 Err(mut error) => match error.take_message() {
                     // The server closed it while it waited, and saw nothing of the request.
                     Some(unsent) if has_waited => request = unsent,
                     _ => return Err(error.into_error().into()),
                 },
+            }
+        }
+    }
+
+    /// Returns a connection, and whether it has waited.
+    ///
+    /// Connections are made one after the other: often one is free before another one is made, and by what an answer brings along
+    /// the next one resumes its TLS session, at a third of the cost.
+    async fn connection(&self) -> Result<(Connection, bool), BoxError> {
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            let freed = self.idle.freed.notified();
+            if let Some(waiting) = poll_fn(|cx| Poll::Ready(self.idle.take(cx))).await {
+                return Ok((waiting, true));
+            }
+            let turn = timeout_at(patience, self.turn.lock());
+            tokio::select! {
+                biased;
+                () = freed => {}
+                // Held until the connection is there.
+                _turn = turn => {
+                    let made = (self.connect)().await;
+                    return Ok((made.map_err(|source| Unreachable { url: self.url.clone(), source })?, false));
+                }
             }
         }
     }
@@ -128,32 +158,72 @@ where
     }
 }
 
+/// A connection, which has no task of its own: whoever waits for what comes over it sees to it. So an answer is read where it is
+/// wanted, and a request is on its way at once: with a task in between, all tasks that had answers would come first.
+struct Connection {
+    sender: SendRequest<Body>,
+    /// All that there is to do for the connection; nothing once it is closed.
+    work: Option<BoxFuture<'static, hyper::Result<()>>>,
+}
+
+impl Connection {
+    /// Sends what there is to send, and receives what has come.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        // An error reaches whoever waits for an answer.
+        if self.work.as_mut().is_some_and(|work| work.as_mut().poll(cx).is_ready()) {
+            self.work = None;
+        }
+    }
+
+    /// Tells whether a request can be sent, as far as is known.
+    fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drive(cx);
+        self.work.is_some() && self.sender.is_ready()
+    }
+
+    /// Sends a request, and gives the head of its answer.
+    async fn exchange(&mut self, request: Request<Body>) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        poll_fn(|cx| {
+            self.drive(cx);
+            answer.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
 /// Connections that wait for the next request.
 #[derive(Default)]
-struct Idle(Mutex<Vec<(SendRequest<Body>, Instant)>>);
+struct Idle {
+    waiting: Mutex<Vec<(Connection, Instant)>>,
+    /// Tells those who wait for a connection of another one that waits.
+    freed: Notify,
+}
 
 impl Idle {
     /// Takes the one that has waited least, and is the least likely to be closed.
-    fn take(&self) -> Option<SendRequest<Body>> {
-        let mut waiting = self.of_late(Instant::now());
-        if let Some(ready) = waiting.iter().rposition(|(connection, _)| connection.is_ready()) {
-            return Some(waiting.remove(ready).0);
+    fn take(&self, cx: &mut Context<'_>) -> Option<Connection> {
+        let now = Instant::now();
+        loop {
+            let (mut connection, _) = self.of_late(now).pop()?;
+            if connection.is_ready(cx) {
+                return Some(connection);
+            }
         }
-        waiting.retain(|(connection, _)| !connection.is_closed());
-        None
     }
 
-    fn put(&self, connection: SendRequest<Body>) {
+    fn put(&self, connection: Connection) {
         let now = Instant::now();
         let mut waiting = self.of_late(now);
         if waiting.len() < MOST_IDLE {
             waiting.push((connection, now));
+            self.freed.notify_one();
         }
     }
 
     /// Returns those that have not waited for too long, in the order in which they began to wait.
-    fn of_late(&self, now: Instant) -> MutexGuard<'_, Vec<(SendRequest<Body>, Instant)>> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn of_late(&self, now: Instant) -> MutexGuard<'_, Vec<(Connection, Instant)>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let late = waiting.partition_point(|(_, since)| now.duration_since(*since) > LONGEST_IDLE);
         waiting.drain(..late);
         waiting
@@ -164,11 +234,11 @@ impl Idle {
 /// is dropped before, it is closed.
 pub(crate) struct Leased {
     body: Incoming,
-    lease: Option<(SendRequest<Body>, Arc<Idle>)>,
+    lease: Option<(Connection, Arc<Idle>)>,
 }
 
 impl Leased {
-    fn new(body: Incoming, connection: SendRequest<Body>, idle: &Arc<Idle>) -> Self {
+    fn new(body: Incoming, connection: Connection, idle: &Arc<Idle>) -> Self {
         let mut leased = Self { body, lease: Some((connection, idle.clone())) };
         if leased.body.is_end_stream() {
             leased.end();
@@ -189,7 +259,14 @@ impl http_body::Body for Leased {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let leased = self.get_mut();
-        let frame = ready!(Pin::new(&mut leased.body).poll_frame(cx));
+        let mut frame = Pin::new(&mut leased.body).poll_frame(cx);
+        if frame.is_pending()
+            && let Some((connection, _)) = &mut leased.lease
+        {
+            connection.drive(cx);
+            frame = Pin::new(&mut leased.body).poll_frame(cx);
+        }
+        let frame = ready!(frame);
         if frame.is_none() || matches!(frame, Some(Ok(_)) if leased.body.is_end_stream()) {
             leased.end();
         }

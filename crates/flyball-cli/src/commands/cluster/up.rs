@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 /// How often a cluster that starts is looked for, every 10 ms.
 const PATIENCE: u32 = 1000;
@@ -208,12 +209,16 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
                 _ = tokio::signal::ctrl_c() => {}
             }
         };
-        let controllers = args.controllers();
+        // A task as those of requests are: this thread would have to be woken for each change.
+        let (controlled, controllers) = (cluster.clone(), args.controllers());
+        let mut running = JoinSet::new();
+        running.spawn(async move { controlled.run(&controllers).await });
         let served = tokio::select! {
             biased;
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
-            () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
+            Some(ended) = running.join_next() => ended.when("the controllers came to an end"),
         };
+        running.shutdown().await;
         cluster.close();
         files.forget();
         let cleaned = record.remove_context();

@@ -1,13 +1,15 @@
 use super::super::{Link, Received, chain};
+use futures_util::future::join;
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use kube::client::Body;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{self, timeout};
+use tokio::time::{self, Instant, timeout};
 
 /// A server that answers by the path and writes down what it was asked.
 struct Server {
@@ -61,6 +63,7 @@ async fn converse(
         let answer = match path.rsplit('/').next().unwrap() {
             "empty" => "HTTP/1.1 204 No Content\r\n\r\n",
             "chunks" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "upgrade" => "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhello",
             "endless" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
             _ => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         };
@@ -183,4 +186,43 @@ async fn a_server_that_is_not_there_is_named() {
     let text = chain(&error);
     assert!(text.starts_with(&format!("ServiceError: cannot connect to {url}: ")), "{text}");
     assert!(text.contains("refused"), "{text}");
+}
+
+#[tokio::test]
+async fn a_connection_that_speaks_another_protocol_is_its_users() {
+    let server = Server::start().await;
+    let link = Link::to(server.config.clone()).unwrap();
+    let answer = begin(&link, "/upgrade").await.unwrap();
+    let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    let mut hello = [0; 5];
+    stream.read_exact(&mut hello).await.unwrap();
+    assert_eq!(&hello, b"hello");
+    assert_eq!(get(&link, "/a").await, "hello");
+    stream.write_all(b"GET /b HTTP/1.1\r\n\r\n").await.unwrap();
+    stream.read_u8().await.unwrap();
+    assert_eq!(server.connections(), [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let mut config = kube::Config::new(url.parse().unwrap());
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    config.root_cert = Some(vec![certified.cert.der().to_vec()]);
+    let link = Link::to(config).unwrap();
+    // Nobody answers the handshake.
+    let connected = async {
+        let first = listener.accept().await.unwrap();
+        let since = Instant::now();
+        let second = listener.accept().await.unwrap();
+        (since.elapsed(), first, second)
+    };
+    tokio::select! {
+        timely = timeout(Duration::from_secs(20), connected) => {
+            let (waited, ..) = timely.unwrap();
+            assert!(waited >= super::PATIENCE / 2, "{waited:?}");
+        }
+        _ = join(begin(&link, "/a"), begin(&link, "/b")) => unreachable!("nobody answers"),
+    }
 }
