@@ -30,7 +30,6 @@ use session::{Answer, End, Request, Session, Step};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// Asks for the metadata of objects; a server that cannot give it sends the whole.
@@ -146,8 +145,6 @@ impl Watcher {
                 Ok(chunk) => chunk,
                 Err(end) => break end,
             };
-            // Answers to the operator's own writes that came as well are read first: what they say is known by its words then.
-            yield_now().await;
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
             let mut stop = None;
             let pushed = lines.push(&chunk, |line| {
