@@ -170,8 +170,7 @@ impl Watch {
                 [self.bookmarks, self.last_bookmark].into_iter().flatten().chain([self.end]).min().unwrap_or(self.end);
             tokio::select! {
                 biased;
-                // What else the writers at work have to tell goes with it: this task is next only when they have had their turn.
-                () = rung => tokio::task::yield_now().await,
+                () = rung => {}
                 () = tokio::time::sleep_until(due) => {
                     if due >= self.end {
                         self.done = true;
