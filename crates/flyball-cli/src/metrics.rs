@@ -37,9 +37,9 @@ impl Metrics {
         sums
     }
 
-    /// Names what an API server denied, such as `list pods`.
+    /// Names what the embedded API server denied to those who are no administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
-        let denied = self.series("apiserver_request_total").filter(|(labels, _)| value(labels, "code") == "403");
+        let denied = self.series("flyball_forbidden_requests_total");
         let told = |(labels, _): (&str, f64)| {
             let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
             let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
@@ -88,9 +88,9 @@ mod tests {
         let metrics = Metrics::from(
             "# HELP calls Calls\ncalls{code=\"200\",method=\"GET\"} 1\ncalls{code=\"404\",method=\"GET\"} 2\n\
              calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n\
-             apiserver_request_total{code=\"403\",group=\"apps\",resource=\"deployments\",subresource=\"status\",verb=\"PATCH\"} 2\n\
-             apiserver_request_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"LIST\"} 1\n\
-             apiserver_request_total{code=\"200\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"GET\"} 1\n",
+             flyball_forbidden_requests_total{code=\"403\",group=\"apps\",resource=\"deployments\",subresource=\"status\",verb=\"PATCH\"} 2\n\
+             flyball_forbidden_requests_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"LIST\"} 1\n\
+             apiserver_request_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"POST\"} 1\n",
         );
         assert_eq!((metrics.sum("calls", ""), metrics.sum("calls", "code=\"200\"")), (7.0, 5.0));
         assert_eq!(metrics.by("calls", "method"), [("GET".to_owned(), 3.0), ("PUT".to_owned(), 4.0)].into());

@@ -157,6 +157,14 @@ impl Page {
     fn value(&mut self, name: &str, labels: fmt::Arguments<'_>, value: impl Display) {
         let _ = writeln!(self.0, "{name}{{{labels}}} {value}");
     }
+
+    fn requests(&mut self, name: &str, requests: &Requests) {
+        for (series, count) in &*requests.0.read().unwrap_or_else(PoisonError::into_inner) {
+            let _ = write!(self.0, "{name}{{");
+            series.labels(&mut self.0);
+            let _ = writeln!(self.0, "}} {}", count.load(Ordering::Relaxed));
+        }
+    }
 }
 
 /// Answers `/metrics`.
@@ -176,11 +184,10 @@ pub(crate) fn page(inner: &Inner) -> Response<Body> {
     }
     let name = "apiserver_request_total";
     page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
-    for (series, count) in &*inner.requests.0.read().unwrap_or_else(PoisonError::into_inner) {
-        page.0.push_str("apiserver_request_total{");
-        series.labels(&mut page.0);
-        let _ = writeln!(page.0, "}} {}", count.load(Ordering::Relaxed));
-    }
+    page.requests(name, &inner.requests);
+    let name = "flyball_forbidden_requests_total";
+    page.family(name, "counter", "Requests answered with 403, but for those of administrators, who lack no right.");
+    page.requests(name, &inner.forbidden);
     let name = "apiserver_registered_watchers";
     page.family(name, "gauge", "Watches under way.");
     for (table, count) in inner.readers.counts() {

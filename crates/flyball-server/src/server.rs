@@ -98,6 +98,8 @@ pub(crate) struct Inner {
     pub(crate) in_flight: InFlight,
     pub(crate) readers: Readers,
     pub(crate) requests: Requests,
+    /// Those that were refused for want of a right.
+    pub(crate) forbidden: Requests,
 }
 
 impl Server {
@@ -203,6 +205,7 @@ impl Inner {
             bounds: options.bounds,
             readers: Readers::default(),
             requests: Requests::default(),
+            forbidden: Requests::default(),
         })
     }
 

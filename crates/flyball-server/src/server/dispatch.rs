@@ -76,14 +76,20 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let target = Target::parse(&parts.method, parts.uri.path(), &query);
     let series = Series::of(inner, &parts, &query, &target);
-    let mut response = match receive(inner, parts, query, target, body).await {
+    let received = receive(inner, parts, query, target, body).await;
+    let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
+    let mut response = match received {
         Ok(call) if inner.store.is_kept() && call.writes() => carry_through(inner.clone(), call).await,
         Ok(call) => route(inner, call).await,
         Err(Refused::Status(status)) => response::status(&status),
         Err(Refused::Busy) => response::too_many_requests(),
     };
     inner.settle().await;
-    inner.requests.count(series, response.status().as_u16());
+    let code = response.status().as_u16();
+    if code == 403 && !by_master {
+        inner.forbidden.count(series.clone(), code);
+    }
+    inner.requests.count(series, code);
     response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
     if head {
         *response.body_mut() = Body::empty();
