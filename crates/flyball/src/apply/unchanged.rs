@@ -13,7 +13,7 @@ use crate::json::{self, Begun, Malformed, Raw};
 use flyball_core::ObjectKey;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::replace;
 
@@ -202,11 +202,15 @@ fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, M
     let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
     match desired {
         Value::Object(desired) if live.is_object() => {
-            let (mut found, mut members) = (BTreeSet::new(), live.members()?);
-            while let Some((name, live)) = members.begin()? {
-                let end = match desired.get_key_value(&*name) {
-                    Some((name, desired)) => {
-                        found.insert(name);
+            let mut empty = desired.values().filter(|desired| is_empty(desired)).count();
+            let (mut missing, mut members) = (desired.len(), live.members()?);
+            while missing > 0
+                && let Some((name, live)) = members.begin()?
+            {
+                let end = match desired.get(&*name) {
+                    Some(desired) => {
+                        missing -= 1;
+                        empty -= usize::from(empty > 0 && is_empty(desired));
                         contains(Some(live), desired)?
                     }
                     None => Some(live.end()?),
@@ -214,8 +218,7 @@ fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, M
                 let Some(end) = end else { return Ok(None) };
                 members.resume(end);
             }
-            let may_lack = |(name, desired)| found.contains(name) || is_empty(desired);
-            let same = found.len() == desired.len() || desired.iter().all(may_lack);
+            let same = missing == empty;
             let end = members.end()?;
             Ok(same.then_some(end))
         }
