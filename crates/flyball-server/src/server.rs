@@ -98,7 +98,7 @@ pub(crate) struct Inner {
     pub(crate) in_flight: InFlight,
     pub(crate) readers: Readers,
     pub(crate) requests: Requests,
-    /// Those that were refused for want of a right.
+    /// Those of others than administrators that were answered with 403.
     pub(crate) forbidden: Requests,
 }
 

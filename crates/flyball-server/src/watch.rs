@@ -164,7 +164,7 @@ impl Watch {
             let mut rung = std::pin::pin!(rung);
             // Listening begins before looking, so that nothing is missed in between.
             rung.as_mut().enable();
-            if let Some(pace) = self.pace.filter(|pace| self.is_behind() && Instant::now() < *pace) {
+            if let Some(pace) = self.pace.filter(|pace| Instant::now() < *pace && self.is_behind()) {
                 tokio::time::sleep_until(pace).await;
             }
             if !self.read_on(&mut out).await || !self.is_served() {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_told_of_what_comes_close_together_at_once() {
+    async fn a_connection_is_told_together_of_what_comes_close_together() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
         let mut watch = ask(&server, Some(Broken::default()), Method::GET, path, &Value::Null).await;

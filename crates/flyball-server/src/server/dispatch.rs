@@ -86,6 +86,7 @@ where
     };
     inner.settle().await;
     let code = response.status().as_u16();
+    // Administrators lack no right: the controllers of the control plane, too, are refused by admission only.
     if code == 403 && !by_master {
         inner.forbidden.count(series.clone(), code);
     }

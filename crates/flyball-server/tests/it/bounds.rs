@@ -84,15 +84,15 @@ async fn one_request_too_many_is_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn who_lacks_a_right_is_counted() {
+async fn who_is_forbidden_something_is_counted_unless_it_is_an_administrator() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     assert_eq!(get(&server, User::new("ann", &[]), MAPS).await.status(), 403);
     // Admission refuses administrators too: this account is not there.
     let pod = json!({"metadata": {"name": "a"}, "spec": {"serviceAccountName": "b", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(ask(&server, Method::POST, "/api/v1/namespaces/default/pods", &pod).await.0, 403);
     let page = metrics(&server).await;
-    let forbidden = page.lines().filter(|line| line.starts_with("flyball_forbidden_requests_total{"));
-    let forbidden: Vec<&str> = forbidden.collect();
+    let forbidden: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("flyball_forbidden_requests_total{")).collect();
     assert!(
         matches!(forbidden[..], [list] if list.contains("resource=\"configmaps\"") && list.ends_with("} 1")),
         "{page}"

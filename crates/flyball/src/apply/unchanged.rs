@@ -202,6 +202,7 @@ fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, M
     let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
     match desired {
         Value::Object(desired) if live.is_object() => {
+            // They are counted, since no name stands twice in what the API server sends.
             let mut empty = desired.values().filter(|desired| is_empty(desired)).count();
             let (mut missing, mut members) = (desired.len(), live.members()?);
             while missing > 0
