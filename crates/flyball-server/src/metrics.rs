@@ -186,7 +186,11 @@ pub(crate) fn page(inner: &Inner) -> Response<Body> {
     page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
     page.requests(name, &inner.requests);
     let name = "flyball_forbidden_requests_total";
-    page.family(name, "counter", "Requests answered with 403, but for those of administrators, whom only admission refuses.");
+    page.family(
+        name,
+        "counter",
+        "Requests answered with 403, but for those of administrators, whom only admission refuses.",
+    );
     page.requests(name, &inner.forbidden);
     let name = "apiserver_registered_watchers";
     page.family(name, "gauge", "Watches under way.");

@@ -221,7 +221,7 @@ impl Inner {
             Arc::new(catalog),
         );
         for resource in before.resources().filter(|resource| resource.custom().is_some()) {
-            self.store.bell(&resource.table).notify_waiters();
+            self.store.bell(&resource.table).ring();
         }
     }
 

@@ -10,6 +10,7 @@
 //! It knows nothing of HTTP, of kinds and of what an object may be. What must stay true: revisions grow with each write
 //! and never go back; an entry is immutable; the window holds every event after its start, in order.
 
+mod bell;
 mod entry;
 mod journal;
 mod shared;
@@ -18,6 +19,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bell::Bell;
 pub(crate) use entry::{Entry, Facts};
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits};
@@ -28,7 +30,6 @@ use journal::{Journal, Recovered};
 use shared::{Begun, Shared, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use table::Table;
-use tokio::sync::Notify;
 
 /// The number of a write; `metadata.resourceVersion` outside of storage.
 pub(crate) type Revision = u64;
@@ -271,7 +272,7 @@ impl Store {
     }
 
     /// Returns the bell that rings after each write to a table.
-    pub(crate) fn bell(&self, table: &GroupResource) -> Arc<Notify> {
+    pub(crate) fn bell(&self, table: &GroupResource) -> Arc<Bell> {
         let state = &mut self.shared.lock().image;
         let start = state.start;
         state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).bell()

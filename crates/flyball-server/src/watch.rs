@@ -13,7 +13,7 @@ use crate::request::accept::{Encoding, View, not_acceptable};
 use crate::request::options::ListOptions;
 use crate::response::{Body, answer as respond, status_value};
 use crate::server::Presenter;
-use crate::storage::{self, Entry, Event, Revision};
+use crate::storage::{self, Bell, Entry, Event, Revision};
 use crate::table;
 use bytes::{BufMut, Bytes, BytesMut};
 use flyball_core::Status;
@@ -21,7 +21,6 @@ use http::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How many events are told at once.
@@ -101,7 +100,7 @@ pub(crate) async fn answer(
 /// A watch under way.
 struct Watch {
     show: Presenter,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
     namespace: Option<String>,
     selection: Selection,
     /// Every event up to this revision has been told.
@@ -160,7 +159,7 @@ impl Watch {
         }
         loop {
             let bell = self.bell.clone();
-            let rung = bell.notified();
+            let rung = bell.heard(self.pace.is_some());
             let mut rung = std::pin::pin!(rung);
             // Listening begins before looking, so that nothing is missed in between.
             rung.as_mut().enable();

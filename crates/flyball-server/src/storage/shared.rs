@@ -1,7 +1,7 @@
 //! What the store and the thread of its journal have in common: the objects, and the writes on their way to disk.
 
 use super::table::{Limits, Table};
-use super::{Change, Entry, Error, Revision};
+use super::{Bell, Change, Entry, Error, Revision};
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -44,12 +44,16 @@ impl Image {
         if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
     }
 
-    fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<Entry> {
+    /// Carries a change out, and returns the bell to ring once the store is free: whoever hears it comes to read.
+    #[must_use]
+    fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<Bell> {
         if !self.tables.contains_key(table) {
             self.tables.insert(table.clone(), Table::new(self.start));
         }
         self.revision = change.entry().revision;
-        self.tables.get_mut(table).expect("just made").apply(key, change, limits)
+        let table = self.tables.get_mut(table).expect("just made");
+        table.apply(key, change, limits);
+        table.bell()
     }
 }
 
@@ -126,7 +130,8 @@ impl Shared {
         expected: Option<&Arc<Entry>>,
         make: &mut Option<M>,
     ) -> Result<Begun, Error> {
-        let State { image, staged } = &mut *self.lock();
+        let mut state = self.lock();
+        let State { image, staged } = &mut *state;
         if let Some(staged) = staged {
             if let Some(broken) = &staged.broken {
                 return Err(broken.clone());
@@ -142,7 +147,11 @@ impl Shared {
         let make = make.take().expect("a write is made once");
         let Some(staged) = staged else {
             let change = make(image.revision + 1);
-            return Ok(Begun::Done(image.apply(table, key, change, &self.limits)));
+            let entry = change.entry().clone();
+            let bell = image.apply(table, key, change, &self.limits);
+            drop(state);
+            bell.ring();
+            return Ok(Begun::Done(entry));
         };
         staged.revision += 1;
         let change = make(staged.revision);
@@ -195,13 +204,13 @@ impl Shared {
 
     /// Shows writes that are on disk, or forgets those that are not, and tells who waits.
     pub(super) fn finish(&self, batch: Vec<Write>, kept: Result<(), Error>) {
-        let mut waiting = Vec::with_capacity(batch.len());
+        let (mut waiting, mut bells) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
             let State { image, staged } = &mut *self.lock();
             for Write { table, change, done } in batch {
                 let key = change.entry().key.clone();
                 if kept.is_ok() {
-                    image.apply(&table, &key, change, &self.limits);
+                    bells.insert(table.clone(), image.apply(&table, &key, change, &self.limits));
                 }
                 if let Some(staged) = staged {
                     staged.keys.remove(&(table, key));
@@ -209,6 +218,7 @@ impl Shared {
                 waiting.extend(done);
             }
         }
+        bells.values().for_each(|bell| bell.ring());
         self.flushes.send_modify(|count| *count += 1);
         for done in waiting {
             // Who hung up does not want to know.

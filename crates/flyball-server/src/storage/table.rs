@@ -1,12 +1,11 @@
 //! The objects of one resource, and its latest events.
 
-use super::{Entry, Error, Facts, Revision};
+use super::{Bell, Entry, Error, Facts, Revision};
 use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// How much of the past a table keeps.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +68,7 @@ pub(super) struct Table {
     start: Revision,
     /// Bytes of the objects that only the window keeps.
     bytes: usize,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 impl Table {
@@ -117,18 +116,19 @@ impl Table {
         self.window.back().map_or(self.start, |event| event.revision)
     }
 
-    pub(super) fn bell(&self) -> Arc<Notify> {
+    /// Returns the bell to ring after a change.
+    pub(super) fn bell(&self) -> Arc<Bell> {
         self.bell.clone()
     }
 
-    /// Carries a change out, notes it in the window and rings the bell.
-    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<Entry> {
+    /// Carries a change out and notes it in the window.
+    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) {
         let objects = Arc::make_mut(&mut self.objects);
         let (before, after, removed) = match change {
             Change::Put(entry) => (objects.insert(key.clone(), entry.clone()), entry, false),
             Change::Remove(last) => (objects.remove(key), last, true),
         };
-        let event = Event { revision: after.revision, before, after: after.clone(), removed };
+        let event = Event { revision: after.revision, before, after, removed };
         self.bytes += event.size();
         let window = Arc::make_mut(&mut self.window);
         window.push_back(Arc::new(event));
@@ -138,8 +138,6 @@ impl Table {
                 self.bytes -= event.size();
             }
         }
-        self.bell.notify_waiters();
-        after
     }
 
     fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Entry>)> {

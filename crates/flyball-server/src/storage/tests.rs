@@ -70,10 +70,11 @@ fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
 async fn the_bell_rings_after_a_write() {
     let store = Store::new(limits());
     let bell = store.bell(&table());
-    let rung = bell.notified();
+    let (connection, controller) = (bell.heard(true), bell.heard(false));
     let key = ObjectKey::new(None, "x");
     done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
-    rung.await;
+    connection.await;
+    controller.await;
 }
 
 #[test]
