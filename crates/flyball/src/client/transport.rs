@@ -22,10 +22,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::{Body, ConfigExt};
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{self, Notify};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 
@@ -33,6 +35,8 @@ use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 const LONGEST_IDLE: Duration = Duration::from_secs(60);
 /// So many connections wait at most.
 const MOST_IDLE: usize = 64;
+/// So many connections are made at once at most: for so many rustls keeps what lets a TLS session be resumed.
+const MOST_TURNS: usize = 8;
 /// How long a request waits for its turn to make a connection. Then it makes one beside others, which may never come.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -52,8 +56,7 @@ pub(super) struct Transport {
     url: Uri,
     host: HeaderValue,
     connect: Box<Connect>,
-    /// Whose turn it is to make a connection.
-    turn: sync::Mutex<()>,
+    turns: Turns,
     idle: Arc<Idle>,
 }
 
@@ -85,7 +88,7 @@ impl Transport {
                 Ok(Connection { sender, work: Some(Box::pin(work.with_upgrades())) })
             })
         };
-        Ok(Self { url, host, connect: Box::new(connect), turn: sync::Mutex::default(), idle: Arc::default() })
+        Ok(Self { url, host, connect: Box::new(connect), turns: Turns::default(), idle: Arc::default() })
     }
 
     async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Received>, BoxError> {
@@ -115,8 +118,7 @@ impl Transport {
 
     /// Returns a connection, and whether it has waited.
     ///
-    /// Connections are made one after the other: often one is free before another one is made, and by what an answer brings along
-    /// the next one resumes its TLS session, at a third of the cost.
+    /// It may wait for its turn to make one: often one is free before that.
     async fn connection(&self) -> Result<(Connection, bool), BoxError> {
         let patience = Instant::now() + PATIENCE;
         loop {
@@ -124,16 +126,40 @@ impl Transport {
             if let Some(waiting) = poll_fn(|cx| Poll::Ready(self.idle.take(cx))).await {
                 return Ok((waiting, true));
             }
-            let turn = timeout_at(patience, self.turn.lock());
+            let turn = timeout_at(patience, self.turns.free.acquire());
             tokio::select! {
                 biased;
                 () = freed => {}
                 // Held until the connection is there.
                 _turn = turn => {
                     let made = (self.connect)().await;
-                    return Ok((made.map_err(|source| Unreachable { url: self.url.clone(), source })?, false));
+                    let made = made.map_err(|source| Unreachable { url: self.url.clone(), source })?;
+                    self.turns.one_more();
+                    return Ok((made, false));
                 }
             }
+        }
+    }
+}
+
+/// Whose turn it is to make a connection. First that is one request's; each connection that was made lets one more be made at once,
+/// since what it brings along lets others resume its TLS session, at a third of the cost.
+struct Turns {
+    free: Semaphore,
+    all: AtomicUsize,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { free: Semaphore::new(1), all: AtomicUsize::new(1) }
+    }
+}
+
+impl Turns {
+    /// A connection was made.
+    fn one_more(&self) {
+        if self.all.fetch_update(Relaxed, Relaxed, |all| (all < MOST_TURNS).then_some(all + 1)).is_ok() {
+            self.free.add_permits(1);
         }
     }
 }

@@ -1,14 +1,20 @@
 use super::super::{Link, Received, chain};
-use futures_util::future::join;
+use super::{Connection, Transport};
+use futures_util::future::{join, join_all};
 use http::{Request, Response};
 use http_body_util::BodyExt;
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::yield_now;
 use tokio::time::{self, Instant, timeout};
 
 /// A server that answers by the path and writes down what it was asked.
@@ -201,6 +207,42 @@ async fn a_connection_that_speaks_another_protocol_is_its_users() {
     stream.write_all(b"GET /b HTTP/1.1\r\n\r\n").await.unwrap();
     stream.read_u8().await.unwrap();
     assert_eq!(server.connections(), [0, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
+    let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let mut transport = Transport::new(&kube::Config::new("http://localhost".parse().unwrap())).unwrap();
+    let connects = (begun.clone(), gate.clone());
+    transport.connect = Box::new(move || {
+        let (begun, gate) = connects.clone();
+        Box::pin(async move {
+            begun.fetch_add(1, Relaxed);
+            gate.acquire().await?.forget();
+            // Nobody answers over it.
+            let (stream, other) = duplex(1024);
+            let (sender, work) = http1::handshake(TokioIo::new(stream)).await?;
+            let work = async move { (work.await, drop(other)).0 };
+            Ok(Connection { sender, work: Some(Box::pin(work)) })
+        })
+    });
+    let requests = join_all((0..40).map(|_| transport.exchange(Request::new(Body::empty()))));
+    let check = async {
+        let mut all = 0;
+        for made in [0, 1, 1, 2, 4, 8, 8] {
+            gate.add_permits(made);
+            // The clock stands while somebody is busy, so that no patience ends.
+            for _ in 0..1000 {
+                yield_now().await;
+            }
+            all += made;
+            assert_eq!(begun.load(Relaxed), all + (all + 1).min(8), "after {all}");
+        }
+    };
+    tokio::select! {
+        () = check => {}
+        _ = requests => unreachable!("nobody answers"),
+    }
 }
 
 #[tokio::test]
