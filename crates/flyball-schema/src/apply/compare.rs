@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
-    pub(super) modified: FieldSet,
-    pub(super) added: FieldSet,
+    /// What is new, or has another value.
+    pub(super) given: FieldSet,
 }
 
 impl Comparison {
@@ -20,7 +20,7 @@ impl Comparison {
     pub(super) fn of(ty: Type<'_>, old: &Value, new: &Value) -> Self {
         let mut delta = Delta::default();
         delta.compare(ty, Some(old), Some(new));
-        Self { removed: delta.removed.below, modified: delta.modified.below, added: delta.added.below }
+        Self { removed: delta.removed.below, given: delta.given.below }
     }
 
     /// Leaves paths out, with all that is below them.
@@ -28,11 +28,7 @@ impl Comparison {
         if ignored.is_empty() {
             return self;
         }
-        Self {
-            removed: self.removed.recursive_difference(ignored),
-            modified: self.modified.recursive_difference(ignored),
-            added: self.added.recursive_difference(ignored),
-        }
+        Self { removed: self.removed.recursive_difference(ignored), given: self.given.recursive_difference(ignored) }
     }
 }
 
@@ -40,8 +36,7 @@ impl Comparison {
 #[derive(Default)]
 struct Delta {
     removed: Branch,
-    modified: Branch,
-    added: Branch,
+    given: Branch,
 }
 
 impl Delta {
@@ -58,7 +53,7 @@ impl Delta {
             }
         };
         if !leaf {
-            self.added.member |= old.is_none();
+            self.given.member |= old.is_none();
             self.removed.member |= new.is_none();
         }
     }
@@ -79,7 +74,7 @@ impl Delta {
                 let empty = |map: Option<&Map<String, Value>>| map.is_none_or(Map::is_empty);
                 let nothing = empty(old) && empty(new);
                 if !map.atomic && !nothing {
-                    for (key, before, after) in zip(old, new) {
+                    for (key, before, after) in zip(old, new).filter(|(_, before, after)| before != after) {
                         self.descend(PathElement::field(key), map.get(key).unwrap_or(Type::Deduced), before, after);
                     }
                     return false;
@@ -87,22 +82,22 @@ impl Delta {
             }
         }
         match (old, new) {
-            (None, _) => self.added.member = true,
+            (None, _) => self.given.member = true,
             (_, None) => self.removed.member = true,
-            (Some(old), Some(new)) => self.modified.member |= old != new,
+            (Some(old), Some(new)) => self.given.member |= old != new,
         }
         true
     }
 
     fn descend(&mut self, element: PathElement, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
-        if old == new {
-            return;
-        }
         let mut inner = Delta::default();
         inner.compare(ty, old, new);
-        self.removed.below.put(element.clone(), inner.removed);
-        self.modified.below.put(element.clone(), inner.modified);
-        self.added.below.put(element, inner.added);
+        if !inner.removed.is_empty() {
+            self.removed.below.put(element.clone(), inner.removed);
+        }
+        if !inner.given.is_empty() {
+            self.given.below.put(element, inner.given);
+        }
     }
 
     fn lists(&mut self, list: &ListAtom<'_>, old: &[Value], new: &[Value]) {
@@ -117,11 +112,13 @@ impl Delta {
         for (element, (before, after)) in items {
             match (&before[..], &after[..]) {
                 ([] | [_], [] | [_]) => {
-                    self.descend(element, list.items, before.first().copied(), after.first().copied())
+                    if before != after {
+                        self.descend(element, list.items, before.first().copied(), after.first().copied());
+                    }
                 }
                 ([_, _, ..], [_, _, ..]) => {
                     if before != after {
-                        self.modified.below.put(element, Branch::MEMBER);
+                        self.given.below.put(element, Branch::MEMBER);
                     }
                 }
                 ([_, _, ..], after) => {
@@ -134,7 +131,7 @@ impl Delta {
                     if let Some(before) = before.first() {
                         self.descend(element.clone(), list.items, Some(before), None);
                     }
-                    self.added.below.insert(&[element]);
+                    self.given.below.insert(&[element]);
                 }
             }
         }

@@ -5,6 +5,7 @@ use super::set::{Branch, FieldSet};
 use crate::schema::{ListKind, Node, Presence, Shape, Struct, Text};
 use flyball_core::field::go_print;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The type of a place in an object.
@@ -124,35 +125,31 @@ impl<'a> Type<'a> {
     /// Refuses a value that the schema has no place for.
     pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), Misfit> {
         match (self.atom(Some(value)), value) {
+            _ if matches!(self, Type::Deduced | Type::Atomic) => Ok(()),
             (_, Value::Null) => Ok(()),
             (Atom::Scalar(scalar), value) => scalar.check(value),
+            (Atom::List(ListAtom { kind: ListKind::Atomic, items: ty }), Value::Array(items)) => {
+                let check =
+                    |(i, item)| ty.check(item, duplicates).map_err(|misfit| misfit.below(&PathElement::Index(i)));
+                items.iter().enumerate().try_for_each(check)
+            }
             (Atom::List(list), Value::Array(items)) => {
-                let mut seen = FieldSet::new();
+                let mut seen = BTreeSet::new();
                 for (i, item) in items.iter().enumerate() {
-                    let element = match list.kind {
-                        ListKind::Atomic => PathElement::Index(i),
-                        ListKind::Set | ListKind::Map(_) => {
-                            list.element(item).map_err(|why| Misfit::new(format!("element {i}: {why}")))?
-                        }
-                    };
-                    if !duplicates && seen.branch(&element).is_some() {
+                    let element = list.element(item).map_err(|why| Misfit::new(format!("element {i}: {why}")))?;
+                    if !duplicates && seen.contains(&element) {
                         return Err(Misfit::new(format!("duplicate entries for key {element}")));
                     }
                     list.items.check(item, duplicates).map_err(|misfit| misfit.below(&element))?;
-                    seen.put(element, Branch::MEMBER);
+                    seen.insert(element);
                 }
                 Ok(())
             }
-            (Atom::Map(map), Value::Object(entries)) => {
-                for (key, value) in entries {
-                    let element = PathElement::field(key);
-                    let Some(ty) = map.get(key) else {
-                        return Err(Misfit::new("field not declared in schema").below(&element));
-                    };
-                    ty.check(value, duplicates).map_err(|misfit| misfit.below(&element))?;
-                }
-                Ok(())
-            }
+            (Atom::Map(map), Value::Object(entries)) => entries.iter().try_for_each(|(key, value)| {
+                let undeclared = || Err(Misfit::new("field not declared in schema"));
+                let checked = map.get(key).map_or_else(undeclared, |ty| ty.check(value, duplicates));
+                checked.map_err(|misfit| misfit.below(&PathElement::field(key)))
+            }),
             (Atom::List(_), value) => Err(Misfit::new(format!("expected list, got &{{{}}}", go_print(value)))),
             (Atom::Map(_), value) => Err(Misfit::new(format!("expected map, got &{{{}}}", go_print(value)))),
         }

@@ -187,8 +187,7 @@ impl Objects<'_> {
         manager: Manager,
         now: Option<&str>,
     ) -> Result<ManagedFields, Error> {
-        let is_new = live.pointer("/metadata/uid").is_none();
-        if managed.is_empty() && !is_new {
+        if managed.is_empty() && !is_new(live) {
             return Ok(managed);
         }
         self.record(live, new, managed, manager, now).map(cap)
@@ -205,7 +204,7 @@ impl Objects<'_> {
         let managed = self.reconcile(live, managed)?;
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
         let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None)?;
-        let own = changed.modified.union(&changed.added).difference(&UNOWNED);
+        let own = changed.given.difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
             managed.put(Entry { manager, api_version: self.api_version.into(), time: now.map(str::to_owned), fields });
@@ -226,7 +225,7 @@ impl Objects<'_> {
         let ty = self.ty()?;
         ty.check(wanted, false).map_err(Error::Patch)?;
         ty.check(live, true).map_err(Error::Live)?;
-        let managed = if managed.is_empty() {
+        let managed = if managed.is_empty() && !is_new(live) {
             // Whatever is there was made before anyone applied, and must not be taken for unowned.
             let before = Manager::updater("before-first-apply", self.api_version, &manager.subresource);
             cap(self.record(self.empty, live, managed, before, now)?)
@@ -330,9 +329,11 @@ impl Objects<'_> {
                 in_other_versions.insert(entry.api_version.clone(), compared);
             }
             let changed = if is_other { &in_other_versions[&entry.api_version] } else { changed };
-            let lost = entry.fields.intersection(&changed.modified.clone().union(&changed.added));
+            let lost = entry.fields.intersection(&changed.given);
             lost.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
-            entry.fields = entry.fields.difference(&lost).difference(&changed.removed);
+            for gone in [&lost, &changed.removed].into_iter().filter(|gone| !gone.is_empty()) {
+                entry.fields = entry.fields.difference(gone);
+            }
             if !entry.fields.is_empty() {
                 left.push(entry);
             }
@@ -402,14 +403,13 @@ impl Objects<'_> {
             return None;
         }
         let changed = Comparison::of(ty, &noted, live);
-        Some(
-            ty.fields(&noted)
-                .below
-                .difference(&changed.modified)
-                .difference(&changed.added)
-                .difference(&changed.removed),
-        )
+        Some(ty.fields(&noted).below.difference(&changed.given).difference(&changed.removed))
     }
+}
+
+/// Tells whether an object is yet to be made.
+fn is_new(live: &Value) -> bool {
+    live.get("metadata").and_then(|metadata| metadata.get("uid")).is_none()
 }
 
 /// The annotation in which `kubectl apply` notes what it sent.

@@ -15,6 +15,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// Tells all who listen now.
     pub(crate) fn ring(&self) {
         self.connections.notify_waiters();
         self.controllers.notify_waiters();
