@@ -17,6 +17,7 @@ pub(crate) use link::{Link, Received, Sends};
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
 use gate::NotLeading;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
@@ -89,7 +90,7 @@ impl Layered {
         let request = request.map(Body::from);
         let span = span(&request);
         // Boxed, as what it keeps while it waits is large, and would be kept by whoever may have to ask.
-        Box::pin(whole(self.layers.send(request).instrument(span)))
+        Box::pin(in_time(self.layers.send(request).instrument(span).and_then(whole)))
     }
 }
 
@@ -109,31 +110,34 @@ fn span(request: &Request<Body>) -> Span {
 }
 
 impl Layers {
-    async fn send(&self, mut request: Request<Body>) -> kube::Result<Response<Received>> {
-        let method = request.method().clone();
-        if request.extensions().get::<OwnPace>().is_some() {
-            let answer = self.sender.send(request).await;
-            self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
-            return answer;
-        }
-        for attempt in 0.. {
-            let again = copy(&request);
-            if let Some(gate) = &self.gate {
-                gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
+    #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
+    fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<Received>>> + Send {
+        async move {
+            let method = request.method().clone();
+            if request.extensions().get::<OwnPace>().is_some() {
+                let answer = self.sender.send(request).await;
+                self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
+                return answer;
             }
-            let answer = timeout(DEADLINE, self.sender.send(request)).await;
-            let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-            self.metrics.count(&method, status);
-            Span::current().record("status", status.map(|status| status.as_u16()));
-            let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
-            let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
-                return Ok(answer);
-            };
-            let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
-            sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
-            request = next;
+            for attempt in 0.. {
+                let again = copy(&request);
+                if let Some(gate) = &self.gate {
+                    gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
+                }
+                let answer = timeout(DEADLINE, self.sender.send(request)).await;
+                let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+                self.metrics.count(&method, status);
+                Span::current().record("status", status.map(|status| status.as_u16()));
+                let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
+                let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
+                    return Ok(answer);
+                };
+                let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
+                sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
+                request = next;
+            }
+            unreachable!("the last attempt returns")
         }
-        unreachable!("the last attempt returns")
     }
 }
 
@@ -159,21 +163,27 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 
 /// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
 pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
-    Box::pin(whole(Sends::send(client, request.map(Body::from))))
+    Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(whole)))
+}
+
+/// Ends an exchange that takes too long.
+fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Output = kube::Result<T>> {
+    timeout(2 * DEADLINE, exchange).map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(Late.into()))))
 }
 
 /// Reads the whole of an answer; a refusal is an error.
-async fn whole(answer: impl Future<Output = kube::Result<Response<Received>>>) -> kube::Result<Vec<u8>> {
-    let exchange = async {
-        let answer = answer.await?;
-        if !answer.status().is_success() {
-            return Err(kube::Error::Api(refusal(answer).await.boxed()));
-        }
-        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
-        Ok(body.map_err(kube::Error::Service)?.to_bytes().into())
-    };
-    let late = |_| Err(kube::Error::Service(Late.into()));
-    timeout(2 * DEADLINE, exchange).await.unwrap_or_else(late)
+async fn whole(answer: Response<Received>) -> kube::Result<Vec<u8>> {
+    if !answer.status().is_success() {
+        return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
+    }
+    let mut body = Limited::new(answer.into_body(), LONGEST_ANSWER);
+    // Copied, as each piece keeps all of a connection's buffer, and the answer may be kept for long.
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(kube::Error::Service)?.into_data() else { continue };
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole)
 }
 
 /// Reads why the server refused; what is no `Status` is taken as the message.

@@ -10,13 +10,13 @@ mod tests;
 
 use super::link::{Received, Sends};
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 use http::header::HOST;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::{Body, ConfigExt};
@@ -91,27 +91,43 @@ impl Transport {
         Ok(Self { url, host, connect: Box::new(connect), turns: Turns::default(), idle: Arc::default() })
     }
 
-    async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Received>, BoxError> {
-        let (prefix, uri) = (self.url.path().trim_end_matches('/'), request.uri());
-        if !prefix.is_empty() || uri.authority().is_some() {
-            let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-            *request.uri_mut() = format!("{prefix}{path}").parse()?;
-        }
-        request.headers_mut().insert(HOST, self.host.clone());
-        loop {
-            let (mut connection, has_waited) = self.connection().await?;
-            match connection.exchange(request).await {
-                Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    // What becomes of it is between its two ends.
-                    connection.work.map(tokio::spawn);
-                    return Ok(answer.map(|body| Received::Own(Leased { body, lease: None })));
+    #[expect(clippy::manual_async_fn, reason = "an async fn keeps room for the request twice")]
+    fn exchange(
+        &self,
+        mut request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Received>, BoxError>> + Send {
+        async move {
+            let (prefix, uri) = (self.url.path().trim_end_matches('/'), request.uri());
+            if !prefix.is_empty() || uri.authority().is_some() {
+                let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+                *request.uri_mut() = format!("{prefix}{path}").parse()?;
+            }
+            request.headers_mut().insert(HOST, self.host.clone());
+            loop {
+                let (mut connection, has_waited) = self.connection().await?;
+                let answer = {
+                    let mut answer = pin!(connection.sender.try_send_request(request));
+                    poll_fn(|cx| {
+                        connection.drive(cx);
+                        answer.as_mut().poll(cx)
+                    })
+                    .await
+                };
+                match answer {
+                    Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                        // What becomes of it is between its two ends.
+                        connection.work.map(tokio::spawn);
+                        return Ok(answer.map(|body| Received::Own(Leased { body, lease: None })));
+                    }
+                    Ok(answer) => {
+                        return Ok(answer.map(|body| Received::Own(Leased::new(body, connection, &self.idle))));
+                    }
+                    Err(mut error) => match error.take_message() {
+                        // The server closed it while it waited, and saw nothing of the request.
+                        Some(unsent) if has_waited => request = unsent,
+                        _ => return Err(error.into_error().into()),
+                    },
                 }
-                Ok(answer) => return Ok(answer.map(|body| Received::Own(Leased::new(body, connection, &self.idle)))),
-                Err(mut error) => match error.take_message() {
-                    // The server closed it while it waited, and saw nothing of the request.
-                    Some(unsent) if has_waited => request = unsent,
-                    _ => return Err(error.into_error().into()),
-                },
             }
         }
     }
@@ -166,7 +182,7 @@ impl Turns {
 
 impl Sends for Transport {
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
-        Box::pin(async move { self.exchange(request).await.map_err(kube::Error::Service) })
+        Box::pin(self.exchange(request).map_err(kube::Error::Service))
     }
 }
 
@@ -205,16 +221,6 @@ impl Connection {
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
         self.work.is_some() && self.sender.is_ready()
-    }
-
-    /// Sends a request, and gives the head of its answer.
-    async fn exchange(&mut self, request: Request<Body>) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        let mut answer = pin!(self.sender.try_send_request(request));
-        poll_fn(|cx| {
-            self.drive(cx);
-            answer.as_mut().poll(cx)
-        })
-        .await
     }
 }
 

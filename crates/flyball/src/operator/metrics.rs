@@ -13,11 +13,13 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
+/// Requests by how they were answered.
+type Answers = Vec<(Method, Option<StatusCode>, Counter)>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
 /// All metrics of one operator.
@@ -179,7 +181,7 @@ impl Metrics {
 
     /// Returns the counter of requests.
     pub(crate) fn requests(&self) -> RequestMetrics {
-        RequestMetrics { requests: self.requests.clone(), host: self.host.clone() }
+        RequestMetrics { requests: self.requests.clone(), host: self.host.clone(), known: Arc::default() }
     }
 
     /// Returns the metrics of a controller with so many workers.
@@ -238,14 +240,23 @@ impl Metrics {
 pub(crate) struct RequestMetrics {
     requests: Counters<3>,
     host: String,
+    /// The counters in use, so that their labels are not written each time.
+    known: Arc<Mutex<Answers>>,
 }
 
 impl RequestMetrics {
     /// Counts a request and its answer, `None` if there was none.
     pub(crate) fn count(&self, method: &Method, code: Option<StatusCode>) {
-        let code = code.map_or_else(|| "<error>".to_owned(), |code| code.as_str().to_owned());
-        let labels = [("code", code), ("method", method.to_string()), ("host", self.host.clone())];
-        self.requests.get_or_create(&labels).inc();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., counter)) = known.iter().find(|(m, c, _)| m == method && *c == code) {
+            counter.inc();
+            return;
+        }
+        let text = code.map_or_else(|| "<error>".to_owned(), |code| code.as_str().to_owned());
+        let labels = [("code", text), ("method", method.to_string()), ("host", self.host.clone())];
+        let counter = self.requests.get_or_create_owned(&labels);
+        counter.inc();
+        known.push((method.clone(), code, counter));
     }
 }
 
