@@ -124,17 +124,22 @@ impl Layers {
                 if let Some(gate) = &self.gate {
                     gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
                 }
-                let answer = timeout(DEADLINE, self.sender.send(request)).await;
-                let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-                self.metrics.count(&method, status);
-                Span::current().record("status", status.map(|status| status.as_u16()));
-                let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
-                let (Some(wait), Some(next), true) = (asked_to_wait(&answer), again, attempt < RETRIES) else {
-                    return Ok(answer);
+                let wait = {
+                    let answer = timeout(DEADLINE, self.sender.send(request)).await;
+                    let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+                    self.metrics.count(&method, status);
+                    Span::current().record("status", status.map(|status| status.as_u16()));
+                    let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
+                    match (asked_to_wait(&answer), again) {
+                        (Some(wait), Some(again)) if attempt < RETRIES => {
+                            request = again;
+                            wait
+                        }
+                        _ => return Ok(answer),
+                    }
                 };
                 let backoff = Duration::from_millis(100 << attempt).mul_f64(0.5 + self.rng.fraction());
                 sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
-                request = next;
             }
             unreachable!("the last attempt returns")
         }
