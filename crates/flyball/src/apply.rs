@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::operator::metrics::Applied;
 use crate::reconcile::{Known, Pass};
 use flyball_core::ObjectKey;
-use http::{Request, header::CONTENT_TYPE};
+use http::{HeaderValue, Request, header::CONTENT_TYPE};
 use serde_json::Value;
 use std::sync::Arc;
 use tracing::Instrument;
@@ -71,7 +71,7 @@ impl Pass {
         let query = ["?fieldManager=", &self.env.manager, "&force=true&fieldValidation=Ignore"];
         [slash, subresource].into_iter().chain(query).for_each(|part| path.push_str(part));
         let request = Request::patch(path)
-            .header(CONTENT_TYPE, "application/apply-patch+yaml")
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"))
             .body(serde_json::to_vec(object)?)
             .map_err(kube::Error::HttpError)?;
         let answer = self.write(store, key, request).await;

@@ -5,6 +5,7 @@ use super::fields::Fields;
 use crate::json::{self, Elements, Malformed, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -207,13 +208,18 @@ impl Entry {
         annotations.contains(PAUSED) && value() == Some(true)
     }
 
+    /// Returns the references to owners as JSON; empty if there are none.
+    pub(crate) fn owners(&self) -> &str {
+        self.piece(self.owner_references)
+    }
+
     /// Returns the references to owners.
-    pub(crate) fn owner_references(&self) -> Vec<OwnerReference> {
+    pub(crate) fn owner_references(&self) -> Vec<OwnerReference<'_>> {
         self.list(self.owner_references)
     }
 
     /// Returns the owner that manages this object, if it has one.
-    pub(crate) fn controller(&self) -> Option<OwnerReference> {
+    pub(crate) fn controller(&self) -> Option<OwnerReference<'_>> {
         self.owner_references().into_iter().find(|owner| owner.controller)
     }
 
@@ -236,7 +242,7 @@ impl Entry {
         entries.find(|entry| is_of(*entry) == Some(true))?.find("fieldsV1").ok()?
     }
 
-    fn list<T: DeserializeOwned>(&self, span: Span) -> Vec<T> {
+    fn list<'a, T: Deserialize<'a>>(&'a self, span: Span) -> Vec<T> {
         let json = self.piece(span);
         // A list that does not decode fails the decoding of the object itself, which is where it is reported.
         if json.is_empty() { Vec::new() } else { serde_json::from_str(json).unwrap_or_default() }
@@ -248,13 +254,17 @@ impl Entry {
 }
 
 /// What the runtime needs to know of an owner.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OwnerReference {
-    pub(crate) api_version: String,
-    pub(crate) kind: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
+pub(crate) struct OwnerReference<'a> {
+    #[serde(borrow)]
+    pub(crate) api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) name: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) uid: Cow<'a, str>,
     #[serde(default)]
     pub(crate) controller: bool,
 }

@@ -75,12 +75,14 @@ impl Objects {
     }
 
     fn own(&mut self, key: &ObjectKey, old: Option<&Entry>, new: Option<&Entry>) {
-        let owners = |entry: Option<&Entry>| entry.map(Entry::owner_references).unwrap_or_default();
-        for owner in owners(old) {
-            self.by_owner.remove(&(owner.uid.into_boxed_str(), key.clone()));
+        if old.map(Entry::owners) == new.map(Entry::owners) {
+            return;
         }
-        for owner in owners(new) {
-            self.by_owner.insert((owner.uid.into_boxed_str(), key.clone()));
+        for owner in old.into_iter().flat_map(Entry::owner_references) {
+            self.by_owner.remove(&(owner.uid.into(), key.clone()));
+        }
+        for owner in new.into_iter().flat_map(Entry::owner_references) {
+            self.by_owner.insert((owner.uid.into(), key.clone()));
         }
     }
 }

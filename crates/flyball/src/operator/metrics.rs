@@ -18,9 +18,29 @@ use std::time::Duration;
 
 type Labels<const N: usize> = [(&'static str, String); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
-/// Requests by how they were answered.
-type Answers = Vec<(Method, Option<StatusCode>, Counter)>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+
+/// Counters that were found before: the labels of one that counts often are not written each time.
+#[derive(Debug)]
+struct Known<K>(Mutex<Vec<(K, Counter)>>);
+
+impl<K> Default for Known<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K> Known<K> {
+    /// Counts up the one whose key `is` it, which is `found` the first time.
+    fn count(&self, is: impl Fn(&K) -> bool, found: impl FnOnce() -> (K, Counter)) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known.iter().position(|(key, _)| is(key)).unwrap_or_else(|| {
+            known.push(found());
+            known.len() - 1
+        });
+        known[at].1.inc();
+    }
+}
 
 /// All metrics of one operator.
 #[derive(Debug)]
@@ -43,6 +63,7 @@ pub(crate) struct Metrics {
     watch_events: Counters<2>,
     lost: Counters<2>,
     applies: Counters<2>,
+    known_applies: Known<(String, Applied)>,
     masters: Family<Labels<1>, Gauge>,
     pub(crate) events: EventMetrics,
     pub(crate) webhooks: WebhookMetrics,
@@ -132,6 +153,7 @@ impl Metrics {
             watch_events: Family::default(),
             lost: Family::default(),
             applies: Family::default(),
+            known_applies: Known::default(),
             masters: Family::default(),
             events: EventMetrics::default(),
             webhooks: WebhookMetrics::default(),
@@ -224,7 +246,13 @@ impl Metrics {
 
     /// Counts something that was to be applied.
     pub(crate) fn applied(&self, kind: &str, result: Applied) {
-        self.applies.get_or_create(&[("kind", kind.to_owned()), ("result", result.label().to_owned())]).inc();
+        self.known_applies.count(
+            |(k, r)| k == kind && *r == result,
+            || {
+                let labels = [("kind", kind.to_owned()), ("result", result.label().to_owned())];
+                ((kind.to_owned(), result), self.applies.get_or_create_owned(&labels))
+            },
+        );
     }
 
     /// Writes all metrics in the OpenMetrics text format.
@@ -240,23 +268,20 @@ impl Metrics {
 pub(crate) struct RequestMetrics {
     requests: Counters<3>,
     host: String,
-    /// The counters in use, so that their labels are not written each time.
-    known: Arc<Mutex<Answers>>,
+    known: Arc<Known<(Method, Option<StatusCode>)>>,
 }
 
 impl RequestMetrics {
     /// Counts a request and its answer, `None` if there was none.
     pub(crate) fn count(&self, method: &Method, code: Option<StatusCode>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., counter)) = known.iter().find(|(m, c, _)| m == method && *c == code) {
-            counter.inc();
-            return;
-        }
-        let text = code.map_or_else(|| "<error>".to_owned(), |code| code.as_str().to_owned());
-        let labels = [("code", text), ("method", method.to_string()), ("host", self.host.clone())];
-        let counter = self.requests.get_or_create_owned(&labels);
-        counter.inc();
-        known.push((method.clone(), code, counter));
+        self.known.count(
+            |(m, c)| m == method && *c == code,
+            || {
+                let text = code.map_or_else(|| "<error>".to_owned(), |code| code.as_str().to_owned());
+                let labels = [("code", text), ("method", method.to_string()), ("host", self.host.clone())];
+                ((method.clone(), code), self.requests.get_or_create_owned(&labels))
+            },
+        );
     }
 }
 
