@@ -125,6 +125,7 @@ impl<'a> Type<'a> {
     /// Refuses a value that the schema has no place for.
     pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), Misfit> {
         match (self.atom(Some(value)), value) {
+            // What has no schema has a place for all.
             _ if matches!(self, Type::Deduced | Type::Atomic) => Ok(()),
             (_, Value::Null) => Ok(()),
             (Atom::Scalar(scalar), value) => scalar.check(value),
