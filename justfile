@@ -44,6 +44,6 @@ bench peer='':
 dist:
     .ci/dist
 
-# Licences, advisories, duplicates
+# Licenses, sources, bans, duplicate versions, advisories
 deny:
-    cargo deny check
+    .ci/deny

@@ -15,6 +15,7 @@ pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod reference;
 pub(crate) mod registry;
+pub(crate) mod signature;
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_core::time::{Timestamp, rfc3339};

@@ -3,6 +3,8 @@
 mod build;
 mod load;
 mod push;
+mod sbom;
+mod verify;
 
 use crate::error::Result;
 use clap::{Args, Subcommand};
@@ -18,7 +20,9 @@ pub(crate) struct ImageArgs {
 enum Command {
     Build(build::BuildArgs),
     Push(push::PushArgs),
+    Verify(verify::VerifyArgs),
     Load(load::LoadArgs),
+    Sbom(sbom::SbomArgs),
 }
 
 /// Where images are unless told otherwise.
@@ -28,7 +32,9 @@ pub(crate) fn cmd_image(args: ImageArgs) -> Result<()> {
     match args.command {
         Command::Build(args) => build::cmd_build(args),
         Command::Push(args) => push::cmd_push(&args),
+        Command::Verify(args) => verify::cmd_verify(&args),
         Command::Load(args) => load::cmd_load(&args),
+        Command::Sbom(args) => sbom::cmd_sbom(&args),
     }
 }
 

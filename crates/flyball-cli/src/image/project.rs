@@ -15,6 +15,8 @@ pub(crate) struct Project {
     packages: Vec<Package>,
     resolve: Option<Resolve>,
     pub(crate) workspace_root: PathBuf,
+    #[serde(default)]
+    workspace_members: Vec<String>,
     #[serde(skip)]
     checksums: BTreeMap<(String, String), String>,
 }
@@ -43,6 +45,8 @@ struct Target {
 #[derive(Debug, Deserialize)]
 struct Resolve {
     nodes: Vec<Node>,
+    /// The package in the folder that cargo was asked in.
+    root: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,6 +106,25 @@ impl Project {
             package.checksum = self.checksums.get(&(package.name.clone(), package.version.clone())).cloned();
         }
         Ok(package)
+    }
+
+    /// Returns the workspace's package of this name, or the one in this folder.
+    pub(crate) fn member(&self, name: Option<&str>) -> Result<Package> {
+        let root = self.resolve.as_ref().and_then(|resolve| resolve.root.as_ref());
+        let found = match name {
+            None => root.map(String::as_str),
+            Some(name) => {
+                let mut members = self.packages.iter().filter(|package| self.workspace_members.contains(&package.id));
+                members.find(|package| package.name == name).map(|package| package.id.as_str())
+            }
+        };
+        match (found, name) {
+            (Some(id), _) => self.package(id),
+            (None, Some(name)) => Err(Error::new(format!("the workspace has no package {name}"))),
+            (None, None) => {
+                Err(Error::new("this folder is no package").hint("name one of the workspace: --package NAME"))
+            }
+        }
     }
 
     /// Returns the packages that a program of this package is made of, each with the ones that it depends on, in the order of

@@ -85,6 +85,36 @@ impl Registry {
         }
     }
 
+    /// Downloads a manifest by its tag or digest; `None` if the repository has none of that name.
+    pub(crate) async fn get_manifest(&mut self, name: &str, media_types: &[&str]) -> Result<Option<Bytes>> {
+        let path = format!("/v2/{}/manifests/{name}", self.reference.repository);
+        let found = self.send(Method::GET, &path, &[(ACCEPT, &media_types.join(", "))], Bytes::new()).await?;
+        match found.status() {
+            StatusCode::OK => Ok(Some(found.into_body())),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(self.refused(&format!("return the manifest {name}"), &found)),
+        }
+    }
+
+    /// Downloads a small blob, which has to be what its digest says.
+    pub(crate) async fn get_blob(&mut self, digest: &str) -> Result<Bytes> {
+        let path = format!("/v2/{}/blobs/{digest}", self.reference.repository);
+        let mut found = self.send(Method::GET, &path, &[], Bytes::new()).await?;
+        if found.status().is_redirection() {
+            // Many registries keep blobs elsewhere, under an address that is enough to read them.
+            let location = found.headers().get(LOCATION).and_then(|location| location.to_str().ok()).map(str::to_owned);
+            let location = location.ok_or_else(|| self.refused(&format!("return {digest}"), &found))?;
+            found = self.send(Method::GET, &location, &[], Bytes::new()).await?;
+        }
+        match found.status() {
+            StatusCode::OK if super::digest(found.body()) == digest => Ok(found.into_body()),
+            StatusCode::OK => {
+                Err(Error::new(format!("{} returns something else for {digest}", self.reference.registry)))
+            }
+            _ => Err(self.refused(&format!("return {digest}"), &found)),
+        }
+    }
+
     /// Uploads a manifest that is about another one, and sees to it that it is found from there.
     pub(crate) async fn put_referrer(&mut self, referrer: &Descriptor, bytes: Vec<u8>, subject: &str) -> Result<()> {
         let headers = self.put_manifest(&referrer.media_type, &referrer.digest, bytes).await?;
@@ -93,12 +123,9 @@ impl Registry {
         }
         // The registry knows nothing of referrers: they are listed under a tag that everybody looks for.
         let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
-        let path = format!("/v2/{}/manifests/{tag}", self.reference.repository);
-        let found = self.send(Method::GET, &path, &[(ACCEPT, INDEX)], Bytes::new()).await?;
-        let mut index = match found.status() {
-            StatusCode::OK => serde_json::from_slice(found.body()).when(format!("what {tag} names is no index"))?,
-            StatusCode::NOT_FOUND => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
-            _ => return Err(self.refused(&format!("tell what {tag} names"), &found)),
+        let mut index = match self.get_manifest(&tag, &[INDEX]).await? {
+            Some(found) => serde_json::from_slice(&found).when(format!("what {tag} names is no index"))?,
+            None => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
         };
         let Some(listed) = index["manifests"].as_array_mut() else {
             return Err(Error::new(format!("what {tag} names is no index")));

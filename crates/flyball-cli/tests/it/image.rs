@@ -222,6 +222,75 @@ fn a_registry_is_told_who_one_is() {
     assert!(!said.err.contains("secret"), "{said:?}");
 }
 
+/// Writes a new key pair as `openssl` does: `NAME.key` and `NAME.pub`.
+fn key_pair(home: &Home, name: &str) {
+    use base64::prelude::{BASE64_STANDARD, Engine};
+    use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+    let random = ring::rand::SystemRandom::new();
+    let private = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, private.as_ref(), &random).unwrap();
+    let algorithm =
+        b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\0";
+    let public = [algorithm, pair.public_key().as_ref()].concat();
+    for (ending, kind, der) in [("key", "PRIVATE", private.as_ref()), ("pub", "PUBLIC", &public)] {
+        let text = BASE64_STANDARD.encode(der);
+        let text = format!("-----BEGIN {kind} KEY-----\n{text}\n-----END {kind} KEY-----\n");
+        fs::write(home.0.join(format!("{name}.{ending}")), text).unwrap();
+    }
+}
+
+#[test]
+fn an_image_is_verified_by_the_key_that_signed_it() {
+    let home = prepared("signed");
+    let made: Value = serde_json::from_str(&build(&home, &["--tag=op:1", "-o=json"]).ok().out).unwrap();
+    let registry = Registry::start(Manner::Open);
+    let name = format!("{}/team/op:1", registry.address);
+    for key in ["image", "second", "other"] {
+        key_pair(&home, key);
+    }
+    let push = |key: &str| home.run(&["image", "push", &name, &format!("--sign-key={key}"), "-o=json"]);
+    let verify = |key: &str| home.run(&["image", "verify", &name, &format!("--key={key}")]);
+
+    home.run(&["image", "push", &name]).ok();
+    verify("image.pub").fails_with(&["has no signature by the key image.pub", "--sign-key FILE"]);
+    let signed: Value = serde_json::from_str(&push("image.key").ok().out).unwrap();
+    // The index, the image of one platform, and the two documents about it.
+    assert_eq!(signed["signed"].as_array().unwrap().len(), 4);
+    assert_eq!(signed["signed"][0], made["digest"]);
+    assert!(verify("image.pub").ok().out.contains(made["digest"].as_str().unwrap()));
+    verify("other.pub").fails_with(&["has no signature by the key other.pub"]);
+
+    // A key signs once, beside others.
+    let layers = || {
+        let kept = registry.kept.lock().unwrap();
+        let tag = format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"));
+        let manifest: Value = serde_json::from_slice(&kept.manifests[&tag].1).unwrap();
+        manifest["layers"].as_array().unwrap().len()
+    };
+    push("second.key").ok();
+    push("image.key").ok();
+    assert_eq!(layers(), 2);
+    verify("image.pub").ok();
+    verify("second.pub").ok();
+
+    // Another image under the same name is not covered.
+    fs::write(home.0.join("ca.pem"), "-----BEGIN CERTIFICATE-----\nother\n").unwrap();
+    build(&home, &["--tag=op:1"]).ok();
+    home.run(&["image", "push", &name]).ok();
+    verify("image.pub").fails_with(&["has no signature"]);
+    // Nor does a signature that somebody copies to it.
+    {
+        let mut kept = registry.kept.lock().unwrap();
+        let stolen = kept.manifests[&format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"))].clone();
+        let tag = format!("{}.sig", sha256(&kept.manifests["1"].1).replace(':', "-"));
+        kept.manifests.insert(tag, stolen);
+    }
+    verify("image.pub").fails_with(&["has no signature"]);
+
+    push("image.pub").fails_with(&["image.pub is no private key", "openssl genpkey"]);
+    verify("image.key").fails_with(&["image.key is no public key", "openssl pkey"]);
+}
+
 #[test]
 fn a_registry_that_does_not_do_its_part_is_named() {
     let home = prepared("refused");

@@ -116,6 +116,10 @@ fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut K
             true => (StatusCode::OK, headers, Bytes::new()),
             false => (StatusCode::NOT_FOUND, headers, Bytes::new()),
         },
+        (&Method::GET, [.., "blobs", digest]) => match kept.blobs.get(*digest) {
+            Some(bytes) => (StatusCode::OK, headers, bytes.clone()),
+            None => refuse(StatusCode::NOT_FOUND, "BLOB_UNKNOWN", "there is none"),
+        },
         (&Method::POST, [name @ .., "blobs", "uploads", ""]) => {
             let place = format!("/v2/{}/blobs/uploads/1?state=x", name.join("/"));
             headers.insert("location", place.parse().unwrap());

@@ -9,8 +9,7 @@ use super::{INT, STR, Table, bytes, int, random, text};
 use crate::template::value::Value;
 use crate::template::world::Call;
 use aes::Aes256;
-use aes::cipher::generic_array::GenericArray;
-use aes::cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
+use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use ring::{digest, hmac};
 
 pub(super) use keys::PrivateKey;
@@ -127,7 +126,7 @@ fn cipher(password: &[u8]) -> Aes256 {
     let mut key = [0; 32];
     let length = password.len().min(32);
     key[..length].copy_from_slice(&password[..length]);
-    Aes256::new(GenericArray::from_slice(&key))
+    Aes256::new(&Array::from(key))
 }
 
 /// AES-256 in CBC mode, with the first block drawn and in front.
@@ -141,9 +140,11 @@ fn encrypt(call: &Call<'_>, password: &[u8], plain: &[u8]) -> String {
     let padded: Vec<u8> =
         plain.iter().copied().chain(std::iter::repeat_n(u8::try_from(padding).unwrap_or(0), padding)).collect();
     for chunk in padded.chunks(BLOCK) {
-        let last = out[out.len() - BLOCK..].iter();
-        let mut block: Vec<u8> = chunk.iter().zip(last).map(|(a, b)| a ^ b).collect();
-        cipher.encrypt_block(GenericArray::from_mut_slice(&mut block));
+        let mut block = Array::from([0; BLOCK]);
+        for (byte, (a, b)) in block.iter_mut().zip(chunk.iter().zip(&out[out.len() - BLOCK..])) {
+            *byte = a ^ b;
+        }
+        cipher.encrypt_block(&mut block);
         out.extend(block);
     }
     base64(&out)
@@ -160,8 +161,9 @@ fn decrypt(password: &[u8], encoded: &[u8]) -> Result<Vec<u8>, String> {
     let cipher = cipher(password);
     let mut plain = Vec::new();
     for at in (BLOCK..bytes.len()).step_by(BLOCK) {
-        let mut block = bytes[at..at + BLOCK].to_vec();
-        cipher.decrypt_block(GenericArray::from_mut_slice(&mut block));
+        let mut block = Array::from([0; BLOCK]);
+        block.copy_from_slice(&bytes[at..at + BLOCK]);
+        cipher.decrypt_block(&mut block);
         plain.extend(block.iter().zip(&bytes[at - BLOCK..at]).map(|(a, b)| a ^ b));
     }
     let padding = usize::from(plain.last().copied().unwrap_or(0));

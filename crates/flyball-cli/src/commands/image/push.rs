@@ -7,6 +7,7 @@ use crate::image::Descriptor;
 use crate::image::layout::Layout;
 use crate::image::reference::Reference;
 use crate::image::registry::Registry;
+use crate::image::signature::{SigningKey, sign};
 use crate::output::Output;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   flyball image push registry.example.com/team/site-operator:1.0
   flyball image push localhost:5000/site-operator:test
+  flyball image push registry.example.com/team/site-operator:1.0 --sign-key image.key
 
 User and password are those of Docker's configuration (~/.docker/config.json or DOCKER_CONFIG), with its credential helpers.")]
 pub(super) struct PushArgs {
@@ -29,6 +31,9 @@ pub(super) struct PushArgs {
     /// Speak plain HTTP with the registry; without a word only with one on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure: Option<bool>,
+    /// Private key (ECDSA P-256, PKCS #8 in PEM) to sign the image and its attachments with
+    #[arg(long, value_name = "FILE")]
+    sign_key: Option<PathBuf>,
     /// How to say what was pushed
     #[arg(short, long, value_enum)]
     output: Option<Output>,
@@ -43,16 +48,19 @@ struct Pushed {
     /// How much had to be sent, in bytes, and how much was there.
     sent: u64,
     there: u64,
+    /// Digests that were signed.
+    signed: Vec<String>,
 }
 
 pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
+    let key = args.sign_key.as_deref().map(SigningKey::read).transpose()?;
     let layout = Layout::open(&args.from)?;
     let named = layout.named()?.clone();
     block_on(async {
         let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
         let mut registry = Registry::connect(&args.reference, plain).await?;
         let name = args.reference.to_string();
-        let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0 };
+        let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
         let is_lively = args.output.is_none();
         // What is named comes before what names it.
         let images = layout.images(&named)?;
@@ -61,12 +69,21 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
             registry.put_manifest(&image.media_type, &image.digest, layout.read(image)?).await?;
         }
         registry.put_manifest(&named.media_type, &args.reference.tag, layout.read(&named)?).await?;
+        let mut signable = vec![named.digest.clone()];
+        signable.extend(images.iter().map(|image| image.digest.clone()));
         for referrer in &layout.manifests {
             let manifest = layout.read_json(referrer)?;
             let Some(subject) = manifest["subject"]["digest"].as_str() else { continue };
             if images.iter().any(|image| image.digest == subject) {
                 parts(&mut registry, &layout, referrer, &mut pushed, is_lively).await?;
                 registry.put_referrer(referrer, layout.read(referrer)?, subject).await?;
+                signable.push(referrer.digest.clone());
+            }
+        }
+        if let Some(key) = &key {
+            for digest in signable {
+                sign(&mut registry, &args.reference, &digest, key).await?;
+                pushed.signed.push(digest);
             }
         }
         match args.output {
@@ -75,6 +92,9 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
                 say(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
                 say(&format!("  {:<8} {}", "digest", pushed.digest));
                 say(&format!("  {:<8} {}, {} were there", "sent", size(pushed.sent), size(pushed.there)));
+                if key.is_some() {
+                    say(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
+                }
             }
         }
         Ok(())

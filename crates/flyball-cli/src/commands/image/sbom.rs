@@ -1,0 +1,47 @@
+//! `flyball image sbom`.
+
+use crate::connection::block_on;
+use crate::error::{Error, Result, ResultExt};
+use crate::image::epoch;
+use crate::image::inventory::materials;
+use crate::image::project::Project;
+use crate::output::Output;
+use clap::Args;
+use flyball_core::time::rfc3339;
+use std::fs;
+use std::path::PathBuf;
+
+/// Write the bill of materials of a program, in CycloneDX
+///
+/// Lists the crates that the program consists of, from `Cargo.lock`: versions, licenses, checksums and dependencies. Build and test
+/// dependencies and macros are left out. `flyball image build` attaches the same document to the image.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball image sbom
+  flyball image sbom --package site-operator --target x86_64-unknown-linux-musl --out sbom.cdx.json")]
+pub(super) struct SbomArgs {
+    /// Package of the program; the one in this folder by default
+    #[arg(short, long, value_name = "NAME")]
+    package: Option<String>,
+    /// Target that the program is built for; dependencies of other platforms are left out
+    #[arg(long, value_name = "TRIPLE")]
+    target: Option<String>,
+    /// File to write instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn cmd_sbom(args: &SbomArgs) -> Result<()> {
+    block_on(async {
+        let project = Project::ask(args.target.as_deref()).await?;
+        let root = project.member(args.package.as_deref())?;
+        let document = materials(&root, &project.parts(&root.id)?, &rfc3339(epoch()?));
+        match &args.out {
+            None => Output::Json.say(&document),
+            Some(path) => {
+                let text = serde_json::to_vec_pretty(&document).map_err(|error| Error::new(error.to_string()))?;
+                fs::write(path, text).when(format!("cannot write {}", path.display()))
+            }
+        }
+    })
+}

@@ -1,0 +1,70 @@
+//! `flyball image verify`.
+
+use crate::connection::block_on;
+use crate::error::{Error, Result};
+use crate::image::reference::Reference;
+use crate::image::registry::Registry;
+use crate::image::signature::{VerifyingKey, is_signed};
+use crate::image::{INDEX, MANIFEST, digest};
+use crate::output::Output;
+use crate::terminal::{Style, paint, say};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Verify that an image in a registry was signed by a key
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flyball image verify registry.example.com/team/site-operator:1.0 --key image.pub
+
+Exits with 1 if the image carries no signature by that key. `cosign verify --key image.pub IMAGE` checks the same.")]
+pub(super) struct VerifyArgs {
+    /// Name of the image, with the registry's host
+    reference: Reference,
+    /// Public key, in PEM
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Speak plain HTTP with the registry; by default only with one on this machine
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    insecure: Option<bool>,
+    /// Output format
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// The image that was verified.
+#[derive(Serialize)]
+struct Verified {
+    name: String,
+    digest: String,
+}
+
+pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
+    let key = VerifyingKey::read(&args.key)?;
+    block_on(async {
+        let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
+        let mut registry = Registry::connect(&args.reference, plain).await?;
+        let name = args.reference.to_string();
+        let Some(manifest) = registry.get_manifest(&args.reference.tag, &[INDEX, MANIFEST]).await? else {
+            return Err(Error::new(format!("{name} does not exist")));
+        };
+        let verified = Verified { digest: digest(&manifest), name };
+        if !is_signed(&mut registry, &verified.digest, &key).await? {
+            return Err(Error::new(format!(
+                "{} ({}) has no signature by the key {}",
+                verified.name,
+                verified.digest,
+                args.key.display()
+            ))
+            .hint("sign it as it is pushed: flyball image push --sign-key FILE"));
+        }
+        match args.output {
+            Some(output) => output.say(&verified)?,
+            None => {
+                say(&format!("{} {}", paint(Style::Good, "verified"), paint(Style::Strong, &verified.name)));
+                say(&format!("  {:<8} {}", "digest", verified.digest));
+            }
+        }
+        Ok(())
+    })
+}
