@@ -143,7 +143,7 @@ impl Lock {
 /// Takes away a lock whose process is no more; tells whether it did.
 fn remove_stale(lock: &Path) -> bool {
     let Ok(owner) = fs::read_to_string(lock) else { return false };
-    let pid = owner.strip_prefix(LOCK_OWNER).and_then(|pid| pid.trim().parse().ok()).filter(|pid| *pid > 0);
+    let pid = owner.strip_prefix(LOCK_OWNER).and_then(|pid| pid.trim().parse::<i32>().ok()).filter(|pid| *pid > 0);
     let pid = pid.and_then(Pid::from_raw);
     if pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)) {
         return false;

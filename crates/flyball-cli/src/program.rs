@@ -167,8 +167,14 @@ impl Program {
     /// Returns what to look at if it does not say what the operator is.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::File(_) => "a program that ends in Operator::main of this release knows `describe`; options that it needs go behind --".into(),
-            Self::Watches(path) => format!("{} names the chart, role or playbook of each kind: `flyball lint` checks them", path.display()),
+            Self::File(_) => {
+                "a program that ends in Operator::main of this release knows `describe`; what it needs to say \
+                              what it is goes behind --, such as -- --token x"
+                    .into()
+            }
+            Self::Watches(path) => {
+                format!("{} names the chart, role or playbook of each kind: is each of them there?", path.display())
+            }
         }
     }
 
@@ -224,13 +230,7 @@ impl Program {
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
         let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
         if !told.status.success() {
-            let error = Error::new(format!("{self} {command} ended with {}", told.status));
-            return Err(match self {
-                Self::File(_) => {
-                    error.hint("what the operator needs to say what it is goes behind --, such as -- --token x")
-                }
-                Self::Watches(_) => error.hint(self.hint()),
-            });
+            return Err(Error::new(format!("{self} {command} ended with {}", told.status)).hint(self.hint()));
         }
         serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
     }

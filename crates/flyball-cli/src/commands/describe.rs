@@ -53,7 +53,7 @@ fn ask(args: &OperatorArgs) -> Result<Description> {
     let answer = process.output().when(format!("cannot run {program}"))?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stderr);
-        let said = said.trim().lines().next().unwrap_or("it did not say why");
+        let said = said.trim().lines().next().unwrap_or("it did not say why").trim_start_matches("error: ");
         let error = Error::new(format!("{program} describe failed: {said}"));
         return Err(error.hint(program.hint()));
     }

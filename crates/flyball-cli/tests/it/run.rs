@@ -62,6 +62,18 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
 }
 
 #[test]
+fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
+    let home = Home::new("run-hint");
+    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n").unwrap();
+    for line in [&["describe", "operator", "./watches.yaml"][..], &["manifests", "--program=watches.yaml"]] {
+        let said = home.run(line);
+        said.fails_with(&["names the chart, role or playbook of each kind"]);
+        assert!(!said.err.contains("Operator::main"), "{said:?}");
+    }
+    home.run(&["describe", "operator", "/bin/false"]).fails_with(&["Operator::main", "--token x"]);
+}
+
+#[test]
 fn an_operator_runs_with_its_samples() {
     let home = Home::new("run");
     home.run(&["cluster", "up", "--quiet"]).ok();

@@ -2,8 +2,7 @@
 
 use crate::{cluster, eventually};
 use flyball::{Action, Condition, Context, Controller, Operator, Reconcile, Result};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use serde_json::json;
 use std::future::pending;
@@ -29,14 +28,9 @@ impl Reconcile for Stuck {
 #[tokio::test(start_paused = true)]
 async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
     let admin = cluster().admin();
-    let crd = Patch::Apply(VisitorsApp::crd());
-    let crds = Api::<DynamicObject>::all_with(
-        admin.clone(),
-        &flyball::Kind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition").cluster_wide().api_resource(),
-    );
-    crds.patch(VisitorsApp::crd_name(), &PatchParams::apply("test"), &crd).await.unwrap();
+    Api::all(admin.clone()).create(&PostParams::default(), &VisitorsApp::crd()).await.unwrap();
     let sites = Api::<VisitorsApp>::namespaced(admin.clone(), "default");
-    eventually("the kind is served", async || sites.list(&ListParams::default()).await.is_ok()).await;
+    eventually("the kind is served", || async { sites.list(&ListParams::default()).await.is_ok() }).await;
     let site = json!({
         "apiVersion": "example.com/v1", "kind": "VisitorsApp", "metadata": {"name": "a"},
         "spec": {"size": 1, "title": "Visitors"},
@@ -50,8 +44,8 @@ async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
         status.conditions.into_iter().map(told).collect::<Vec<_>>()
     };
     let ready = ("Ready".to_owned(), "True".to_owned(), String::new());
-    eventually("it is ready", async || conditions().await == [ready.clone()]).await;
+    eventually("it is ready", || async { conditions().await == [ready.clone()] }).await;
     sites.delete("a", &DeleteParams::default()).await.unwrap();
     let why = ("CleanedUp".to_owned(), "False".to_owned(), "the database does not answer".to_owned());
-    eventually("it says why it is still there", async || conditions().await == [ready.clone(), why.clone()]).await;
+    eventually("it says why it is still there", || async { conditions().await == [ready.clone(), why.clone()] }).await;
 }
