@@ -34,6 +34,7 @@ struct GadgetStatus {
     looks: u64,
     /// How it is: nobody ever says.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     conditions: Vec<Condition>,
 }
 

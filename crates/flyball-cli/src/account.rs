@@ -4,16 +4,16 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
+use crate::private;
+use crate::terminal::complain;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flyball::proxy::Proxies;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -51,12 +51,21 @@ impl Account {
             cluster["certificate-authority-data"] = STANDARD.encode(pem(certificates)).into();
         }
         if config.accept_invalid_certs {
+            complain(
+                "warning",
+                &format!(
+                    "the operator does not verify who {} is: the kubeconfig says insecure-skip-tls-verify",
+                    config.cluster_url
+                ),
+            );
             cluster["insecure-skip-tls-verify"] = true.into();
         }
         if let Some(name) = &config.tls_server_name {
             cluster["tls-server-name"] = name.as_str().into();
         }
-        if let Some(proxy) = &config.proxy_url {
+        // One that the environment names is found there, with what NO_PROXY says of it.
+        let is_direct = Proxies::of_config(config).is_direct(&config.cluster_url);
+        if let Some(proxy) = config.proxy_url.as_ref().filter(|_| !is_direct) {
             cluster["proxy-url"] = proxy.to_string().into();
         }
         let written = json!({
@@ -95,10 +104,7 @@ impl Account {
     pub(crate) async fn renew(&self) -> Result<()> {
         let token = token(&self.accounts, &self.name).await?;
         let what = || format!("cannot write {}", self.token.display());
-        let new = self.token.with_extension("new");
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).when(what())?;
-        file.write_all(token.as_bytes()).and_then(|()| fs::rename(&new, &self.token)).when(what())
+        private::write(&self.token, token.as_bytes()).when(what())
     }
 
     /// Goes on writing new tokens before the old ones lapse.

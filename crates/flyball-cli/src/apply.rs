@@ -4,6 +4,7 @@
 
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
+use crate::last_seen::summary;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -184,7 +185,12 @@ impl Connection {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(ESTABLISHED, wait).await.when(format!("{told} is not served after {} s", ESTABLISHED.as_secs()))
+        if timeout(ESTABLISHED, wait).await.is_ok() {
+            return Ok(());
+        }
+        let what = format!("{told} is not served after {} s", ESTABLISHED.as_secs());
+        let found = self.read(definition).await?;
+        Err(Error::new(format!("{what}; last seen:\n{}", summary(&found))))
     }
 }
 

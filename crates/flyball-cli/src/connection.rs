@@ -73,7 +73,7 @@ impl Connection {
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
-        let client = Client::try_from(config).when(format!("cannot connect to {url}"))?;
+        let client = flyball::connect(config).when(format!("cannot connect to {url}"))?;
         let answers = client.apiserver_version().await.when(format!("{url} does not answer"));
         answers.map_err(|error| error.hint(HINT))?;
         Ok(Self { client, namespace })

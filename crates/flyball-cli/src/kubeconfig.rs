@@ -3,8 +3,11 @@
 //! See <https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::private;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde_json::{Map, Value, json};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -78,20 +81,7 @@ pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     }
     // What links to the file goes on to do so.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let new = target.with_extension(format!("new-{}", std::process::id()));
-    let written = private(&new).and_then(|mut file| {
-        file.write_all(yaml.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &target)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written.when(what())
-}
-
-fn private(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    private::write(&target, yaml.as_bytes()).when(what())
 }
 
 fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T> {
@@ -114,8 +104,12 @@ fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> 
     Ok(result)
 }
 
-/// The lock that kubectl takes while it changes a kubeconfig: a file beside it.
+/// The lock that kubectl takes while it changes a kubeconfig: a file beside it. Ours names its process, so that one which a crash
+/// left is known from one that is held; kubectl's is empty, and always taken for held.
 struct Lock(PathBuf);
+
+/// What a lock of ours begins with.
+const LOCK_OWNER: &str = "flyball ";
 
 impl Lock {
     fn take(path: &Path) -> Result<Self> {
@@ -126,15 +120,46 @@ impl Lock {
         name.push(".lock");
         let lock = PathBuf::from(name);
         for _ in 0..PATIENCE {
-            match OpenOptions::new().write(true).create_new(true).open(&lock) {
-                Ok(_) => return Ok(Self(lock)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => pause(),
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
+                Ok(mut file) => {
+                    let held = Self(lock);
+                    file.write_all(format!("{LOCK_OWNER}{}\n", std::process::id()).as_bytes())
+                        .when(format!("cannot lock {}", path.display()))?;
+                    return Ok(held);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    if !remove_stale(&lock) {
+                        pause();
+                    }
+                }
                 Err(error) => return Err(error).when(format!("cannot lock {}", path.display())),
             }
         }
         let locked = Error::new(format!("{} is locked by another program", path.display()));
         Err(locked.hint(format!("if none runs, delete {}", lock.display())))
     }
+}
+
+/// Takes away a lock whose process is no more; tells whether it did.
+fn remove_stale(lock: &Path) -> bool {
+    let Ok(owner) = fs::read_to_string(lock) else { return false };
+    let pid = owner.strip_prefix(LOCK_OWNER).and_then(|pid| pid.trim().parse::<i32>().ok()).filter(|pid| *pid > 0);
+    let pid = pid.and_then(Pid::from_raw);
+    if pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)) {
+        return false;
+    }
+    // Of several processes that see this only one gets it; what another one made in the meantime is put back.
+    let mut aside = lock.as_os_str().to_owned();
+    aside.push(format!("-stale-{}", std::process::id()));
+    let aside = PathBuf::from(aside);
+    if fs::rename(lock, &aside).is_err() {
+        return false;
+    }
+    if fs::read_to_string(&aside).is_ok_and(|moved| moved == owner) {
+        return fs::remove_file(&aside).is_ok();
+    }
+    let _ = fs::rename(&aside, lock);
+    false
 }
 
 #[expect(clippy::disallowed_methods, reason = "another process holds the lock")]
@@ -182,6 +207,24 @@ mod tests {
         remove(&path, "flyball", Some("work")).unwrap();
         assert_eq!(read()["current-context"], "work");
         assert_eq!(read()["contexts"], json!([{"name": "work", "context": {"cluster": "work", "extra": "kept"}}]));
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_a_crash_left_is_taken_over() {
+        let path = scratch("stale");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let lock = path.with_extension("lock");
+        // Above what Linux gives to any process.
+        fs::write(&lock, "flyball 2147483646\n").unwrap();
+        add(&path, &ours()).unwrap();
+        assert!(!lock.exists());
+        // One that is held, kubectl's and one that is odd are left alone.
+        for owner in [format!("flyball {}\n", std::process::id()), String::new(), "flyball -1".into(), "x".into()] {
+            fs::write(&lock, &owner).unwrap();
+            assert!(!remove_stale(&lock), "{owner}");
+            assert_eq!(fs::read_to_string(&lock).unwrap(), owner);
+        }
         fs::remove_dir_all(path.parent().unwrap()).unwrap();
     }
 

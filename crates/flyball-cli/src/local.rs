@@ -7,6 +7,7 @@ use crate::account::Account;
 use crate::apply::{self, Outcome};
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
+use crate::metrics::free_address;
 use crate::process::{self, Hear, Process};
 use crate::program::{Build, Program};
 use crate::saved::{self, Saved};
@@ -18,6 +19,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
@@ -101,6 +103,49 @@ pub(crate) struct Local {
     /// The program that is installed, its files as they were then, and the samples that are applied.
     current: Option<(Program, Saved)>,
     applied: Vec<Value>,
+}
+
+/// A page that an operator serves at a usual address, which another operator on this machine may have taken.
+struct Page {
+    what: &'static str,
+    address: &'static str,
+    path: &'static str,
+    flag: &'static str,
+    variable: &'static str,
+}
+
+const PAGES: [Page; 2] = [
+    Page {
+        what: "metrics are",
+        address: "127.0.0.1:8080",
+        path: "/metrics",
+        flag: "--metrics-addr",
+        variable: "FLYBALL_METRICS_ADDR",
+    },
+    Page {
+        what: "health is",
+        address: "127.0.0.1:8081",
+        path: "/readyz",
+        flag: "--health-addr",
+        variable: "FLYBALL_HEALTH_ADDR",
+    },
+];
+
+impl Page {
+    /// Tells whether somebody chose where it is: by a flag, by a variable, or perhaps in a file.
+    fn is_chosen(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
+        let is_flag = |arg: &String, flag: &str| {
+            arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        };
+        let is_set = |name: &str| variables.contains_key(name) || std::env::var_os(name).is_some();
+        args.iter().any(|arg| is_flag(arg, self.flag) || is_flag(arg, "--config"))
+            || is_set(self.variable)
+            || is_set("FLYBALL_CONFIG")
+    }
+}
+
+fn is_free(address: &str) -> bool {
+    TcpListener::bind(address).is_ok()
 }
 
 /// Who hears what cargo and the operator say; they speak for themselves unless given.
@@ -340,6 +385,15 @@ impl Local {
     fn start(&self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
         let mut command = process::leashed(program);
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
+        let is_chosen = |page: &Page| page.is_chosen(&self.args.args, variables);
+        for page in PAGES.iter().filter(|page| !is_chosen(page) && !is_free(page.address)) {
+            let address = free_address()?;
+            say(&paint(
+                Style::Faint,
+                &format!("{} is in use: {} at http://{address}{}", page.address, page.what, page.path),
+            ));
+            command.env(page.variable, address);
+        }
         Process::start(command, self.hear.operator.clone())
     }
 }
@@ -442,5 +496,26 @@ impl Connection {
         if timeout(Duration::from_secs(20), wait).await.is_err() {
             complain("note", "some samples are not gone yet: their finalizers wait for the operator");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_somebody_chose_is_kept() {
+        let chosen = |args: &[&str], variables: &[(&str, &str)]| {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            PAGES.map(|page| page.is_chosen(&args, &variables))
+        };
+        assert_eq!(chosen(&["--metrics-address-book=1"], &[]), [false, false]);
+        assert_eq!(chosen(&["--metrics-addr", "0"], &[]), [true, false]);
+        assert_eq!(chosen(&["--health-addr=0"], &[]), [false, true]);
+        assert_eq!(chosen(&[], &[("FLYBALL_METRICS_ADDR", "0")]), [true, false]);
+        assert_eq!(chosen(&["--config=a.yaml"], &[]), [true, true]);
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!is_free(&taken.local_addr().unwrap().to_string()));
     }
 }

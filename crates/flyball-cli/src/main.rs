@@ -16,6 +16,7 @@ mod image;
 mod installation;
 mod kinds;
 mod kubeconfig;
+mod last_seen;
 mod local;
 mod metrics;
 mod output;

@@ -25,6 +25,20 @@ use std::path::{Component, Path};
 /// Files larger than this are no source that somebody would edit.
 const LARGEST: u64 = 1 << 20;
 
+/// Files and folders that hold passwords or keys.
+#[rustfmt::skip]
+const SECRET_NAMES: &[&str] = &[
+    ".aws", ".azure", ".docker", ".git-credentials", ".gnupg", ".htpasswd", ".kube", ".netrc", ".npmrc", ".pypirc", ".ssh",
+    ".vault-token", "_netrc", "credentials", "credentials.json", "credentials.toml", "htpasswd", "id_dsa", "id_ecdsa",
+    "id_ed25519", "id_rsa", "kubeconfig",
+];
+/// What the names of others end with.
+#[rustfmt::skip]
+const SECRET_ENDINGS: &[&str] = &[
+    ".age", ".env", ".gpg", ".jks", ".key", ".keystore", ".kubeconfig", ".p12", ".pem", ".pfx", ".tfstate",
+    "secret.json", "secret.yaml", "secret.yml", "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml",
+];
+
 /// The flags that say which.
 #[derive(Args, Debug)]
 pub(crate) struct PluginArgs {
@@ -134,6 +148,9 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
         let entry = entry.when(what())?;
         let (path, kind) = (entry.path(), entry.file_type().when(what())?);
         // What is behind a link is not the project's, and what was built or recorded is not its source.
+        if is_secret(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
         if kind.is_dir() && ![".git", "target"].iter().any(|name| entry.file_name() == *name) {
             read(root, &path, files)?;
         } else if kind.is_file() && entry.metadata().when(what())?.len() <= LARGEST {
@@ -146,6 +163,12 @@ fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Res
     Ok(())
 }
 
+/// Tells whether a file or folder looks as if it held passwords or keys, by its name. No plugin is given these.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_lowercase();
+    SECRET_NAMES.contains(&&*name) || name.starts_with(".env.") || SECRET_ENDINGS.iter().any(|end| name.ends_with(end))
+}
+
 /// Takes over what a plugin has new or different.
 fn take(plugin: &Plugin, answer: Response, before: &BTreeMap<String, String>, changes: &mut Changes) -> Result<()> {
     for (path, text) in answer.universe {
@@ -154,6 +177,12 @@ fn take(plugin: &Plugin, answer: Response, before: &BTreeMap<String, String>, ch
         }
         let wrong = match path.as_str() {
             FILE => Some("it is what flyball knows of the project"),
+            // It was not given what is there.
+            path if Path::new(path).iter().any(|part| is_secret(&part.to_string_lossy()))
+                && changes.root().join(path).exists() =>
+            {
+                Some("it looks like a secret, which is not a plugin's to change")
+            }
             path => wrong_with(Path::new(path), changes.root()),
         };
         if let Some(wrong) = wrong {
@@ -186,6 +215,28 @@ fn wrong_with(path: &Path, root: &Path) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_a_secret_is_kept_from_plugins() {
+        for name in [
+            ".env",
+            ".env.local",
+            "prod.env",
+            "tls.KEY",
+            "id_ed25519",
+            "kubeconfig",
+            ".aws",
+            "db-secrets.yaml",
+            ".netrc",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in
+            ["environment.rs", "secret.rs", "keys.rs", ".gitignore", ".github", "Cargo.toml", "id_rsa.pub", "monkey"]
+        {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
 
     #[test]
     fn no_path_leads_out_of_the_project() {

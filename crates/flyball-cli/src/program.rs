@@ -164,6 +164,20 @@ impl Program {
         }
     }
 
+    /// Returns what to look at if it does not say what the operator is.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::File(_) => {
+                "a program that ends in Operator::main of this release knows `describe`; what it needs to say \
+                              what it is goes behind --, such as -- --token x"
+                    .into()
+            }
+            Self::Watches(path) => {
+                format!("{} names the chart, role or playbook of each kind: is each of them there?", path.display())
+            }
+        }
+    }
+
     /// Returns what starts it: a file, and the arguments that come before all others.
     pub(crate) fn command_line(&self) -> Vec<OsString> {
         match self {
@@ -216,8 +230,7 @@ impl Program {
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
         let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
         if !told.status.success() {
-            return Err(Error::new(format!("{self} {command} ended with {}", told.status))
-                .hint("what the operator needs to say what it is goes behind --, such as -- --token x"));
+            return Err(Error::new(format!("{self} {command} ended with {}", told.status)).hint(self.hint()));
         }
         serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
     }

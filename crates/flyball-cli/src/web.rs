@@ -2,11 +2,11 @@
 
 use crate::error::{Result, ResultExt};
 use bytes::Bytes;
+use flyball::proxy::{Connector, Proxies};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::time::timeout;
 /// How large an answer may be: manifests, indices and tokens are far smaller.
 const LARGEST: usize = 16 << 20;
 
-/// A client that trusts whom this machine trusts.
+/// A client that trusts whom this machine trusts, and uses the proxies of the environment.
 #[derive(Clone)]
 pub(crate) struct Web {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
     patience: Duration,
 }
 
@@ -30,11 +30,9 @@ impl Web {
         let provider = rustls::crypto::ring::default_provider();
         let config = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
         let config = config.when("cannot use TLS")?.with_root_certificates(roots).with_no_client_auth();
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(Duration::from_secs(10)));
+        let connector = Connector::new(Proxies::from_env()).connect_timeout(Duration::from_secs(10));
         let https = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1();
-        Ok(Self { client: Client::builder(TokioExecutor::new()).build(https.wrap_connector(http)), patience })
+        Ok(Self { client: Client::builder(TokioExecutor::new()).build(https.wrap_connector(connector)), patience })
     }
 
     /// Sends a request and returns the whole answer.

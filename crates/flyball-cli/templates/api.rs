@@ -35,5 +35,6 @@ fn once() -> i32 {
 pub struct {{kind}}Status {
     /// `Ready`: what is desired is so.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -34,6 +34,7 @@ pub struct HerdStatus {
     pub ready: usize,
     /// What is the case with it.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

@@ -12,6 +12,7 @@ mod link;
 mod transport;
 
 pub(crate) use gate::Gate;
+pub use link::connect;
 pub(crate) use link::{Link, Received, Sends};
 
 use crate::operator::metrics::RequestMetrics;

@@ -21,7 +21,7 @@
 //! | reads, writes, events, time and chance in a reconcile | [`Context`], [`Children`], [`Caches`], [`Event`], [`Condition`], [`slow_start_batch`] |
 //! | what is asked before an object is stored | [`Webhook`], [`AdmissionRequest`], [`Validator`], [`Defaulter`] |
 //! | the same in CEL, kept by the API server itself | [`Policy`] |
-//! | requests of any other sort | [`Client`] |
+//! | requests of any other sort, through proxies where there are some | [`Client`], [`connect`], [`proxy`] |
 //! | kinds that are known at run time only | [`Kind`] |
 //! | deriving a custom resource | [kube's `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html), whose types are [`Resource`]s as those of [`k8s_openapi`] are |
 //!
@@ -95,6 +95,8 @@ mod json;
 mod kind;
 mod latch;
 
+pub mod proxy;
+
 mod watcher;
 
 mod cache;
@@ -114,6 +116,7 @@ mod operator;
 pub use apply::{Children, Condition, Event, Rollout};
 pub use batch::slow_start_batch;
 pub use cache::{Cache, Caches, Index, KindIndex};
+pub use client::connect;
 pub use conflict::retry_on_conflict;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use flyball_core::{Clock, FieldError, GroupResource, GroupVersionKind, ObjectKey, Rng};

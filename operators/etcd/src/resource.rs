@@ -130,6 +130,7 @@ pub struct EtcdClusterStatus {
     pub defragmented: BTreeMap<String, String>,
     /// `Available`: clients can read and write, and every member that was added has started. `Progressing`: a step is being
     /// taken or waited for.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 

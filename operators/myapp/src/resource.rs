@@ -60,5 +60,6 @@ pub struct MyAppStatus {
     pub ready: String,
     /// `Ready`: all pods of all components are.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -42,5 +42,6 @@ pub struct VisitorsAppStatus {
     pub frontend_image: String,
     /// `Ready`: database, backend and frontend are.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

@@ -53,9 +53,9 @@ fn ask(args: &OperatorArgs) -> Result<Description> {
     let answer = process.output().when(format!("cannot run {program}"))?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stderr);
-        let said = said.trim().lines().next().unwrap_or("it did not say why");
+        let said = said.trim().lines().next().unwrap_or("it did not say why").trim_start_matches("error: ");
         let error = Error::new(format!("{program} describe failed: {said}"));
-        return Err(error.hint("every program that ends in Operator::main of this release knows `describe`"));
+        return Err(error.hint(program.hint()));
     }
     serde_json::from_slice(&answer.stdout).when(format!("{program} did not describe an operator"))
 }

@@ -90,6 +90,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     }
     let log = Arc::new(Log::default());
     operator.hear = Heard { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
+    say(&format!("metrics at http://{metrics}/metrics"));
     operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
     (operator.samples, operator.watch, operator.made) = (samples, true, is_elsewhere.then(Made::default));
 

@@ -20,10 +20,11 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   flyball init --domain acme.io
   flyball init --domain acme.io --repo github.com/acme/redis-operator redis-operator
-  flyball init --domain acme.io --flyball-git https://github.com/flyball-dev/flyball
+  flyball init --domain acme.io --flyball-rev v0.1.0
+  flyball init --domain acme.io --flyball-path ../flyball
 
-The project compiles against the library in the tree that this program was built from, with the versions of other crates that it
-was built with, so that it needs no network once those are there.")]
+The project takes the library from Flyball's git repository, in the version of this program. From a tree of its source it takes the
+versions of other crates as well, so that it needs no network once those are there.")]
 pub(crate) struct InitArgs {
     /// The folder, which is made if it is not there
     #[arg(default_value = ".")]
@@ -60,7 +61,7 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
         Some(name) => name.clone(),
         None => name_of(&folder)?,
     };
-    let library = Library::named(&args.library)?;
+    let library = Library::named(&args.library, &folder)?;
     let workspace = Workspace::around(&folder)?;
     let member = workspace.as_ref().map(|workspace| workspace.with_member(&folder)).transpose()?.flatten();
     let project = Project::new(&folder, &name, &args.domain, args.repo.as_deref());

@@ -20,7 +20,9 @@ use std::path::PathBuf;
   flyball run --watch                            built and started anew whenever a file of it is saved
   flyball run --env-from secret/vc-credentials   with the variables that its pod would have
   flyball run --program ./vmgroup -- --resync 10s
-  flyball run -- --metrics-addr 0 --health-addr 0   beside another one on this machine, which has the ports 8080 and 8081")]
+  flyball run -- --metrics-addr 0 --health-addr 0   without the pages of metrics and health
+
+If another program has the port 8080 or 8081, the page is served at a free one, and the command says at which.")]
 pub(crate) struct RunArgs {
     /// Apply the objects of this file or folder once the definitions are there; `samples` or `config/samples` unless given
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]

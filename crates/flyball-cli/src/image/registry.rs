@@ -7,6 +7,7 @@ use super::credentials::Credentials;
 use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
+use crate::terminal::complain;
 use crate::web::Web;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};
@@ -214,6 +215,13 @@ impl Registry {
         if address.scheme_str() != Some("https") && address.scheme() != self.base.scheme() {
             return Err(Error::new(format!("{registry} gets its tokens at {realm}, which is without TLS")));
         }
+        let host = address.host().unwrap_or_default();
+        if self.credentials.is_some() && !is_related(host, self.base.host().unwrap_or_default()) {
+            complain(
+                "warning",
+                &format!("{registry} has its tokens made by {host}, which is sent your password for {registry}"),
+            );
+        }
         let (service, scope) = (challenge.of("service"), format!("repository:{}:pull,push", self.reference.repository));
         let request = match &self.credentials {
             Some(Credentials::Identity(token)) => {
@@ -296,6 +304,16 @@ impl Registry {
     }
 }
 
+/// Tells whether two hosts are the same or of one domain, as auth.docker.io and registry-1.docker.io are.
+fn is_related(one: &str, other: &str) -> bool {
+    let domain = |host: &str| {
+        let labels: Vec<&str> = host.rsplit('.').take(2).collect();
+        let is_name = labels.len() == 2 && labels[0].bytes().all(|byte| byte.is_ascii_alphabetic());
+        is_name.then(|| format!("{}.{}", labels[1], labels[0]).to_lowercase())
+    };
+    one.eq_ignore_ascii_case(other) || domain(one).is_some_and(|domain_of_one| Some(domain_of_one) == domain(other))
+}
+
 /// How a registry asks who one is, see <https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1>.
 #[derive(Debug, Default, PartialEq)]
 struct Challenge {
@@ -330,7 +348,22 @@ fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Challenge;
+    use super::{Challenge, is_related};
+
+    #[test]
+    fn a_host_that_is_of_another_domain_is_known() {
+        for (one, other, expected) in [
+            ("auth.docker.io", "registry-1.docker.io", true),
+            ("gitlab.com", "registry.gitlab.com", true),
+            ("ghcr.io", "GHCR.io", true),
+            ("127.0.0.1", "127.0.0.1", true),
+            ("evil.example", "ghcr.io", false),
+            ("10.0.0.1", "10.1.0.1", false),
+            ("localhost", "other", false),
+        ] {
+            assert_eq!(is_related(one, other), expected, "{one} {other}");
+        }
+    }
 
     #[test]
     fn challenges_are_read() {

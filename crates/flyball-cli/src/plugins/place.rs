@@ -9,11 +9,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::FromStr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
+use tokio::time::timeout;
 
 /// What an answer may hold.
 const LONGEST: u64 = 64 << 20;
+
+/// How long a plugin may take to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Says so in seconds, in place of that.
+const PATIENCE_VARIABLE: &str = "FLYBALL_PLUGIN_TIMEOUT";
+
+fn patience() -> Duration {
+    let seconds = std::env::var(PATIENCE_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
+    seconds.map_or(PATIENCE, Duration::from_secs)
+}
 
 /// What a plugin is called, with its version or without.
 #[derive(Clone, Debug)]
@@ -103,15 +115,22 @@ impl Plugin {
         let mut child = command.spawn().when(what())?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut answer = Vec::new();
-        let ((), heard) = tokio::join!(
-            async {
-                // One that does not read all of it may answer nevertheless.
-                let _ = input.expect("it is piped").write_all(&question).await;
-            },
-            async { output.expect("it is piped").take(LONGEST).read_to_end(&mut answer).await.map(drop) }
-        );
-        heard.when(what())?;
-        let ended = child.wait().await.when(what())?;
+        let work = async {
+            let ((), heard) = tokio::join!(
+                async {
+                    // One that does not read all of it may answer nevertheless.
+                    let _ = input.expect("it is piped").write_all(&question).await;
+                },
+                async { output.expect("it is piped").take(LONGEST).read_to_end(&mut answer).await.map(drop) }
+            );
+            heard?;
+            child.wait().await
+        };
+        let ended = timeout(patience(), work).await.map_err(|_| {
+            Error::new(format!("plugin {told} did not answer within {} s", patience().as_secs()))
+                .hint(format!("it was ended, and nothing was written; {PATIENCE_VARIABLE}=SECONDS gives it longer"))
+        })?;
+        let ended = ended.when(what())?;
         if !ended.success() {
             return Err(Error::new(format!("plugin {told} ended with {ended}")));
         }

@@ -5,67 +5,162 @@ use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Where the library is published.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+/// The version of this program, and so of the library that it belongs to.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Names a tree of Flyball's source, as `--flyball-path` does.
+const PATH_VARIABLE: &str = "FLYBALL_PATH";
+
 /// The flags that say it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LibraryArgs {
-    /// Take the library from this tree of Flyball's source; that which this program was built from unless given
-    #[arg(long, value_name = "PATH", conflicts_with = "flyball_git")]
+    /// Take the library from this tree of Flyball's source; the variable FLYBALL_PATH says the same
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["flyball_git", "flyball_rev", "flyball_version"])]
     flyball_path: Option<PathBuf>,
-    /// Take the library from a git repository: URL, or URL#REVISION
-    #[arg(long, value_name = "URL")]
+    /// Take the library from a git repository; that of Flyball, in the version of this program, unless given
+    #[arg(long, value_name = "URL", conflicts_with = "flyball_version")]
     flyball_git: Option<String>,
+    /// Take this tag, branch or commit of the git repository
+    #[arg(long, value_name = "REVISION", conflicts_with = "flyball_version")]
+    flyball_rev: Option<String>,
+    /// Take this version of the library from the registry of crates
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    flyball_version: Option<String>,
+}
+
+fn version(text: &str) -> Result<String, String> {
+    let good = text.starts_with(|c: char| c.is_ascii_digit() || "^=~".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "^=~.-+".contains(c));
+    if good { Ok(text.into()) } else { Err("a version is like 0.1.0".into()) }
 }
 
 /// A source of the library.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Library {
-    Path(PathBuf),
-    Git { url: String, revision: Option<String> },
+    /// A tree of source, and how Cargo.toml names it.
+    Path {
+        root: PathBuf,
+        told: PathBuf,
+    },
+    Git {
+        url: String,
+        revision: Option<String>,
+        version: Option<String>,
+    },
+    Registry {
+        version: String,
+    },
 }
 
-/// The tree that this program was built from.
-const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
 impl Library {
-    pub(crate) fn named(args: &LibraryArgs) -> Result<Self> {
-        if let Some(url) = &args.flyball_git {
-            let (url, revision) = url.split_once('#').map_or((url.as_str(), None), |(url, rev)| (url, Some(rev)));
-            return Ok(Self::Git { url: url.into(), revision: revision.map(str::to_owned) });
+    /// Finds the source that is meant, for a project in a folder.
+    ///
+    /// A path that is given is written as it is given: a relative one relative to the project. Otherwise none is written, as nobody
+    /// else has the files of this machine.
+    pub(crate) fn named(args: &LibraryArgs, folder: &Path) -> Result<Self> {
+        let variable = || std::env::var_os(PATH_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let elsewhere = args.flyball_git.is_some() || args.flyball_rev.is_some() || args.flyball_version.is_some();
+        if let Some(path) = args.flyball_path.clone().or_else(|| if elsewhere { None } else { variable() }) {
+            if !path.join("crates/flyball/Cargo.toml").is_file() {
+                let what = format!("{} is no tree of Flyball's source: it has no crates/flyball", path.display());
+                return Err(Error::new(what).hint("say where the library is: --flyball-path PATH or --flyball-git URL"));
+            }
+            let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
+            let told = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
+            return Ok(Self::Path { root, told });
         }
-        let path = args.flyball_path.as_deref().unwrap_or(Path::new(BUILT_FROM));
-        if !path.join("crates/flyball/Cargo.toml").is_file() {
-            let what = match &args.flyball_path {
-                Some(path) => format!("{} is no tree of Flyball's source: it has no crates/flyball", path.display()),
-                None => format!("the tree that this program was built from is not at {} any more", path.display()),
-            };
-            return Err(Error::new(what).hint("say where the library is: --flyball-path PATH or --flyball-git URL"));
+        if let Some(version) = &args.flyball_version {
+            return Ok(Self::Registry { version: version.clone() });
         }
-        Ok(Self::Path(path.canonicalize().when(format!("cannot read {}", path.display()))?))
+        let (url, revision) = match args.flyball_git.as_deref().map(|url| url.split_once('#').unwrap_or((url, ""))) {
+            None => {
+                let revision = args.flyball_rev.clone();
+                let version = revision.is_none().then(|| VERSION.to_owned());
+                let revision = revision.or_else(|| revision_of(env!("CARGO_MANIFEST_DIR")).map(str::to_owned));
+                return Ok(Self::Git { url: REPOSITORY.into(), revision, version });
+            }
+            Some((url, revision)) => (url, Some(revision).filter(|revision| !revision.is_empty())),
+        };
+        if let (Some(_), Some(revision)) = (revision, &args.flyball_rev) {
+            return Err(Error::usage(format!(
+                "--flyball-git names a revision, and --flyball-rev {revision} another one"
+            )));
+        }
+        let revision = revision.map(str::to_owned).or_else(|| args.flyball_rev.clone());
+        Ok(Self::Git { url: url.into(), revision, version: None })
     }
 
     /// Returns what Cargo.toml says of one of its crates.
     pub(crate) fn dependency(&self, name: &str) -> String {
         match self {
-            Self::Path(root) => {
-                format!("path = {}", quoted(&root.join("crates").join(name).display().to_string()))
+            Self::Path { told, .. } => {
+                format!("path = {}", quoted(&told.join("crates").join(name).display().to_string()))
             }
-            Self::Git { url, revision } => {
-                let revision = revision.as_ref().map(|rev| format!(", rev = {}", quoted(rev))).unwrap_or_default();
-                format!("git = {}{revision}", quoted(url))
+            Self::Git { url, revision, version } => {
+                let field = |name: &str, value: &Option<String>| {
+                    value.as_ref().map(|value| format!(", {name} = {}", quoted(value))).unwrap_or_default()
+                };
+                format!("git = {}{}{}", quoted(url), field("rev", revision), field("version", version))
             }
+            Self::Registry { version } => format!("version = {}", quoted(version)),
         }
     }
 
     /// Returns the versions of other crates that it is known to work with, and that are there without a network.
     pub(crate) fn lock(&self) -> Option<String> {
         match self {
-            Self::Path(root) => fs::read_to_string(root.join("Cargo.lock")).ok(),
-            Self::Git { .. } => None,
+            Self::Path { root, .. } => fs::read_to_string(root.join("Cargo.lock")).ok(),
+            Self::Git { .. } | Self::Registry { .. } => None,
         }
     }
+}
+
+/// Returns the commit that this program was built from, if it is known: from a checkout of cargo's, as `cargo install --git` makes
+/// it, or from the build.
+fn revision_of(manifest_dir: &str) -> Option<&str> {
+    let (_, checkout) = manifest_dir.split_once("/git/checkouts/").unwrap_or_default();
+    let commit = checkout.split('/').nth(1).or(option_env!("FLYBALL_REVISION"))?;
+    (commit.len() >= 7 && commit.bytes().all(|digit| digit.is_ascii_hexdigit())).then_some(commit)
+}
+
+/// Returns the way from a folder, which may not be there yet, to another one.
+fn relative(to: &Path, folder: &Path) -> PathBuf {
+    let shared = to.components().zip(folder.components()).take_while(|(one, other)| one == other).count();
+    let up = folder.components().skip(shared).map(|_| "..");
+    up.map(PathBuf::from).chain(to.components().skip(shared).map(|part| PathBuf::from(part.as_os_str()))).collect()
 }
 
 /// Returns a text as TOML writes it.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_of_cargo_says_the_commit() {
+        let checkout = "/home/me/.cargo/git/checkouts/flyball-0a1b2c/51ca79d/crates/flyball-cli";
+        assert_eq!(revision_of(checkout), Some("51ca79d"));
+        let unknown = option_env!("FLYBALL_REVISION");
+        for other in
+            ["/home/me/flyball/crates/flyball-cli", "/x/git/checkouts/flyball", "/git/checkouts/a/main/crates/b"]
+        {
+            assert!(revision_of(other).is_none() || revision_of(other) == unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_way_from_a_project_to_the_library_goes_up_and_down() {
+        for (to, folder, expected) in [
+            ("/src/flyball", "/src/redis-operator", "../flyball"),
+            ("/src/flyball", "/src/ops/redis", "../../flyball"),
+            ("/src", "/src/ops/redis", "../.."),
+            ("/other/flyball", "/src/redis", "../../other/flyball"),
+        ] {
+            assert_eq!(relative(Path::new(to), Path::new(folder)), Path::new(expected));
+        }
+    }
 }

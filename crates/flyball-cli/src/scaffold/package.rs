@@ -24,6 +24,9 @@ const FOR_TESTS: &[(&str, &str, &str)] = &[
     ("tokio", "1", "default-features = false, features = [\"macros\", \"rt\", \"test-util\"]"),
 ];
 
+/// With newer resolvers `cargo test` turns on more features of shared crates than `cargo run`, which then compiles them once more.
+const RESOLVER: &str = "# Tests and programs share the features of all crates, so that these are compiled once for both.\nresolver = \"1\"\n";
+
 /// Writes the package.
 pub(crate) fn write(
     changes: &mut Changes,
@@ -33,10 +36,10 @@ pub(crate) fn write(
 ) -> Result<()> {
     let name = project.project_name.as_str();
     let note = match library {
-        Library::Path(_) => {
+        Library::Path { .. } => {
             "# Docker does not see the library where Cargo.toml takes it from: take it from git for this.\n"
         }
-        Library::Git { .. } => "",
+        Library::Git { .. } | Library::Registry { .. } => "",
     };
     let gaps = [("name", name), ("crate", &name.replace('-', "_")), ("note", note)];
     changes.create("Cargo.toml", manifest(project, library, workspace), false)?;
@@ -87,6 +90,9 @@ fn manifest(project: &Project, library: &Library, workspace: Option<&Workspace>)
         } else if let Some(own) = own {
             text += &format!("{name} = {own}\n");
         }
+    }
+    if workspace.is_none() {
+        text += RESOLVER;
     }
     for (table, dependencies) in [("dependencies", DEPENDENCIES), ("dev-dependencies", FOR_TESTS)] {
         let _ = writeln!(text, "\n[{table}]");

@@ -1,5 +1,6 @@
 //! `flyball image`.
 
+use crate::proxy::Proxy;
 use crate::registry::{AUTH, Manner, Registry, sha256};
 use crate::{Home, Said};
 use serde_json::{Value, json};
@@ -312,6 +313,33 @@ fn a_registry_that_does_not_do_its_part_is_named() {
         fs::write(blob.unwrap().path(), "x").unwrap();
     }
     push(&home, &open).fails_with(&["is damaged", "flyball image build"]);
+}
+
+#[test]
+fn a_registry_is_reached_through_the_proxy_of_the_environment() {
+    let home = prepared("push-proxy");
+    build(&home, &[]).ok();
+    let (registry, proxy) = (Registry::start(Manner::Open), Proxy::start());
+    let port = registry.address.rsplit(':').next().unwrap();
+    let name = format!("registry.test:{port}/team/op:1");
+    let push = |variables: &[(&str, &str)]| {
+        let mut command = home.command(&["image", "push", "--insecure", &name]);
+        Said::of(&command.envs(variables.iter().copied()).output().unwrap())
+    };
+    push(&[("HTTP_PROXY", &proxy.url)]).ok();
+    assert!(registry.kept.lock().unwrap().manifests.contains_key("1"));
+    let tunnels = proxy.tunnels();
+    assert!(
+        !tunnels.is_empty() && tunnels.iter().all(|target| *target == format!("registry.test:{port}")),
+        "{tunnels:?}"
+    );
+    push(&[("HTTP_PROXY", &proxy.url), ("NO_PROXY", "registry.test")])
+        .fails_with(&["registry.test", "cannot be reached"]);
+    // What is on this machine is, whatever is named.
+    let direct = format!("{}/team/op:2", registry.address);
+    let mut command = home.command(&["image", "push", &direct]);
+    Said::of(&command.env("ALL_PROXY", "http://127.0.0.1:1").output().unwrap()).ok();
+    assert_eq!(proxy.tunnels(), [""; 0]);
 }
 
 #[test]

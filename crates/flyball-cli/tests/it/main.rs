@@ -14,6 +14,7 @@ mod nodes;
 mod objects;
 mod operators;
 mod plugins;
+mod proxy;
 mod registry;
 mod run;
 mod samples;

@@ -99,6 +99,33 @@ fn plugins_add_files_and_change_them() {
 }
 
 #[test]
+fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
+    let home = Home::new("plugins-secrets");
+    home.plugin(
+        "licences/v1/licences",
+        &[("init", json!({})), ("create api", json!({"universe": {"prod.env": "stolen\n"}}))],
+    );
+    home.run(&INIT.split(' ').collect::<Vec<_>>()).ok();
+    let folder = home.0.join("site-operator");
+    fs::write(folder.join(".env"), "TOKEN=hush\n").unwrap();
+    fs::write(folder.join("prod.env"), "TOKEN=hush\n").unwrap();
+    fs::create_dir(folder.join(".kube")).unwrap();
+    fs::write(folder.join(".kube/config"), "hush\n").unwrap();
+    let create = "create api --group apps --version v1 --kind Site --plugins licences/v1";
+    home.in_project(create).fails_with(&["may not write \"prod.env\": it looks like a secret", "nothing was written"]);
+    assert!(!home.asked().to_string().contains("hush") && home.asked()["universe"]["src/lib.rs"].is_string());
+    assert_eq!(text(&home, "prod.env"), "TOKEN=hush\n");
+
+    let program = home.0.join(".config/flyball/plugins/licences/v1/licences");
+    fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    let words: Vec<&str> = create.split_whitespace().collect();
+    let mut command = home.command(&words);
+    command.current_dir(&folder).env("FLYBALL_PLUGIN_TIMEOUT", "1").env("PATH", "/usr/bin:/bin");
+    Said::of(&command.output().unwrap())
+        .fails_with(&["plugin licences/v1 did not answer within 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
+}
+
+#[test]
 fn a_plugin_that_does_wrong_changes_nothing() {
     let home = Home::new("plugins-wrong");
     let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());

@@ -2,6 +2,8 @@
 
 use crate::{Home, Said};
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::thread;
@@ -38,6 +40,38 @@ kind: List
 items:
   - {apiVersion: v1, kind: Secret, metadata: {name: greeting}, stringData: {GREETING: good morning}}
 ";
+
+#[test]
+fn an_operator_whose_usual_ports_are_taken_gets_others() {
+    let home = Home::new("run-ports");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let program = home.0.join("op");
+    let script = "#!/bin/sh\ncase $1 in\nmanifests) echo '{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": []}';;\n\
+                  run) echo \"metrics=$FLYBALL_METRICS_ADDR health=$FLYBALL_HEALTH_ADDR.\";;\nesac\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Whether it is this test or somebody else who has it.
+    let _taken = TcpListener::bind("127.0.0.1:8080");
+    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0"]).ok();
+    let told = "127.0.0.1:8080 is in use: metrics are at http://";
+    let address = said.out.split(told).nth(1).and_then(|rest| rest.split("/metrics").next());
+    let address = address.unwrap_or_else(|| panic!("{said:?}"));
+    assert!(said.out.contains(&format!("metrics={address} health=.")), "{said:?}");
+    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0", "--metrics-addr", "127.0.0.1:8080"]).ok();
+    assert!(said.out.contains("metrics= health=.") && !said.out.contains("is in use"), "{said:?}");
+}
+
+#[test]
+fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
+    let home = Home::new("run-hint");
+    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n").unwrap();
+    for line in [&["describe", "operator", "./watches.yaml"][..], &["manifests", "--program=watches.yaml"]] {
+        let said = home.run(line);
+        said.fails_with(&["names the chart, role or playbook of each kind"]);
+        assert!(!said.err.contains("Operator::main"), "{said:?}");
+    }
+    home.run(&["describe", "operator", "/bin/false"]).fails_with(&["Operator::main", "--token x"]);
+}
 
 #[test]
 fn an_operator_runs_with_its_samples() {

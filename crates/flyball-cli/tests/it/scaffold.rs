@@ -50,7 +50,6 @@ fn a_project_begins_in_an_empty_folder() {
     fs::write(folder.join(".gitignore"), "/mine\n").unwrap();
     let said = home.within(&folder, "init --domain acme.io --repo github.com/acme/redis-operator").ok();
     let expected = "created .dockerignore
-created Cargo.lock
 created Cargo.toml
 created Dockerfile
 created PROJECT
@@ -74,12 +73,101 @@ repo: github.com/acme/redis-operator
     assert_eq!(written[&folder.join("PROJECT")], expected);
     let manifest = &written[&folder.join("Cargo.toml")];
     assert!(manifest.contains("repository = \"https://github.com/acme/redis-operator\"\n"), "{manifest}");
-    assert!(manifest.contains("\nflyball = { path = \"/"), "{manifest}");
+    let version = env!("CARGO_PKG_VERSION");
+    for name in ["flyball", "flyball-cluster"] {
+        let begins = format!("\n{name} = {{ git = \"https://github.com/flyball-dev/flyball\", ");
+        assert!(manifest.contains(&begins) && manifest.contains(&format!("version = \"{version}\"")), "{manifest}");
+    }
+    assert!(!manifest.contains("= \"/") && !manifest.contains("path ="), "{manifest}");
 
     home.within(&folder, "init --domain acme.io")
         .fails_with(&["redis-operator/PROJECT is there already", "create api"]);
     fs::remove_file(folder.join("PROJECT")).unwrap();
-    home.within(&folder, "init --domain acme.io").fails_with(&["is not empty: there is Cargo.lock", "new folder"]);
+    home.within(&folder, "init --domain acme.io").fails_with(&["is not empty: there is Cargo.toml", "new folder"]);
+}
+
+#[test]
+fn the_library_comes_from_where_it_is_said_to() {
+    let home = Home::new("init-library");
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    std::os::unix::fs::symlink(&tree, home.0.join("flyball")).unwrap();
+    let (url, at) = ("https://git.example.com/flyball", tree.display().to_string());
+    // From a folder of the project's own that is two below the tree's parent.
+    let up = home.0.join("ops/redis").canonicalize().unwrap_or(home.0.join("ops/redis"));
+    let up = "../".repeat(up.components().count() - 1);
+    for (flags, variable, expected) in [
+        (vec!["--flyball-git", url], "", format!("{{ git = \"{url}\" }}")),
+        (vec!["--flyball-git", url, "--flyball-rev", "v1"], &*at, format!("{{ git = \"{url}\", rev = \"v1\" }}")),
+        (vec!["--flyball-rev", "v1"], "", "{ git = \"https://github.com/flyball-dev/flyball\", rev = \"v1\" }".into()),
+        (vec!["--flyball-version", "0.9.1"], &*at, "{ version = \"0.9.1\" }".into()),
+        (vec!["--flyball-path", &at], "", format!("{{ path = \"{at}/crates/flyball\" }}")),
+        (vec!["--flyball-path", "flyball"], "", format!("{{ path = \"{up}{}/crates/flyball\" }}", &at[1..])),
+        (vec![], &*at, format!("{{ path = \"{at}/crates/flyball\" }}")),
+    ] {
+        let mut command = home.command(&[&["init", "--domain", "acme.io", "ops/redis"], &flags[..]].concat());
+        Said::of(&command.env("FLYBALL_PATH", variable).output().unwrap()).ok();
+        let folder = home.0.join("ops/redis");
+        let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(text.contains(&format!("\nflyball = {expected}\n")), "{flags:?}: {text}");
+        assert_eq!(folder.join("Cargo.lock").exists(), expected.contains("path"), "{flags:?}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+    home.run(&["init", "--domain", "acme.io", "--flyball-git", &format!("{url}#v1"), "--flyball-rev", "v2", "new"]);
+    assert!(!home.0.join("new").exists());
+}
+
+/// Returns the files below a folder of this repository that end in this.
+fn sources(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_built = path.file_name().is_some_and(|name| name == "target");
+        match path.is_dir() {
+            true if !is_built => sources(&path, end, found),
+            false if path.to_string_lossy().ends_with(end) => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn conditions_of_all_kinds_are_lists_that_several_may_add_to() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for folder in ["../operators", "flyball-cli/templates", "flyball-cli/examples", "flyball/examples"] {
+        sources(&crates.join(folder), ".rs", &mut files);
+    }
+    let mut declared = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in text.match_indices("conditions: Vec<Condition>,") {
+            let attributes = &text[text[..at].rfind("///").unwrap_or(0)..at];
+            let is_map =
+                attributes.contains(r#""x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]"#);
+            assert!(is_map, "{}: {attributes}", file.display());
+            declared += 1;
+        }
+    }
+    assert!(declared >= 7, "{declared}");
+}
+
+#[test]
+fn libraries_leave_the_version_of_kubernetes_to_programs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let table = |text: &str, name: &str| {
+        let after = text.split(&format!("\n[{name}]\n")).nth(1).unwrap_or_default().to_owned();
+        let table = after.split("\n[").next().unwrap_or_default().to_owned();
+        table.lines().filter(|line| line.starts_with("k8s-openapi")).map(str::to_owned).collect::<String>()
+    };
+    assert!(!table(&read("Cargo.toml"), "workspace.dependencies").contains("v1_"));
+    for library in ["flyball", "flyball-ansible", "flyball-cluster", "flyball-helm"] {
+        let text = read(&format!("crates/{library}/Cargo.toml"));
+        assert_eq!(table(&text, "dependencies"), "k8s-openapi.workspace = true", "{library}");
+        assert!(table(&text, "dev-dependencies").contains("features = [\"v1_36\"]"), "{library}");
+    }
+    for library in ["flyball-core", "flyball-schema", "flyball-server"] {
+        assert!(!read(&format!("crates/{library}/Cargo.toml")).contains("k8s-openapi"), "{library}");
+    }
 }
 
 #[test]
@@ -93,6 +181,9 @@ fn what_no_project_can_be_called_is_named() {
         ("init --domain acme.io --name Redis", "\"Redis\" is invalid"),
         ("init --domain acme.io --repo redis", "a repository is like github.com/acme/redis-operator"),
         ("init --domain acme.io --flyball-path a --flyball-git b", "cannot be used with"),
+        ("init --domain acme.io --flyball-version 1 --flyball-rev b", "cannot be used with"),
+        ("init --domain acme.io --flyball-version latest", "a version is like 0.1.0"),
+        ("init --domain acme.io --flyball-git u#a --flyball-rev b", "--flyball-rev b another one"),
     ] {
         let said = home.within(&home.0, line);
         assert_eq!(said.code, Some(2), "{line}: {said:?}");

@@ -196,7 +196,7 @@ fn webhook_host(operator: &str, namespace: &str) -> String {
 }
 
 fn client(config: &Config) -> Client {
-    Client::try_from(config.clone()).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"))
+    flyball::connect(config.clone()).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"))
 }
 
 /// Counts the requests of a client, and what it is not permitted.

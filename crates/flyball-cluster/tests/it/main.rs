@@ -4,6 +4,7 @@
 mod application;
 mod autoscaling;
 mod caches;
+mod cleanup;
 mod collection;
 mod conformance;
 mod cron_jobs;

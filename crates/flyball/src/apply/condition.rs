@@ -16,8 +16,20 @@ use serde_json::Value;
 /// assert_eq!(ready.status, "False");
 /// ```
 ///
-/// In the spec of a CRD, give the list that holds conditions the merge key `type`, so that several controllers
-/// can each apply theirs: `#[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]`.
+/// In the status of a CRD, give the list that holds conditions the merge key `type`. Then several controllers can each apply theirs,
+/// and the framework can add `CleanedUp`, which says why a deletion does not end:
+///
+/// ```
+/// # use flyball::Condition;
+/// # use schemars::JsonSchema;
+/// # use serde::{Deserialize, Serialize};
+/// #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+/// struct SiteStatus {
+///     #[serde(default)]
+///     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+///     conditions: Vec<Condition>,
+/// }
+/// ```
 ///
 /// [API conventions]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

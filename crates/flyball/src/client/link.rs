@@ -1,6 +1,7 @@
 //! How an API server is reached: over connections of our own, or by a client that others made.
 
 use super::transport::{Leased, Transport};
+use crate::proxy::Proxies;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -9,7 +10,7 @@ use kube::client::Body;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tower::BoxError;
+use tower::{BoxError, service_fn};
 
 /// A way to an API server.
 #[derive(Clone)]
@@ -22,23 +23,41 @@ pub(crate) struct Link {
 
 impl Link {
     /// Prepares the way to the API server of a configuration.
-    ///
-    /// kube's client is taken for what is rarely wanted: a proxy, impersonation, and headers of one's own.
-    pub(crate) fn to(mut config: kube::Config) -> kube::Result<Self> {
-        let auth = &config.auth_info;
-        let is_plain = config.proxy_url.is_none()
-            && config.headers.is_empty()
-            && auth.impersonate.is_none()
-            && auth.impersonate_uid.is_none()
-            && auth.impersonate_groups.is_none()
-            && auth.impersonate_user_extra.is_none();
-        if !is_plain {
-            // Our own layers retry, in a way that a simulation can repeat.
-            config.default_retry = false;
-            return Ok(kube::Client::try_from(config)?.into());
-        }
+    pub(crate) fn to(config: kube::Config) -> kube::Result<Self> {
         Ok(Self { sender: Transport::sender(&config)?, namespace: config.default_namespace })
     }
+
+    /// Returns it as what others know.
+    pub(crate) fn kube(self) -> kube::Client {
+        let sender = self.sender;
+        let service = service_fn(move |request| {
+            let sender = sender.clone();
+            async move { sender.send(request).await }
+        });
+        kube::Client::new(service, self.namespace)
+    }
+}
+
+/// Makes kube's client for a configuration, with the [proxy](crate::proxy) that the kubeconfig or the environment names.
+///
+/// kube's own looks at `HTTPS_PROXY` for every address, whatever `NO_PROXY` says.
+///
+/// # Errors
+///
+/// When the configuration is of no use, as of its certificates.
+///
+/// ```no_run
+/// # async fn client() -> Result<flyball::Client, Box<dyn std::error::Error>> {
+/// let client = flyball::connect(kube::Config::infer().await?)?;
+/// # Ok(client) }
+/// ```
+#[doc(alias = "try_default")]
+pub fn connect(mut config: kube::Config) -> kube::Result<kube::Client> {
+    if Proxies::of_config(&config).is_direct(&config.cluster_url) {
+        config.proxy_url = None;
+        return kube::Client::try_from(config);
+    }
+    Ok(Link::to(config)?.kube())
 }
 
 impl From<kube::Client> for Link {

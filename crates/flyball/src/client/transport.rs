@@ -9,6 +9,7 @@
 mod tests;
 
 use super::link::{Received, Sends};
+use crate::proxy::{Connector, Proxies};
 use bytes::Bytes;
 use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
@@ -18,7 +19,6 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::{Body, ConfigExt};
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
@@ -64,19 +64,28 @@ impl Transport {
     /// Makes what sends requests to the API server of a configuration, in the name of its user.
     pub(super) fn sender(config: &kube::Config) -> kube::Result<Arc<dyn Sends>> {
         let transport = Arc::new(Self::new(config)?);
-        let Some(auth) = config.auth_layer()? else { return Ok(transport) };
+        let sender: Arc<dyn Sends> = match config.auth_layer()? {
+            None => transport,
+            Some(auth) => {
+                let service = service_fn(move |request| {
+                    let transport = transport.clone();
+                    async move { transport.exchange(request).await }
+                });
+                Arc::new(Wrapped(auth.layer(service)))
+            }
+        };
+        if !has_headers(config) {
+            return Ok(sender);
+        }
         let service = service_fn(move |request| {
-            let transport = transport.clone();
-            async move { transport.exchange(request).await }
+            let sender = sender.clone();
+            async move { sender.send(request).await.map_err(BoxError::from) }
         });
-        Ok(Arc::new(Authorized(auth.layer(service))))
+        Ok(Arc::new(Wrapped(config.extra_headers_layer()?.layer(service))))
     }
 
     fn new(config: &kube::Config) -> kube::Result<Self> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        let connector = config.rustls_https_connector_with_connector(tcp)?;
+        let connector = config.rustls_https_connector_with_connector(Connector::new(Proxies::of_config(config)))?;
         let url = config.cluster_url.clone();
         let host = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let host = HeaderValue::from_str(host).map_err(|error| kube::Error::HttpError(error.into()))?;
@@ -186,10 +195,20 @@ impl Sends for Transport {
     }
 }
 
-/// What adds a token or a password to each request.
-struct Authorized<S>(S);
+/// Tells whether a configuration adds headers of its own to each request, as impersonation does.
+fn has_headers(config: &kube::Config) -> bool {
+    let auth = &config.auth_info;
+    !config.headers.is_empty()
+        || auth.impersonate.is_some()
+        || auth.impersonate_uid.is_some()
+        || auth.impersonate_groups.is_some()
+        || auth.impersonate_user_extra.is_some()
+}
 
-impl<S> Sends for Authorized<S>
+/// What adds headers to each request: a token, a password, or whom to impersonate.
+struct Wrapped<S>(S);
+
+impl<S> Sends for Wrapped<S>
 where
     S: Service<Request<Body>, Response = Response<Received>, Error = BoxError> + Clone + Send + Sync + 'static,
     S::Future: Send,

@@ -4,12 +4,12 @@
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>.
 
 use super::log::SpanLayer;
+use crate::proxy::{Connector, Proxies};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{HttpClient, HttpError};
@@ -74,7 +74,7 @@ impl Export {
 
 /// Sends HTTP requests from whatever thread, on the operator's runtime.
 struct Sender {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<Connector>, Full<Bytes>>,
     runtime: Handle,
 }
 
@@ -84,7 +84,7 @@ impl Sender {
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())?
             .https_or_http()
             .enable_http1()
-            .build();
+            .wrap_connector(Connector::new(Proxies::from_env()));
         Ok(Self { client: Client::builder(TokioExecutor::new()).build(connector), runtime: runtime.clone() })
     }
 }

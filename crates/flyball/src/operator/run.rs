@@ -34,7 +34,7 @@ impl Operator {
     }
 
     /// Runs as [`run`](Self::run) does, against the API server of a configuration. Requests cost less than by kube's client:
-    /// they go over connections of the operator's own, unless the configuration asks for a proxy, impersonation or headers.
+    /// they go over connections of the operator's own, through a [proxy](crate::proxy) where one is configured.
     ///
     /// # Errors
     ///

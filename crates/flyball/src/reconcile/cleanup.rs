@@ -32,8 +32,12 @@ impl Pass {
 
     async fn show(&self, condition: Condition) {
         if let Err(error) = self.write_condition(condition).await {
-            // A kind without conditions is no mistake, and nothing may depend on what is for people to read.
-            tracing::debug!(error = chain(&*error), "the condition {CONDITION} cannot be set");
+            // Nothing may depend on what is for people to read.
+            tracing::warn!(
+                error = chain(&*error),
+                "cannot write the condition {CONDITION}: the list status.conditions of the kind needs \
+                 x-kubernetes-list-type: map with the key type"
+            );
         }
     }
 

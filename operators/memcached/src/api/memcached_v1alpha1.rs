@@ -41,5 +41,6 @@ pub struct MemcachedStatus {
     pub nodes: Vec<String>,
     /// `Available`: as many pods as it has are ready.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

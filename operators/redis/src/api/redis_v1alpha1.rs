@@ -50,5 +50,6 @@ pub struct RedisStatus {
     pub ready: i32,
     /// `Ready`: all pods are.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }

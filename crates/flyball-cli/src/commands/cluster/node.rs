@@ -47,7 +47,7 @@ fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> R
     runtime.block_on(async {
         let config = Kubeconfig::read_from(&record.own_kubeconfig).when("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = kube::Client::try_from(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
+        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
         work(client).await
     })
 }

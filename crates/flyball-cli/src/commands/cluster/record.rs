@@ -1,6 +1,7 @@
 //! Where clusters are written down: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::private;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -93,10 +94,8 @@ impl Files {
 
     pub(super) fn write(&self, record: &Record) -> Result<()> {
         let path = self.file("json");
-        let new = self.file("json.new");
         let written = serde_json::to_vec_pretty(record).map_err(std::io::Error::other);
-        let written = written.and_then(|text| fs::write(&new, text)).and_then(|()| fs::rename(&new, &path));
-        written.when(format!("cannot write {}", path.display()))
+        written.and_then(|text| private::write(&path, &text)).when(format!("cannot write {}", path.display()))
     }
 
     /// Forgets a cluster; its log stays.

@@ -73,7 +73,7 @@ fn ask(path: &std::path::Path) -> Result<String> {
     runtime.block_on(async {
         let config = Kubeconfig::read_from(path).when("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = kube::Client::try_from(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
+        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot make a client")?;
         let ready = http::Request::get("/readyz").body(Vec::new()).when("cannot ask")?;
         client.request_text(ready).await.when("it is not ready")?;
         Ok(client.apiserver_version().await.when("it does not say its version")?.git_version)

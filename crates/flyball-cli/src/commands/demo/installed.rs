@@ -2,11 +2,13 @@
 
 use super::stage::{MARK, OPERATOR, Stage, make};
 use crate::account::token;
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
+use crate::last_seen::summary;
 use crate::terminal::say;
 use flyball::Operator;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::config::AuthInfo;
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -15,6 +17,9 @@ use std::future::pending;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+/// How long the cluster may take to serve the kind.
+const CRD_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running operator.
 pub(super) struct Installed {
@@ -81,7 +86,15 @@ async fn established(stage: &Stage) -> Result<()> {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(Duration::from_secs(30), served).await.when("the CRD does not get established")
+    if timeout(CRD_PATIENCE, served).await.is_ok() {
+        return Ok(());
+    }
+    let name = stage.crd.name_any();
+    let what = format!("CRD {name} was not served within {} s", CRD_PATIENCE.as_secs());
+    let found = Api::<CustomResourceDefinition>::all(stage.admin.clone()).get(&name).await.when(what.clone())?;
+    let mut seen = serde_json::to_value(&found).when(what.clone())?;
+    seen["kind"] = "CustomResourceDefinition".into();
+    Err(Error::new(format!("{what}; last seen:\n{}", summary(&seen))))
 }
 
 /// Makes a client that is the operator's service account and nobody else.
@@ -89,5 +102,5 @@ async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Cli
     let token = token(accounts, OPERATOR).await?;
     let mut config = stage.config.clone();
     config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
-    Client::try_from(config).when("cannot make a client for the operator")
+    flyball::connect(config).when("cannot make a client for the operator")
 }

@@ -2,9 +2,11 @@
 
 use super::stage::Stage;
 use crate::error::{Error, Result, ResultExt};
+use crate::last_seen::summary;
 use crate::table;
 use crate::terminal::{Board, Style, paint, say};
 use kube::{Api, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
@@ -28,7 +30,7 @@ pub(super) async fn until<T, F>(
     holds: impl Fn(&T) -> F,
 ) -> Result<()>
 where
-    T: Resource + Clone + Debug + DeserializeOwned,
+    T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
     F: Future<Output = bool>,
 {
     let path = objects.resource_url();
@@ -42,17 +44,23 @@ where
             done(what);
             return Ok(());
         }
-        check(what, began, || format!("{object:?}"))?;
+        check(what, began, &object)?;
         sleep(GLANCE).await;
     }
 }
 
 /// Fails if a step takes too long.
-pub(super) fn check(what: &str, began: Instant, state: impl Fn() -> String) -> Result<()> {
+pub(super) fn check<T>(what: &str, began: Instant, object: &T) -> Result<()>
+where
+    T: Resource<DynamicType = ()> + Serialize,
+{
     if began.elapsed() < PATIENCE {
         return Ok(());
     }
-    Err(Error::new(format!("step {what:?} does not come to pass; last seen: {}", state())))
+    let step = format!("step {what:?} was not reached within {} s", PATIENCE.as_secs());
+    let mut value = serde_json::to_value(object).when(step.clone())?;
+    value["kind"] = T::kind(&()).into();
+    Err(Error::new(format!("{step}; last seen:\n{}", summary(&value))))
 }
 
 pub(super) fn title(text: &str) {

@@ -56,14 +56,14 @@ async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
     let own = Embedded::start("flyball-demo", 0).await?;
     say(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
     let config = own.config.clone();
-    let admin = Client::try_from(config.clone()).when("cannot make a client")?;
+    let admin = flyball::connect(config.clone()).when("cannot make a client")?;
     let kubeconfig = own.kubeconfig.clone();
     Ok(Stage { admin, config, namespace: "default", crd, kubeconfig, context: None, own: Some(own) })
 }
 
 async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<Stage> {
     let config = config_of(path, context).await?;
-    let admin = Client::try_from(config.clone()).when(format!("cannot use {}", path.display()))?;
+    let admin = flyball::connect(config.clone()).when(format!("cannot use {}", path.display()))?;
     let version = timeout(Duration::from_secs(10), admin.apiserver_version()).await;
     let version = version.when(format!("{} does not answer", config.cluster_url));
     let version = version?.when(format!("{} does not answer", config.cluster_url))?;

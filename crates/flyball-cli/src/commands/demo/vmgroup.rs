@@ -10,8 +10,8 @@ use ::vmgroup::resource::{Phase, VmGroup};
 use ::vmgroup::simulator::{self, Simulator, TaskTimes};
 use ::vmgroup::vsphere::{self, Site, Timing};
 use flyball::Operator;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -165,7 +165,7 @@ impl Show<'_> {
                     return Ok(());
                 }
                 Some(group) => {
-                    check("nothing is left", began, || format!("finalizers {:?}", group.finalizers()))?;
+                    check("nothing is left", began, &group)?;
                 }
             }
             sleep(GLANCE).await;

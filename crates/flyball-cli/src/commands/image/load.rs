@@ -13,7 +13,7 @@ use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
 
 /// Notes an image on all simulated nodes of a cluster, and returns their names.
 async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
-    let client = Client::try_from(config_of(kubeconfig, None).await?).when("cannot use its kubeconfig")?;
+    let client = flyball::connect(config_of(kubeconfig, None).await?).when("cannot use its kubeconfig")?;
     let api: Api<Node> = Api::all(client);
     let mut noted = Vec::new();
     for node in api.list(&ListParams::default()).await.when("cannot list the nodes")?.items {

@@ -138,18 +138,31 @@ fn state(object: &Value) -> String {
     items(&status["conditions"]).find(decisive).map(|condition| text(&condition["type"]).to_owned()).unwrap_or_default()
 }
 
+/// What comes first within a second: most times are of whole seconds, and causes come before effects.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Created,
+    Scheduled,
+    TakenUp,
+    Event,
+    Container,
+    Condition,
+    Write,
+    Deletion,
+}
+
 fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
     let mut steps = Vec::new();
-    let mut add = |time: Option<Timestamp>, what: String, by: &str| {
+    let mut add = |order: Order, time: Option<Timestamp>, what: String, by: &str| {
         if let Some(time) = time {
-            steps.push(Step { time, what, by: by.to_owned() });
+            steps.push((time.as_second(), order, Step { time, what, by: by.to_owned() }));
         }
     };
     let metadata = &object["metadata"];
     let created = time(&metadata["creationTimestamp"]);
     let writers = || items(&metadata["managedFields"]).filter(|entry| entry["time"].is_string());
     let maker = writers().filter(|entry| entry["subresource"].is_null()).min_by_key(|entry| time(&entry["time"]));
-    add(created, "created".into(), maker.map_or("", |entry| text(&entry["manager"])));
+    add(Order::Created, created, "created".into(), maker.map_or("", |entry| text(&entry["manager"])));
     if object["kind"] == "Pod" {
         pod_steps(object, &mut add);
     }
@@ -161,16 +174,17 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
         let since = time(&condition["lastTransitionTime"]).or_else(|| time(&condition["lastUpdateTime"]));
         let reason = condition["reason"].as_str().filter(|reason| !reason.is_empty());
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-        add(since, format!("{name} is {}{reason}", text(&condition["status"])), "");
+        add(Order::Condition, since, format!("{name} is {}{reason}", text(&condition["status"])), "");
     }
-    for event in events {
-        let first = time(&event["firstTimestamp"]).or_else(|| time(&event["eventTime"]));
+    for event in in_order(events) {
+        let order = if event["reason"] == "Scheduled" { Order::Scheduled } else { Order::Event };
         let count = event["series"]["count"].as_u64().or_else(|| event["count"].as_u64()).unwrap_or(1);
         let times = if count > 1 { format!(" (×{count})") } else { String::new() };
         let by = event["reportingComponent"].as_str().filter(|by| !by.is_empty());
         let message = text(&event["message"]).lines().next().unwrap_or_default();
         add(
-            first,
+            order,
+            first_time(event),
             format!("{}: {message}{times}", text(&event["reason"])),
             by.unwrap_or(text(&event["source"]["component"])),
         );
@@ -183,35 +197,62 @@ fn steps(object: &Value, events: &[&Value]) -> Vec<Step> {
                 Some(subresource) => format!("{subresource} last written"),
                 None => "last written".to_owned(),
             };
-            add(last, what, text(&entry["manager"]));
+            add(Order::Write, last, what, text(&entry["manager"]));
         }
     }
-    add(time(&metadata["deletionTimestamp"]), "deletion asked for".into(), "");
-    steps.sort_by_key(|step| step.time);
-    steps
+    add(Order::Deletion, time(&metadata["deletionTimestamp"]), "deletion asked for".into(), "");
+    steps.sort_by_key(|(second, order, _)| (*second, *order));
+    steps.into_iter().map(|(_, _, step)| step).collect()
+}
+
+fn first_time(event: &Value) -> Option<Timestamp> {
+    time(&event["firstTimestamp"]).or_else(|| time(&event["eventTime"]))
+}
+
+/// Sorts events by when they first happened. Those of one second are told apart by microseconds if all of them have any, else by
+/// when they were written.
+fn in_order<'a>(events: &[&'a Value]) -> Vec<&'a Value> {
+    let mut seconds: BTreeMap<Option<i64>, Vec<&Value>> = BTreeMap::new();
+    for event in events {
+        seconds.entry(first_time(event).map(Timestamp::as_second)).or_default().push(event);
+    }
+    for events in seconds.values_mut() {
+        let written = |event: &&Value| text(&event["metadata"]["resourceVersion"]).parse::<u64>().ok();
+        events.sort_by_key(written);
+        if events.iter().all(|event| event["eventTime"].is_string()) {
+            events.sort_by_key(|event| time(&event["eventTime"]));
+        }
+    }
+    seconds.into_values().flatten().collect()
 }
 
 /// Tells what is special about pods: where they were put, and when their containers ran.
-fn pod_steps(pod: &Value, add: &mut impl FnMut(Option<Timestamp>, String, &str)) {
+fn pod_steps(pod: &Value, add: &mut impl FnMut(Order, Option<Timestamp>, String, &str)) {
     let (status, node) = (&pod["status"], text(&pod["spec"]["nodeName"]));
     let scheduled = items(&status["conditions"]).find(|condition| condition["type"] == "PodScheduled");
     if let Some(condition) = scheduled.filter(|condition| condition["status"] == "True") {
         add(
+            Order::Scheduled,
             time(&condition["lastTransitionTime"]),
             format!("scheduled to {node}"),
             text(&pod["spec"]["schedulerName"]),
         );
     }
-    add(time(&status["startTime"]), "taken up by the node".into(), node);
+    add(Order::TakenUp, time(&status["startTime"]), "taken up by the node".into(), node);
     for container in items(&status["initContainerStatuses"]).chain(items(&status["containerStatuses"])) {
         let (name, state) = (text(&container["name"]), &container["state"]);
         let restarts = match container["restartCount"].as_u64().unwrap_or(0) {
             0 => String::new(),
             count => format!(", restarted {count} times"),
         };
-        add(time(&state["running"]["startedAt"]), format!("container {name} runs{restarts}"), node);
+        add(Order::Container, time(&state["running"]["startedAt"]), format!("container {name} runs{restarts}"), node);
         let ended = &state["terminated"];
-        add(time(&ended["finishedAt"]), format!("container {name} ended with {}{restarts}", ended["exitCode"]), node);
+        add(
+            Order::Container,
+            time(&ended["finishedAt"]),
+            format!("container {name} ended with {}{restarts}", ended["exitCode"]),
+            node,
+        );
     }
 }
 
@@ -265,6 +306,46 @@ mod tests {
             "container web runs [n1]",
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_happened_within_a_second_is_told_in_order() {
+        let second = "2026-01-01T00:00:01Z";
+        let classic = |reason: &str, version: &str| {
+            json!({"metadata": {"resourceVersion": version}, "involvedObject": {"uid": "p"}, "reason": reason,
+                "message": "m", "firstTimestamp": second})
+        };
+        let exact = |reason: &str, micros: &str, version: &str| {
+            json!({"metadata": {"resourceVersion": version}, "involvedObject": {"uid": "p"}, "reason": reason,
+                "message": "m", "eventTime": format!("2026-01-01T00:00:01.{micros}Z"), "series": {"count": 2}})
+        };
+        let told = |events: [Value; 4]| {
+            let mut pod = object(
+                "Pod",
+                "p",
+                None,
+                json!({"status": {
+                    "startTime": second,
+                    "containerStatuses": [{"name": "web", "state": {"running": {"startedAt": second}}}],
+                }}),
+            );
+            pod.1["metadata"]["creationTimestamp"] = second.into();
+            let objects = BTreeMap::from([pod]);
+            let steps = tell(&objects["p"], &objects, &events).steps;
+            steps.iter().map(|step| step.what.split([':', ' ']).next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let expected = ["created", "Scheduled", "taken", "Pulled", "Created", "Started", "container"];
+        let listed =
+            [classic("Started", "13"), classic("Created", "12"), classic("Pulled", "9"), classic("Scheduled", "8")];
+        assert_eq!(told(listed), expected, "resource versions are numbers");
+        // The version of an event that is repeated is that of its last time.
+        let listed = [
+            exact("Created", "000300", "12"),
+            exact("Started", "000400", "13"),
+            exact("Scheduled", "000100", "11"),
+            exact("Pulled", "000200", "99"),
+        ];
+        assert_eq!(told(listed), expected);
     }
 
     #[test]

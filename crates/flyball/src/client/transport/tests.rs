@@ -174,12 +174,89 @@ async fn each_request_says_who_asks() {
 }
 
 #[tokio::test]
-async fn impersonation_is_left_to_kube() {
+async fn impersonation_and_headers_are_sent_with_each_request() {
     let server = Server::start().await;
     let mut config = server.config.clone();
+    config.auth_info.token = Some("t0ken".to_owned().into());
     config.auth_info.impersonate = Some("jane".to_owned());
+    config.headers.push(("x-tenant".parse().unwrap(), "acme".parse().unwrap()));
+    let link = Link::to(config).unwrap();
+    for _ in 0..2 {
+        assert_eq!(get(&link, "/a").await, "hello");
+        for line in ["authorization: bearer t0ken\r\n", "impersonate-user: jane\r\n", "x-tenant: acme\r\n"] {
+            assert!(server.last().contains(line), "{}", server.last());
+        }
+    }
+    assert_eq!(server.connections(), [0, 0]);
+}
+
+/// A proxy that leads every tunnel to one address, unless it refuses them; returns its own and the heads that it was sent.
+async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let to = to.cluster_url.authority().unwrap().to_string();
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let asked = heads.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            asked.lock().unwrap().push(String::from_utf8(head).unwrap());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            let mut server = TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
+        }
+    });
+    (address, heads)
+}
+
+#[tokio::test]
+async fn a_configured_proxy_carries_requests_in_one_tunnel() {
+    let server = Server::start().await;
+    let (address, heads) = proxy(&server.config, "HTTP/1.1 200 OK\r\n\r\n").await;
+    let mut config = kube::Config::new("http://cluster.test:6443".parse().unwrap());
+    config.proxy_url = Some(format!("http://user:p%40ss@{address}").parse().unwrap());
+    let link = Link::to(config.clone()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(get(&link, "/a").await, "hello");
+        assert!(server.last().contains("host: cluster.test:6443\r\n"), "{}", server.last());
+    }
+    assert_eq!(server.connections(), [0, 0]);
+    let heads = || std::mem::take(&mut *heads.lock().unwrap());
+    let expected = "CONNECT cluster.test:6443 HTTP/1.1\r\nHost: cluster.test:6443\r\n\
+                    Proxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n";
+    assert_eq!(heads(), [expected]);
+
+    // What a kubeconfig names is used for loopback addresses as well, as kubectl does.
+    config.cluster_url = "http://127.0.0.1".parse().unwrap();
     assert_eq!(get(&Link::to(config).unwrap(), "/a").await, "hello");
-    assert!(server.last().contains("impersonate-user: jane\r\n"), "{}", server.last());
+    assert!(heads()[0].starts_with("CONNECT 127.0.0.1:80 HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_named_without_its_password() {
+    let server = Server::start().await;
+    let (address, _) = proxy(&server.config, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
+    let mut config = kube::Config::new("https://cluster.test".parse().unwrap());
+    config.root_cert = Some(Vec::new());
+    for (proxy, expected) in [
+        (
+            format!("http://user:secret@{address}"),
+            format!("cluster.test through the proxy {address}: tunnel error: proxy auth"),
+        ),
+        (
+            format!("socks5://user:secret@{address}"),
+            "the kubeconfig's proxy-url names the proxy \"socks5://".to_owned(),
+        ),
+    ] {
+        config.proxy_url = Some(proxy.parse().unwrap());
+        let error = begin(&Link::to(config.clone()).unwrap(), "/a").await.err().expect("no tunnel");
+        let text = chain(&error);
+        assert!(text.contains(&expected) && !text.contains("secret"), "{text}");
+    }
 }
 
 #[tokio::test]

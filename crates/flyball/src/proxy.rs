@@ -1,0 +1,232 @@
+//! HTTP proxies: which connections go through one, and how.
+//!
+//! The rules are those of Go's `httpproxy` package, and so of kubectl and client-go: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
+//! `NO_PROXY`, in upper or lower case; loopback addresses are always connected to directly. The `proxy-url` of a kubeconfig outranks
+//! the environment and applies to every address. This module knows nothing of requests or of the API server: a proxy is asked for a tunnel by `CONNECT`,
+//! whatever is spoken through it, so that TLS ends at the server and never at the proxy.
+
+mod exclusions;
+#[cfg(test)]
+mod tests;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use exclusions::Exclusions;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+use http::HeaderValue;
+use http::uri::{Scheme, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::rt::TokioIo;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tower::{BoxError, Service};
+
+/// The environment variables that name the proxy of `https` addresses, the first one that is not empty.
+const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+/// The same for `http` addresses.
+const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+/// Those that list the addresses which are connected to directly.
+const EXCLUSION_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// A proxy was named that cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{source_name} names the proxy {proxy:?}, {problem}: name it like http://proxy.example.com:3128")]
+pub struct ProxyError {
+    source_name: String,
+    proxy: String,
+    problem: &'static str,
+}
+
+/// A connection through a proxy failed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {target} through the proxy {proxy}")]
+struct TunnelFailed {
+    target: String,
+    proxy: String,
+    source: BoxError,
+}
+
+/// A proxy.
+#[derive(Clone, Debug)]
+struct Proxy {
+    url: Uri,
+    authorization: Option<HeaderValue>,
+}
+
+/// Proxies for all addresses: which one is used for which.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies {
+    https: Option<Result<Proxy, ProxyError>>,
+    http: Option<Result<Proxy, ProxyError>>,
+    exclusions: Exclusions,
+}
+
+impl Proxies {
+    /// Reads the environment of this process.
+    pub fn from_env() -> Self {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// Reads environment variables that are looked up by `variable`.
+    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let first = |names: &[&'static str]| {
+            let found = |name: &&'static str| Some((*name, variable(name).filter(|value| !value.trim().is_empty())?));
+            names.iter().find_map(found)
+        };
+        // In a CGI program HTTP_PROXY is a header of the request, and so the client's to choose.
+        let is_cgi = first(&["REQUEST_METHOD"]).is_some();
+        let http = if is_cgi { first(&HTTP_VARIABLES[1..]) } else { first(&HTTP_VARIABLES) };
+        let parse = |(name, value): (&'static str, String)| Proxy::parse(name, &value);
+        Self {
+            https: first(&HTTPS_VARIABLES).map(parse),
+            http: http.map(parse),
+            exclusions: first(&EXCLUSION_VARIABLES).map(|(_, list)| Exclusions::parse(&list)).unwrap_or_default(),
+        }
+    }
+
+    /// Chooses for the API server of a configuration: the `proxy-url` of its kubeconfig, or what the environment says.
+    pub fn of_config(config: &kube::Config) -> Self {
+        // kube takes over HTTPS_PROXY as if it were the kubeconfig's.
+        let from_env = |proxy: &Uri| {
+            let parsed = |name| std::env::var(name).ok().and_then(|value| value.parse::<Uri>().ok());
+            ["HTTPS_PROXY", "https_proxy"].into_iter().any(|name| parsed(name).is_some_and(|value| value == *proxy))
+        };
+        match config.proxy_url.as_ref().filter(|proxy| !from_env(proxy)) {
+            Some(proxy) => {
+                let proxy = Proxy::parse("the kubeconfig's proxy-url", &proxy.to_string());
+                Self { https: Some(proxy.clone()), http: Some(proxy), exclusions: Exclusions::none() }
+            }
+            None => Self::from_env(),
+        }
+    }
+
+    /// Chooses the proxy for an address, if it is not connected to directly.
+    fn of(&self, address: &Uri) -> Result<Option<&Proxy>, ProxyError> {
+        let is_https = address.scheme() == Some(&Scheme::HTTPS);
+        let proxy = if is_https { &self.https } else { &self.http };
+        let port = address.port_u16().unwrap_or(if is_https { 443 } else { 80 });
+        match (proxy, address.host()) {
+            (Some(proxy), Some(host)) if !self.exclusions.contain(host, port) => {
+                proxy.as_ref().map(Some).map_err(Clone::clone)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Tells whether an address is connected to directly. A proxy that cannot be used leaves none.
+    pub fn is_direct(&self, address: &Uri) -> bool {
+        matches!(self.of(address), Ok(None))
+    }
+}
+
+impl Proxy {
+    fn parse(source_name: &str, text: &str) -> Result<Self, ProxyError> {
+        let text = text.trim();
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
+        // Whatever is wrong with it, its password is shown to nobody.
+        let proxy = format!("{scheme}://{host}");
+        let error = |problem| ProxyError { source_name: source_name.into(), proxy: proxy.clone(), problem };
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(error("and only proxies that speak plain HTTP are supported"));
+        }
+        let url: Uri = proxy
+            .parse()
+            .ok()
+            .filter(|url: &Uri| url.host().is_some_and(|host| !host.is_empty()))
+            .ok_or_else(|| error("which is not a URL"))?;
+        let authorization = user.map(|user| {
+            let user = if user.contains(':') { percent_decoded(user) } else { percent_decoded(&format!("{user}:")) };
+            let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(user)))
+                .expect("base64 is valid in a header");
+            value.set_sensitive(true);
+            value
+        });
+        Ok(Self { url, authorization })
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.url.authority().map_or(Ok(()), |authority| f.write_str(authority.as_str()))
+    }
+}
+
+/// Decodes `%40`; what follows a percent sign and is no number stays.
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digit = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                decoded.push((high * 16 + low) as u8);
+                rest = &after[2..];
+            }
+            _ => {
+                decoded.push(first);
+                rest = after;
+            }
+        }
+    }
+    decoded
+}
+
+/// Makes connections, directly or through a proxy. TLS is put around it.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    tcp: HttpConnector,
+    proxies: Arc<Proxies>,
+}
+
+impl Connector {
+    /// Makes one that chooses among proxies.
+    pub fn new(proxies: Proxies) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        Self { tcp, proxies: Arc::new(proxies) }
+    }
+
+    /// Limits how long TCP may take to connect.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.tcp.set_connect_timeout(Some(timeout));
+        self
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<TokioIo<TcpStream>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.tcp.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let proxy = match self.proxies.of(&address) {
+            Err(error) => return ready(Err(error.into())).boxed(),
+            Ok(None) => return self.tcp.call(address).map(|made| made.map_err(Into::into)).boxed(),
+            Ok(Some(proxy)) => proxy,
+        };
+        let mut tunnel = Tunnel::new(proxy.url.clone(), self.tcp.clone());
+        if let Some(authorization) = &proxy.authorization {
+            tunnel = tunnel.with_auth(authorization.clone());
+        }
+        let proxy = proxy.to_string();
+        let target = address.authority().map(ToString::to_string).unwrap_or_default();
+        // A tunnel leads to port 443 unless it is told otherwise.
+        let address = match (address.port(), address.scheme() == Some(&Scheme::HTTP), address.host()) {
+            (None, true, Some(host)) => format!("http://{host}:80").parse().unwrap_or(address),
+            _ => address,
+        };
+        let made = tunnel.call(address);
+        async move { made.await.map_err(|source| TunnelFailed { target, proxy, source: source.into() }.into()) }.boxed()
+    }
+}
