@@ -114,7 +114,7 @@ mod tests {
         let (name, both) = ("op-webhook.ns.svc", format!("{}{}", other.authority, ours.authority));
         assert_eq!(shake(name, &both, now).await, "trusted");
         for (name, bundle, time, why) in [
-            (name, &other.authority, now, "UnknownIssuer"),
+            (name, &other.authority, now, "BadSignature"),
             (name, &String::new(), now, "UnknownIssuer"),
             (name, &both, "2028-01-01T00:00:00Z".parse().unwrap(), "expired"),
             ("other.ns.svc", &both, now, "not valid for name"),
