@@ -10,7 +10,7 @@ mod monitoring;
 mod network;
 mod place;
 mod rbac;
-mod sample;
+pub(crate) mod sample;
 
 pub(crate) use base::{HEADER, Samples, files};
 pub(crate) use place::{NAMESPACE, Place, PlaceArgs};
@@ -111,8 +111,12 @@ impl Installation {
     pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
         let wanted = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
         let mut objects: Vec<Value> = self.pieces.iter().filter(wanted).map(|piece| piece.object.clone()).collect();
-        // Nothing can be in a namespace that is not there.
-        objects.sort_by_key(|object| object["kind"] != "Namespace");
+        // Nothing can be in a namespace that is not there. Who is asked should be there before it is asked.
+        objects.sort_by_key(|object| match object["kind"].as_str() {
+            Some("Namespace") => 0,
+            _ if is_webhook_configuration(object) => 2,
+            _ => 1,
+        });
         objects
     }
 
@@ -121,6 +125,11 @@ impl Installation {
         let definition = |piece: &&Piece| piece.folder == Folder::Definitions;
         self.pieces.iter().filter(definition).map(|piece| piece.object.clone()).collect()
     }
+}
+
+/// Tells whether an object has the API server ask the operator about writes.
+pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
+    object["kind"].as_str().is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
 }
 
 /// Says where an object that the program told of belongs.

@@ -201,9 +201,9 @@ impl Project {
         self.resources.iter().find(|resource| resource.is(group, version, kind))
     }
 
-    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`.
+    /// Returns the whole name of a group, whose end may be left out: `cache` is `cache.acme.io`. One with a dot is whole.
     pub(crate) fn group(&self, named: &str) -> String {
-        let whole = named == self.domain || named.ends_with(&format!(".{}", self.domain));
+        let whole = named.is_empty() || named == self.domain || named.contains('.');
         if whole { named.to_owned() } else { format!("{named}.{}", self.domain) }
     }
 }

@@ -1,7 +1,6 @@
 //! What is asked about each `{{kind}}` before it is stored, or shown in another version.
 
-use crate::api::{{module}}::{{type}};
-use flyball::Webhook;
+{{uses}}
 
 /// Makes the webhook.
 pub fn webhook() -> Webhook<{{type}}> {

@@ -17,12 +17,14 @@ pub(crate) use link::{Link, Received, Sends};
 
 use crate::operator::metrics::RequestMetrics;
 use flyball_core::Rng;
+use flyball_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
 use gate::NotLeading;
-use http::header::RETRY_AFTER;
-use http::{Request, Response, StatusCode};
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
@@ -170,6 +172,22 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 /// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
 pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
     Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(whole)))
+}
+
+/// Sends a request as [`exchange`] does; gives the time at which the server answered as well, by its own clock.
+pub(crate) fn exchange_dated(
+    client: &kube::Client,
+    request: Request<Vec<u8>>,
+) -> BoxFuture<'_, kube::Result<(kube::Result<Vec<u8>>, Option<Timestamp>)>> {
+    Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(async |answer| {
+        let date = date(answer.headers());
+        Ok((whole(answer).await, date))
+    })))
+}
+
+/// Reads when an answer was given, see <https://www.rfc-editor.org/rfc/rfc9110.html#name-date>.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    DateTimeParser::new().parse_timestamp(headers.get(DATE)?.as_bytes()).ok()
 }
 
 /// Ends an exchange that takes too long.

@@ -17,6 +17,7 @@ mod otel;
 #[cfg(not(feature = "otel"))]
 #[path = "operator/without_otel.rs"]
 mod otel;
+pub(crate) mod pace;
 pub(crate) mod rbac;
 mod run;
 mod running;

@@ -26,10 +26,30 @@
 //! - The operator makes an authority of its own and a serving certificate, and keeps them in a secret that all its replicas
 //!   share. Both are replaced after two thirds of their year, without a call that fails: the new authority is made known
 //!   an hour before anything is signed by it. The authority's key is thrown away once it has signed.
+//!   Replicas judge certificates by the API server's clock, not by their own.
 //! - It writes the authority into its webhook configurations and into the conversion of its custom resources.
 //! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface in place
 //!   of the service. `--webhook-url` gives any other, which a cluster in a container on this machine needs: there
 //!   `https://host.docker.internal:9443` leads here, with `--webhook-addr :9443`.
+//!
+//! The service leads to replicas that are ready, and a replica is ready once it has shaken hands with itself, trusting what its
+//! configurations tell the API server to trust.
+//!
+//! # What is not asked about
+//!
+//! A webhook is asked about all objects of its kind, with one exception. While the operator does not run, writes of the kind are
+//! refused, unless the webhook is [optional](Webhook::optional). For kinds of Kubernetes itself, such as pods, secrets and leases, that
+//! would keep the operator from ever running again, so their webhooks leave out the operator's own namespace and `kube-system`;
+//! those of kinds without a namespace leave out what nodes and the controllers of `kube-system` write.
+//!
+//! # What others may send
+//!
+//! The API server shows no certificate unless its
+//! [configuration](https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#authenticate-apiservers)
+//! says so, and none for conversions, so everybody who reaches the port may send a review. What that can cost is bounded: 256
+//! connections, of which the slowest is closed for a new one; 3 s for a handshake or a head, 5 s and one more for each 100 KiB for a
+//! body; 8 MiB for a review of a write, 16 MiB for a conversion ([`Webhook::max_conversion_bytes`]), 64 MiB for all bodies together,
+//! of which the largest is refused for others; reviews that would take too much once they are parsed.
 //!
 //! With [`Certificates::Files`] (`--webhook-cert-dir`) it serves what lies in a directory instead, and takes what
 //! changes there; whoever puts it there makes the authority known. cert-manager does both, see [`Certificates::CertManager`].
@@ -37,6 +57,7 @@
 //! Keys come from the operating system, never from the operator's [`Rng`](crate::Rng): a simulation calls
 //! [`Webhooks::handle`] instead, without TLS.
 
+mod budget;
 mod certificate;
 mod convert;
 mod files;
@@ -44,7 +65,9 @@ mod graft;
 mod handler;
 mod keeper;
 mod listener;
+mod lockout;
 mod manifests;
+mod probe;
 mod request;
 mod scope;
 mod secret;
@@ -160,6 +183,7 @@ pub(crate) struct Declared {
     converts: Option<Arc<Conversions>>,
     deletions: bool,
     timeout: Duration,
+    max_conversion_bytes: usize,
 }
 
 impl Declared {
@@ -184,6 +208,7 @@ impl<T: Resource + Serialize> Webhook<T> {
             converts: None,
             deletions: false,
             timeout: Duration::from_secs(10),
+            max_conversion_bytes: service::MAX_CONVERSION_BYTES,
         };
         Self { declared, kind: PhantomData }
     }
@@ -211,6 +236,16 @@ impl<T: Resource + Serialize> Webhook<T> {
     {
         let conversions = self.declared.converts.get_or_insert_with(|| Arc::new(Conversions::of::<T>()));
         Arc::get_mut(conversions).expect("nobody else has it before the webhook is declared").add::<T, Other>();
+        self
+    }
+
+    /// Admits reviews of conversions with so many bytes: 16 MiB unless told otherwise, and never less.
+    ///
+    /// The API server sends all objects of a list in one review, so a client that lists without pages needs as much as all
+    /// objects take. The largest limit of all webhooks of an operator counts.
+    #[doc(alias = "limit")]
+    pub fn max_conversion_bytes(mut self, bytes: usize) -> Self {
+        self.declared.max_conversion_bytes = bytes;
         self
     }
 

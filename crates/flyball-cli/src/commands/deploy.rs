@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::installation::{Installation, NAMESPACE, PlaceArgs};
+use crate::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
 use crate::kinds::Kinds;
 use crate::overlay::{OverlayArgs, parse_image};
 use crate::removal;
@@ -19,8 +19,9 @@ use std::time::Duration;
 
 /// Install an operator in a cluster, and wait until it is ready
 ///
-/// Namespace, definitions, account, roles, webhooks, Deployment are applied in that order. What `flyball render` prints is what
-/// is applied. Definitions by which stored objects would not be right any more are refused.
+/// Namespace, definitions, account, roles, Deployment are applied in that order; webhook configurations once the Deployment is
+/// ready, so that nothing is asked of an operator that does not run yet. What `flyball render` prints is what is applied.
+/// Definitions by which stored objects would not be right any more are refused.
 #[derive(Args, Debug)]
 #[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
   flyball deploy --image registry.example.com/site-operator:1.0
@@ -84,7 +85,9 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     let definitions: Vec<Value> =
         objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned().collect();
     safety::check(&connection, &definitions, force).await?;
-    let applied = rollout::bring(&connection, &objects, &args.how).await?;
+    let (configurations, others): (Vec<Value>, Vec<Value>) =
+        objects.iter().cloned().partition(is_webhook_configuration);
+    let mut applied = rollout::bring(&connection, &others, &args.how).await?;
     if !monitoring && !quiet {
         let left = "without alerts and dashboard: this cluster has no Prometheus operator";
         say(&paint(Style::Faint, left));
@@ -95,6 +98,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
             rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
         }
     }
+    applied.extend(rollout::bring(&connection, &configurations, &args.how).await?);
     // Not before the pods that may still need it are gone.
     let mut removed = Vec::new();
     for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {

@@ -4,7 +4,7 @@ mod chaos;
 
 use crate::connection::block_on;
 use crate::error::{Error, Result};
-use crate::installation::{Installation, PlaceArgs};
+use crate::installation::{Installation, PlaceArgs, is_webhook_configuration};
 use crate::output::Output;
 use crate::overlay::OverlayArgs;
 use crate::program::Program;
@@ -80,13 +80,14 @@ fn lines(findings: &[Finding]) -> Vec<String> {
 
 fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
     let deployments: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
-    let rules: [(&'static str, Option<String>); 6] = [
+    let rules: [(&'static str, Option<String>); 7] = [
         ("one Deployment", one_deployment(&deployments)),
         ("one controller for a kind", one_controller(description)),
         ("no permission for everything", wildcard(objects)),
         ("leader election with several replicas", leader(description, &deployments)),
         ("probes and bounds of memory", probes(&deployments)),
         ("no root", root(&deployments)),
+        ("no webhook that locks the operator out", lockout(objects, &deployments)),
     ];
     rules.into_iter().map(|(rule, why)| Finding::of(rule, why)).collect()
 }
@@ -184,5 +185,76 @@ fn root(deployments: &[&Value]) -> Option<String> {
             Some(format!("container {} may gain privileges", container["name"].as_str().unwrap_or_default()))
         }
         (false, None) => None,
+    }
+}
+
+/// Finds a webhook that must be asked about what the operator needs in order to run: it could never be started again.
+fn lockout(objects: &[Value], deployments: &[&Value]) -> Option<String> {
+    let webhooks = |object: &'_ Value| object["webhooks"].as_array().cloned().unwrap_or_default();
+    let all = objects.iter().filter(|object| is_webhook_configuration(object)).flat_map(webhooks);
+    let needed: Vec<Value> = all.filter(is_needed_to_run).collect();
+    let namespaces = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
+    namespaces.flat_map(|namespace| needed.iter().map(move |webhook| (namespace, webhook))).find_map(
+        |(namespace, webhook)| {
+            let name = webhook["name"].as_str().unwrap_or_default();
+            (!leaves_out(webhook, namespace)).then(|| {
+                format!(
+                    "{name} is asked about namespace {namespace}, and nothing runs there without it: leave it out by \
+                         namespaceSelector, or set failurePolicy: Ignore"
+                )
+            })
+        },
+    )
+}
+
+/// Tells whether a webhook that must be asked is about objects of Kubernetes itself that are in namespaces.
+fn is_needed_to_run(webhook: &Value) -> bool {
+    const GROUPS: [&str; 7] = ["", "*", "apps", "autoscaling", "batch", "extensions", "policy"];
+    let groups = |rule: &Value| rule["apiGroups"].as_array().cloned().unwrap_or_default();
+    let is_of_kubernetes = |group: &str| GROUPS.contains(&group) || group.ends_with(".k8s.io");
+    let mut rules = webhook["rules"].as_array().into_iter().flatten().filter(|rule| rule["scope"] != "Cluster");
+    webhook["failurePolicy"] != "Ignore"
+        && rules.any(|rule| groups(rule).iter().filter_map(Value::as_str).any(is_of_kubernetes))
+}
+
+/// Tells whether a webhook is not asked about a namespace, by the label that holds its name.
+fn leaves_out(webhook: &Value, namespace: &str) -> bool {
+    const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+    let selector = &webhook["namespaceSelector"];
+    let named = &selector["matchLabels"][NAME_LABEL];
+    let is_other = |expression: &Value| {
+        let listed = expression["values"].as_array().is_some_and(|values| values.iter().any(|one| one == namespace));
+        expression["key"] == NAME_LABEL
+            && match expression["operator"].as_str() {
+                Some("NotIn") => listed,
+                Some("In") => !listed,
+                _ => false,
+            }
+    };
+    named.as_str().is_some_and(|name| name != namespace)
+        || selector["matchExpressions"].as_array().into_iter().flatten().any(is_other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_webhook_that_is_asked_about_its_own_namespace_is_found() {
+        let deployment = json!({"metadata": {"namespace": "sites"}});
+        let found = |group: &str, policy: &str, selector: Value| {
+            let rules = json!([{"apiGroups": [group], "scope": "Namespaced"}]);
+            let webhook =
+                json!({"name": "judge", "rules": rules, "failurePolicy": policy, "namespaceSelector": selector});
+            let configuration = json!({"kind": "ValidatingWebhookConfiguration", "webhooks": [webhook]});
+            lockout(&[configuration], &[&deployment]).is_some()
+        };
+        let by_name = |operator: &str, name: &str| json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [name]}]});
+        assert!(found("", "Fail", Value::Null) && found("apps", "Fail", by_name("NotIn", "other")));
+        assert!(found("*", "Fail", by_name("In", "sites")) && found("coordination.k8s.io", "Fail", json!({})));
+        assert!(!found("", "Fail", by_name("NotIn", "sites")) && !found("", "Fail", by_name("In", "other")));
+        assert!(!found("", "Ignore", Value::Null) && !found("example.com", "Fail", Value::Null));
+        assert!(!found("", "Fail", json!({"matchLabels": {"kubernetes.io/metadata.name": "other"}})));
     }
 }

@@ -68,10 +68,18 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
 }
 
 /// Tells whether the files themselves have to name the namespace: kustomize would bring the roles of other namespaces into the
-/// operator's own, and policies, of which it does not know that they live in none.
+/// operator's own, and policies, of which it does not know that they live in none; and it knows nothing of namespaces that webhooks
+/// are not asked about.
 fn is_fixed(installation: &Installation) -> bool {
     let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
-    has_policies || !installation.description.namespaces.is_empty()
+    let names_namespace = |webhook: &Value| {
+        let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten();
+        let mut values = expressions.flat_map(|expression| expression["values"].as_array().into_iter().flatten());
+        values.any(|value| *value == installation.place.namespace)
+    };
+    let mut webhooks =
+        installation.pieces.iter().flat_map(|piece| piece.object["webhooks"].as_array().into_iter().flatten());
+    has_policies || !installation.description.namespaces.is_empty() || webhooks.any(names_namespace)
 }
 
 fn kustomization(resources: Value) -> Value {

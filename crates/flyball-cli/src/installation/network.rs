@@ -1,4 +1,8 @@
 //! Who may call the operator: the API server its webhooks, and who collects metrics its metrics.
+//!
+//! The API server is no pod that a selector could find; its addresses are known to whoever runs the cluster and to nobody else.
+//! So the port of webhooks is open to everybody, and the operator itself bounds what a caller may cost it. Where the addresses are
+//! known, an overlay should name them by `ipBlock`.
 
 use super::manager::{METRICS_PORT, webhook_port};
 use super::{Folder, Piece, Place, object};
@@ -9,7 +13,6 @@ pub(super) fn piece(place: &Place, others: &[Piece]) -> Piece {
         "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
         "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
     })];
-    // Where the API server calls from is nothing that a policy could name.
     ingress.extend(webhook_port(others).map(|port| json!({"ports": [{"port": port, "protocol": "TCP"}]})));
     let name = place.named("controller-manager");
     let mut policy = object("networking.k8s.io/v1", "NetworkPolicy", &name, Some(&place.namespace));

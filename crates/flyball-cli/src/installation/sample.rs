@@ -4,7 +4,7 @@ use flyball_schema::{openapi, validate};
 use serde_json::{Map, Value, json};
 
 /// Makes a sample of the stored version, and the name of its file; none if the schema does not say what would be right.
-pub(super) fn of(definition: &Value) -> Option<(String, Value)> {
+pub(crate) fn of(definition: &Value) -> Option<(String, Value)> {
     let spec = &definition["spec"];
     let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;
     let (group, kind) = (spec["group"].as_str()?, spec["names"]["kind"].as_str()?);

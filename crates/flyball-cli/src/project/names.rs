@@ -41,6 +41,11 @@ pub(crate) fn group(text: &str) -> Result<String, String> {
     given(text, names::dns_subdomain(text))
 }
 
+/// Checks a group as [`group`] does; the empty one is Kubernetes' core group.
+pub(crate) fn group_or_core(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { group(text) }
+}
+
 /// Checks a version, which has to be one that Kubernetes puts in order; see
 /// <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>.
 pub(crate) fn version(text: &str) -> Result<String, String> {

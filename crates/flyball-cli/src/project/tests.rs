@@ -73,7 +73,8 @@ fn a_group_may_leave_out_the_domain() {
         ("cache", "cache.acme.io"),
         ("cache.acme.io", "cache.acme.io"),
         ("acme.io", "acme.io"),
-        ("xacme.io", "xacme.io.acme.io"),
+        ("cert.example.org", "cert.example.org"),
+        ("", ""),
     ] {
         assert_eq!(project.group(named), whole);
     }

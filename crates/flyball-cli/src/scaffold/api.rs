@@ -88,6 +88,15 @@ impl Names {
         format!("{}_{}", self.stem, self.resource.version)
     }
 
+    /// Returns the path of its type: Kubernetes' own, or one in a module of the project, which is called so.
+    pub(crate) fn type_path(&self, project: &str) -> String {
+        let Resource { group, version, kind, foreign, .. } = &self.resource;
+        match known::find(group, version, kind).filter(|_| *foreign) {
+            Some(known) => known.path(),
+            None => format!("{project}::api::{}::{}", self.module(), self.kind_type),
+        }
+    }
+
     /// Returns the module of what deals with the kind.
     pub(crate) fn part(&self) -> String {
         unreserved(&self.stem)

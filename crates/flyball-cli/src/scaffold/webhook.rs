@@ -4,13 +4,15 @@ use super::api::{LIB, Names};
 use super::changes::Changes;
 use super::template::fill;
 use super::versions::name_of;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ResultExt};
+use serde_json::{Value, json};
 
 /// Makes sure that there is a file for the webhooks of a kind, and that the operator knows it.
 pub(crate) fn open(changes: &mut Changes, names: &Names) -> Result<()> {
     let part = names.part();
     if changes.read(&path(names))?.is_none() {
-        let text = names.fill(include_str!("../../templates/webhook.rs"), &[]);
+        let uses = names.sorted(vec![format!("use {};", names.type_path("crate")), "use flyball::Webhook;".into()]);
+        let text = names.fill(include_str!("../../templates/webhook.rs"), &[("uses", &uses)]);
         changes.create(&path(names), text, false)?;
     }
     changes.insert(LIB, "webhooks", &[format!("pub mod {part};")])?;
@@ -50,7 +52,53 @@ fn function(changes: &mut Changes, names: &Names, name: &str, line: &str, templa
     if text.contains(&format!("fn {name}(")) {
         return Ok(());
     }
-    changes.put(&path(names), text + &names.fill(template, &[]))
+    // Of objects that somebody else defines, tests call the functions themselves.
+    let visibility = if names.resource.foreign { "pub " } else { "" };
+    changes.put(&path(names), text + &names.fill(template, &[("pub", visibility)]))
+}
+
+/// Writes the test of what a kind of somebody else is asked about, given an object that its definition admits.
+pub(crate) fn test_of_foreign(
+    changes: &mut Changes,
+    names: &Names,
+    completes: bool,
+    judges: bool,
+    sample: Option<Value>,
+    force: bool,
+) -> Result<()> {
+    let functions = match (completes, judges) {
+        (true, true) => "{complete, judge}",
+        (true, false) => "complete",
+        _ => "judge",
+    };
+    let mut object = sample.unwrap_or_else(|| json!({"apiVersion": names.api_version(), "kind": names.resource.kind}));
+    object["metadata"] = json!({"name": "NAME"});
+    let object = serde_json::to_string(&object).when("cannot write a sample")?.replacen(r#""NAME""#, "name", 1);
+    let uses = names.sorted(vec![
+        format!("use {};", names.type_path(&names.library)),
+        "use flyball::AdmissionRequest;".into(),
+        "use serde_json::{from_value, json};".into(),
+        format!("use {{{{crate}}}}::webhooks::{}::{functions};", names.part()),
+    ]);
+    let gaps = [("uses", uses.as_str()), ("object", &object)];
+    let mut text = fill(include_str!("../../templates/test_webhook_foreign.rs"), &gaps);
+    if completes {
+        text += include_str!("../../templates/test_defaulting_foreign.rs");
+    }
+    if judges {
+        text += include_str!("../../templates/test_validation_foreign.rs");
+    }
+    let text = names.fill(&text, &[]);
+    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
+}
+
+/// Returns what the test of these duties is called.
+fn duties(completes: bool, judges: bool) -> &'static str {
+    match (completes, judges) {
+        (true, true) => "webhook",
+        (true, false) => "defaulting",
+        _ => "validation",
+    }
 }
 
 /// Writes the test of what a kind is asked about.
@@ -76,12 +124,5 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges
         text += include_str!("../../templates/test_validation.rs");
     }
     let text = names.fill(&fill(&text, &[("uses", &names.sorted(uses)), ("sample", &name)]), &[]);
-    let duties = if completes && judges {
-        "webhook"
-    } else if completes {
-        "defaulting"
-    } else {
-        "validation"
-    };
-    changes.create(&format!("tests/{}_{duties}.rs", names.stem), text, force)
+    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
 }

@@ -240,6 +240,44 @@ fn the_namespace_is_taken_where_it_means_something() {
     }
 }
 
+#[test]
+fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
+    let home = Home::new("pod-gate");
+    home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
+    let gate = example("pod_gate");
+    let deploy = |image: &str| home.run(&["deploy", "--program", &gate, "--image", image]).ok().out;
+    let said = deploy("gate:1");
+    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no {words} in {said}"));
+    let ready = place("Deployment pod-gate-system/pod-gate-controller-manager ready 1/1");
+    assert!(ready < place("ValidatingWebhookConfiguration pod-gate-webhook created"), "{said}");
+    // Nobody answers by now, and its own pod is replaced all the same.
+    assert!(deploy("gate:2").contains("ready 1/1"));
+    home.run(&["lint", "--program", &gate, "--no-tests"]).ok();
+
+    let pod = |name: &str, namespace: &str| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: {namespace}}},
+              spec: {{containers: [{{name: a, image: a}}]}}}}"
+        );
+        fs::write(home.0.join("pod.yaml"), text).unwrap();
+        home.run(&["apply", "-f", "pod.yaml"])
+    };
+    pod("good", "default").fails_with(&["failed calling webhook", "validate.pods.core.k8s.io"]);
+    pod("good", "kube-system").ok();
+    // Here its own namespace is default.
+    let _running = Running(home.spawn(&["run", "--program", &gate, "--", "--metrics-addr=0", "--health-addr=0"]));
+    let mut said = pod("good", "kube-public");
+    for _ in 0..200 {
+        if said.code == Some(0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        said = pod("good", "kube-public");
+    }
+    said.ok();
+    pod("bad", "kube-public").fails_with(&["no pod is called bad"]);
+}
+
 fn vm_definition() -> Value {
     vm_operator().manifests().into_iter().find(|object| object["kind"] == "CustomResourceDefinition").unwrap()
 }

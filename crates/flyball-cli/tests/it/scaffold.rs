@@ -383,6 +383,48 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
 }
 
 #[test]
+fn webhooks_are_written_for_kinds_of_others() {
+    let home = Home::new("webhooks-of-others");
+    let folder = home.project();
+    let run = |line: &str| home.within(&folder, line);
+    let said = run("create webhook --group= --version v1 --kind Pod --validation --defaulting").ok();
+    assert!(
+        said.out.starts_with(
+            "changed PROJECT\nchanged src/lib.rs\ncreated src/webhooks/pod.rs\ncreated tests/pod_webhook.rs\n"
+        ),
+        "{said:?}"
+    );
+    let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
+    let code = read("src/webhooks/pod.rs");
+    assert!(code.contains("use k8s_openapi::api::core::v1::Pod;") && code.contains("pub fn judge("), "{code}");
+    assert!(read("src/lib.rs").contains("    .webhook(webhooks::pod::webhook())"));
+    run("create webhook --group core --version v1 --kind Pod --validation").fails_with(&["has a webhook", "already"]);
+    run("create webhook --group apps --version v1 --kind Deployment --validation").ok();
+    assert!(read("src/webhooks/deployment.rs").contains("use k8s_openapi::api::apps::v1::Deployment;"));
+    run("create webhook --group= --version v1 --kind Pod --conversion").fails_with(&["by somebody else"]);
+
+    // With a controller first, or afterwards.
+    run("create api --group= --version v1 --kind ConfigMap").ok();
+    run("create webhook --group core --version v1 --kind ConfigMap --defaulting").ok();
+    run("create api --group core --version v1 --kind Pod").ok();
+    assert_eq!(read("PROJECT").matches("kind: Pod").count(), 1);
+
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/crontab/definition.yaml");
+    run(&format!("create webhook --crd {} --validation", sample.display())).ok();
+    let code = read("src/webhooks/crontab.rs");
+    assert!(code.contains("use crate::api::crontab_v1::CronTab;"), "{code}");
+    assert!(folder.join("config/foreign/crontabs.stable.example.com.yaml").exists());
+    run("create webhook --group stable.example.com --version v1 --kind CronTab --defaulting").ok();
+
+    // A group with a dot is whole.
+    let told = ["the project has no cert.example.org/v1 Issuer; it has", "--group cert.example.org", "--crd"];
+    run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").fails_with(&told);
+    run("create api --group cert.example.org --version v1 --kind Issuer").ok();
+    run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").ok();
+    assert!(read("PROJECT").contains("group: cert.example.org\n"));
+}
+
+#[test]
 fn types_of_others_follow_from_their_definition() {
     let home = Home::new("foreign");
     let folder = home.project();

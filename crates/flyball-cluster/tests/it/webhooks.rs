@@ -271,7 +271,9 @@ async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
     let admin = client.clone();
     tokio::spawn(async move { operator.run(admin, pending()).await.unwrap() });
     sleep(Duration::from_secs(1)).await;
-    let (maps, rng): (Api<ConfigMap>, _) = (Api::namespaced(client, "default"), Rng::from_seed(seed));
+    // The operator is in default, and not asked about config maps there.
+    create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
+    let (maps, rng): (Api<ConfigMap>, _) = (Api::namespaced(client, "other"), Rng::from_seed(seed));
     let drawn = (0..12).map(|_| rng.below(2000)).chain([999, 1000, 60_000]);
     let made = drawn.enumerate().map(async |(n, delay)| {
         let metadata = kube::core::ObjectMeta { name: Some(format!("m-{n}")), ..Default::default() };

@@ -1,62 +1,231 @@
 //! Connections that others open to the operator.
+//!
+//! Everybody who reaches the port may connect, so a listener holds a bounded number of connections, and each of them has to
+//! make progress: see `pace`. A new connection always finds a place, unless all others wait for answers of the operator. If there
+//! is none, one is closed: of the address that holds the most, first one between two requests, then the slowest.
+//!
+//! Invariant: a connection whose request is complete is never closed for another's sake.
 
+use super::pace::{Pace, Paced, Received};
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
+use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use tower::BoxError;
 
-/// How long a client may take for a handshake, and to send the head of a request.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The wait after a connection could not be accepted, as when there are no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Bytes that a connection buffers, which bounds the head of a request as well.
+const MAX_BUFFER_BYTES: usize = 64 << 10;
 
-/// Holds conversations until it is dropped, so many at the same time; more wait.
-pub(crate) async fn accept<F>(listener: TcpListener, most: usize, converse: impl Fn(TcpStream) -> F)
+/// A connection that is open.
+struct Open {
+    task: AbortHandle,
+    pace: Arc<Pace>,
+    peer: IpAddr,
+}
+
+/// Holds conversations until it is dropped, at most so many at the same time.
+pub(crate) async fn accept<F>(listener: TcpListener, limit: usize, converse: impl Fn(TcpStream, Arc<Pace>) -> F)
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(most));
-    let mut connections = JoinSet::new();
+    let (mut tasks, mut open) = (JoinSet::new(), Vec::<Open>::new());
     loop {
-        let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            sleep(PAUSE).await;
+        let Ok((stream, peer)) = listener.accept().await else {
+            sleep(ACCEPT_BACKOFF).await;
             continue;
         };
-        let conversation = converse(stream);
-        connections.spawn(async move {
-            if let Err(error) = conversation.await {
-                tracing::debug!(error = &*error, "connection broke off");
+        loop {
+            while tasks.try_join_next().is_some() {}
+            open.retain(|each| !each.task.is_finished());
+            if open.len() < limit || close_one(&mut open) {
+                break;
             }
-            drop(place);
+            // All of them wait for the operator.
+            tokio::select! { _ = tasks.join_next() => {}, () = sleep(ACCEPT_BACKOFF) => {} }
+        }
+        let pace = Arc::new(Pace::new());
+        let (conversation, watched) = (converse(stream, pace.clone()), pace.clone());
+        let task = tasks.spawn(async move {
+            tokio::select! {
+                ended = conversation => if let Err(error) = ended {
+                    tracing::debug!(error = &*error, "connection broke off");
+                },
+                () = watched.overrun() => tracing::debug!(%peer, "closed a connection that was too slow"),
+            }
         });
+        open.push(Open { task, pace, peer: peer.ip() });
     }
 }
 
+/// Closes the connection that can be spared best; tells whether there was one.
+fn close_one(open: &mut Vec<Open>) -> bool {
+    let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for each in open.iter() {
+        *held.entry(each.peer).or_default() += 1;
+    }
+    let ranked = open.iter().enumerate().filter_map(|(at, each)| {
+        let (is_busy, deadline) = each.pace.rank()?;
+        Some((Reverse(held.get(&each.peer).copied()), is_busy, deadline, at))
+    });
+    let Some((.., at)) = ranked.min() else { return false };
+    open.swap_remove(at).task.abort();
+    true
+}
+
 /// Answers HTTP requests until the client goes.
-pub(crate) async fn answer<S, F>(stream: S, answer: impl Fn(Request<Incoming>) -> F) -> Result<(), BoxError>
+pub(crate) async fn answer<S, F>(
+    stream: S,
+    pace: Arc<Pace>,
+    answer: impl Fn(Request<Received>) -> F,
+) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Response<Full<Bytes>>>,
 {
-    let service = service_fn(|request| {
-        let answered = answer(request);
-        async { Ok::<_, Infallible>(answered.await) }
+    pace.shook_hands();
+    let service = service_fn(|request: Request<Incoming>| {
+        let pace = pace.clone();
+        let is_head = *request.method() == Method::HEAD;
+        pace.asked(!request.body().is_end_stream());
+        let answered = answer(request.map(|body| Received { body, pace: pace.clone() }));
+        async move {
+            let response = answered.await;
+            pace.answers(if is_head { 0 } else { response.body().size_hint().lower() });
+            Ok::<_, Infallible>(response)
+        }
     });
+    let stream = TokioIo::new(Paced { stream, pace: pace.clone() });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    Ok(server.serve_connection(TokioIo::new(stream), service).await?)
+    // The pace has deadlines of its own for heads.
+    server.header_read_timeout(None).max_buf_size(MAX_BUFFER_BYTES);
+    Ok(server.serve_connection(stream, service).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::{Instant, timeout};
+
+    async fn serve(limit: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let pages = |stream, pace| async {
+            let page = |request: Request<Received>| async move {
+                if request.uri().path() == "/wait" {
+                    std::future::pending::<()>().await;
+                }
+                Response::new(Full::from("hello"))
+            };
+            answer(stream, pace, page).await
+        };
+        tokio::spawn(accept(listener, limit, pages));
+        address
+    }
+
+    async fn ask(stream: &mut TcpStream, path: &str) -> String {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
+        let mut text = vec![0; 1024];
+        let read = stream.read(&mut text).await.unwrap();
+        String::from_utf8(text[..read].to_vec()).unwrap()
+    }
+
+    /// Tells whether the operator has closed a connection.
+    async fn is_closed(stream: &mut TcpStream) -> bool {
+        timeout(Duration::from_secs(1), stream.read(&mut [0])).await.is_ok_and(|read| !matches!(read, Ok(1..)))
+    }
+
+    #[tokio::test]
+    async fn a_full_listener_closes_idle_connections_first_and_never_one_that_waits_for_its_answer() {
+        let address = serve(3).await;
+        let connect = || TcpStream::connect(address);
+        let (mut waits, mut begun, mut idle) =
+            (connect().await.unwrap(), connect().await.unwrap(), connect().await.unwrap());
+        waits.write_all(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        assert!(ask(&mut idle, "/").await.contains("hello"));
+        begun.write_all(b"GET / HT").await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        let mut fourth = connect().await.unwrap();
+        assert!(ask(&mut fourth, "/").await.contains("hello"));
+        assert!(is_closed(&mut idle).await, "it was between two requests");
+        let mut fifth = connect().await.unwrap();
+        assert!(ask(&mut fifth, "/").await.contains("hello"));
+        assert!(is_closed(&mut fourth).await);
+        fifth.write_all(b"GET").await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        let mut sixth = connect().await.unwrap();
+        assert!(ask(&mut sixth, "/").await.contains("hello"));
+        assert!(is_closed(&mut begun).await, "the slowest");
+        assert!(!is_closed(&mut waits).await);
+    }
+
+    #[test]
+    fn the_address_with_the_most_connections_makes_place() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let one = |last: u8| Open {
+                task: tokio::spawn(std::future::pending::<()>()).abort_handle(),
+                pace: Arc::new(Pace::new()),
+                peer: Ipv4Addr::new(10, 0, 0, last).into(),
+            };
+            // The API server's came first, and is the slowest by that.
+            let mut open: Vec<Open> = [1, 2, 2, 3].map(one).into();
+            assert!(close_one(&mut open));
+            let mut left: Vec<String> = open.iter().map(|each| each.peer.to_string()).collect();
+            left.sort();
+            assert_eq!(left, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+            open.iter().for_each(|each| each.pace.asked(false));
+            assert!(!close_one(&mut open), "all wait for answers");
+        });
+    }
+
+    #[tokio::test]
+    async fn a_thousand_slow_clients_do_not_keep_another_waiting() {
+        let address = serve(64).await;
+        let mut slow = JoinSet::new();
+        for _ in 0..1000 {
+            slow.spawn(async move {
+                loop {
+                    let Ok(mut stream) = TcpStream::connect(address).await else { continue };
+                    while stream.write_all(b"G").await.is_ok() {
+                        sleep(Duration::from_millis(500)).await;
+                    }
+                }
+            });
+        }
+        sleep(Duration::from_millis(500)).await;
+        let mut took = Vec::new();
+        for _ in 0..50 {
+            let began = Instant::now();
+            // As the API server does, it tries again when it was cut off.
+            loop {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+                let mut text = [0; 1024];
+                if matches!(stream.read(&mut text).await, Ok(1..)) {
+                    break;
+                }
+            }
+            took.push(began.elapsed());
+        }
+        took.sort();
+        assert!(took[49] < Duration::from_secs(5), "{:?}", took[49]);
+    }
 }

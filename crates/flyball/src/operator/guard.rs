@@ -3,6 +3,10 @@
 //! Whoever asks shows a bearer token. The API server says whose it is (`TokenReview`) and whether that one may `get` the
 //! path (`SubjectAccessReview` of a URL that is no resource), as kube-rbac-proxy asked it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/authorization/>.
+//!
+//! Everybody in the cluster may show invented tokens, so questions are bounded: both answers are remembered, refusals apart from
+//! the rest so that they cannot displace it, and tokens that have never been let in are asked about at a bounded rate. They wait
+//! for their turn in order, so that a new token of somebody who may read gets its turn as well.
 
 use crate::client::{chain, exchange};
 use crate::webhook::{Identity, Serving, read_certificate};
@@ -15,22 +19,54 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tower::BoxError;
 
 /// How long a yes is believed.
 const YES: Duration = Duration::from_secs(60);
 /// How long a no is believed: whoever is let in should not have to wait.
 const NO: Duration = Duration::from_secs(10);
-/// So many answers are remembered; with more, the oldest is asked for again.
+/// So many answers of each kind are remembered; with more, the oldest is asked for again.
 const REMEMBERED: usize = 256;
+/// Bytes of a token; those of service accounts have about 1,000.
+const MAX_TOKEN_BYTES: usize = 16 << 10;
+/// Questions about unknown tokens that are asked at once.
+const QUESTION_BURST: u32 = 10;
+/// Time in which one more of them may be asked.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two looks at the certificate.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Asks the API server, and remembers for a while what it said.
 pub(super) struct Guard {
     client: kube::Client,
-    said: Mutex<BTreeMap<Question, (Instant, Answer)>>,
+    allowed: Answers,
+    refused: Answers,
+    /// When the last question about an unknown token counts as asked.
+    turn: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// Answers of one kind, and when they were given.
+#[derive(Default)]
+struct Answers(Mutex<BTreeMap<Question, (Instant, Answer)>>);
+
+impl Answers {
+    fn get(&self, question: &Question) -> Option<(Instant, Answer)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(question).cloned()
+    }
+
+    fn insert(&self, question: Question, answer: Answer) {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= REMEMBERED {
+            let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
+            oldest.and_then(|oldest| answers.remove(&oldest));
+        }
+        answers.insert(question, (Instant::now(), answer));
+    }
+
+    fn remove(&self, question: &Question) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(question);
+    }
 }
 
 /// Token, verb and path.
@@ -40,7 +76,7 @@ type Answer = Result<(), (StatusCode, String)>;
 
 impl Guard {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, said: Mutex::default() }
+        Self { client, allowed: Answers::default(), refused: Answers::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Tells whether a request with these headers may be answered; if not, what to answer instead.
@@ -51,16 +87,41 @@ impl Guard {
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
             return Err((StatusCode::UNAUTHORIZED, "show a bearer token\n".into()));
         }
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err((StatusCode::UNAUTHORIZED, "the token is too long\n".into()));
+        }
         let question = (token.to_owned(), method.as_str().to_ascii_lowercase(), path.to_owned());
-        if let Some(said) = self.said(&question) {
+        let allowed = self.allowed.get(&question);
+        if let Some((_, said)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < YES) {
+            return said.clone();
+        }
+        if let Some((_, said)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < NO) {
             return said;
+        }
+        if allowed.is_none() {
+            self.wait_for_turn().await;
         }
         let answer = self.ask(&question).await.map_err(|error| {
             tracing::warn!(error = chain(&*error), "the API server cannot be asked who may see metrics");
             (StatusCode::INTERNAL_SERVER_ERROR, "the API server cannot be asked who may see this\n".into())
         })?;
-        self.remember(question, answer.clone());
+        if answer.is_ok() {
+            self.allowed.insert(question, answer.clone());
+        } else {
+            self.allowed.remove(&question);
+            self.refused.insert(question, answer.clone());
+        }
         answer
+    }
+
+    /// Completes when one more unknown token may be asked about. Whoever gives up waiting takes no turn.
+    async fn wait_for_turn(&self) {
+        let mut last = self.turn.lock().await;
+        let now = Instant::now();
+        let earliest = now.checked_sub(QUESTION_INTERVAL * QUESTION_BURST).unwrap_or(now);
+        let turn = last.map_or(earliest, |last| last.max(earliest)) + QUESTION_INTERVAL;
+        sleep_until(turn).await;
+        *last = Some(turn);
     }
 
     async fn ask(&self, (token, verb, path): &Question) -> Result<Answer, BoxError> {
@@ -91,22 +152,6 @@ impl Guard {
         let request = request.header(CONTENT_TYPE, "application/json").body(review.to_string().into_bytes())?;
         let mut answer: Value = serde_json::from_slice(&exchange(&self.client, request).await?)?;
         Ok(answer["status"].take())
-    }
-
-    fn said(&self, question: &Question) -> Option<Answer> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, answer) = said.get(question)?;
-        let good_for = if answer.is_ok() { YES } else { NO };
-        (at.elapsed() < good_for).then(|| answer.clone())
-    }
-
-    fn remember(&self, question: Question, answer: Answer) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= REMEMBERED {
-            let oldest = said.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
-            oldest.and_then(|oldest| said.remove(&oldest));
-        }
-        said.insert(question, (Instant::now(), answer));
     }
 }
 
@@ -225,6 +270,34 @@ mod tests {
         for guess in 0..2 * REMEMBERED {
             check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
         }
-        assert_eq!(guard.said.lock().unwrap().len(), REMEMBERED);
+        check("Bearer reader", "/metrics", 200, 0).await;
+        assert_eq!(guard.refused.0.lock().unwrap().len(), REMEMBERED, "and they displace nobody who is let in");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn invented_tokens_are_asked_about_in_turn() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = asked.clone();
+        let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");
+        let guard = Arc::new(Guard::new(client));
+        async fn admit(guard: Arc<Guard>, token: String) -> bool {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
+            guard.admit(&headers, &Method::GET, "/metrics").await.is_ok()
+        }
+        assert!(admit(guard.clone(), "reader".into()).await && !admit(guard.clone(), "x".repeat(1 << 20)).await);
+        let mut guesses = tokio::task::JoinSet::new();
+        for guess in 0..1000 {
+            guesses.spawn(admit(guard.clone(), format!("guess-{guess}")));
+        }
+        sleep(Duration::from_secs(5)).await;
+        // Two questions for each, as the tokens are somebody's.
+        let most = 2 * (5 * 10 + QUESTION_BURST as usize + 2);
+        assert!(asked.load(Ordering::Relaxed) <= most, "{} questions", asked.load(Ordering::Relaxed));
+        guesses.abort_all();
+        while guesses.join_next().await.is_some() {}
+        advance(YES).await;
+        let began = Instant::now();
+        assert!(admit(guard.clone(), "reader".into()).await && began.elapsed() < QUESTION_INTERVAL, "it is known");
+        assert!(!admit(guard, "new".into()).await && began.elapsed() <= QUESTION_INTERVAL, "no turn is lost");
     }
 }

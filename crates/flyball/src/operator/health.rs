@@ -4,6 +4,7 @@ use super::connections;
 use super::election::Standing;
 use super::guard::Guard;
 use super::metrics::Metrics;
+use super::pace::Received;
 use crate::cache::{Caches, Store, Trouble};
 use crate::latch::Latch;
 use crate::webhook::{Serving, serve_tls};
@@ -12,15 +13,15 @@ use http::{
     header::{CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use std::fmt::Write;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Connections at the same time; more wait.
-const CONNECTIONS: usize = 32;
+/// Connections at the same time.
+const MAX_CONNECTIONS: usize = 32;
 
 /// What is served at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,8 @@ impl Report {
         }
     }
 
-    /// Tells whether every cache is filled and connected, the leader is known, and webhooks can be called; one line for each.
+    /// Tells whether every cache is filled and connected, the leader is known, and the API server can call the webhooks; one line
+    /// for each.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -88,12 +90,12 @@ impl Report {
             code = StatusCode::SERVICE_UNAVAILABLE;
             text.push_str("[-] shutting down\n");
         }
-        match self.serving.as_ref().map(|serving| serving.is_ready()) {
+        match self.serving.as_ref().map(|serving| serving.verified()) {
             None => {}
-            Some(true) => text.push_str("[+] webhooks\n"),
-            Some(false) => {
+            Some(Ok(())) => text.push_str("[+] webhooks\n"),
+            Some(Err(complaint)) => {
                 code = StatusCode::SERVICE_UNAVAILABLE;
-                text.push_str("[-] webhooks: there is no certificate to serve yet\n");
+                writeln!(text, "[-] webhooks: {complaint}").expect("as above");
             }
         }
         (code, text)
@@ -124,7 +126,7 @@ pub(super) async fn serve_guarded(
     guard: Arc<Guard>,
     serving: Arc<Serving>,
 ) {
-    let answer = move |request: Request<Incoming>| {
+    let answer = move |request: Request<Received>| {
         let (report, guard) = (report.clone(), guard.clone());
         async move {
             match guard.admit(request.headers(), request.method(), request.uri().path()).await {
@@ -140,19 +142,19 @@ pub(super) async fn serve_guarded(
             }
         }
     };
-    serve_tls(listener, CONNECTIONS, serving, answer).await;
+    serve_tls(listener, MAX_CONNECTIONS, serving, answer).await;
 }
 
 /// Serves pages until it is dropped.
 pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Report>) {
-    let converse = |stream| {
+    let converse = |stream, pace| {
         let report = report.clone();
-        async move { connections::answer(stream, |request| ready(answer(&report, pages, &request))).await }
+        async move { connections::answer(stream, pace, |request| ready(answer(&report, pages, &request))).await }
     };
-    connections::accept(listener, CONNECTIONS, converse).await;
+    connections::accept(listener, MAX_CONNECTIONS, converse).await;
 }
 
-fn answer(report: &Report, pages: Pages, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+fn answer(report: &Report, pages: Pages, request: &Request<Received>) -> Response<Full<Bytes>> {
     let (code, text) = match *request.method() {
         Method::GET | Method::HEAD => report.page(pages, request.uri().path()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into()),

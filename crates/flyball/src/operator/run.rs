@@ -170,17 +170,18 @@ impl Operator {
         let _ = self.webhook_live.set(live);
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);
         if let (Some(listener), Some(serving)) = (webhook_listener, &serving) {
-            let port = listener.local_addr().map_or(webhook::PORT, |address| address.port());
+            let address = listener.local_addr().unwrap_or_else(|_| ([127, 0, 0, 1], webhook::PORT).into());
             let service = || Reach::Service { namespace: namespace.clone(), name: webhook::service_name(&installed) };
             let keeper = Keeper {
                 client: client.kube().clone(),
                 clock: everywhere.clock.clone(),
                 operator: installed.clone(),
-                reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, port)),
+                reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, address.port())),
                 namespace,
                 certificates: self.webhook_certificates,
                 targets,
                 serving: serving.clone(),
+                address,
             };
             running.others.spawn(keeper.run());
             running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));

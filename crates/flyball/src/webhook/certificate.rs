@@ -14,7 +14,7 @@ pub(super) const LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24)
 /// The age at which an identity gets a successor.
 const OLD: SignedDuration = SignedDuration::from_secs(LIFETIME.as_secs() / 3 * 2);
 /// Certificates are good from this time before they are made, as clocks differ.
-const BACKDATED: SignedDuration = SignedDuration::from_hours(1);
+const BACKDATED: SignedDuration = SignedDuration::from_hours(24);
 
 /// An authority that has signed one certificate and lost its key since.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +57,31 @@ impl Identity {
         self.made().is_none_or(|made| now.duration_since(made) >= OLD)
     }
 
-    /// Tells whether it is good at this time, and can be read.
-    pub(super) fn is_good(&self, now: Timestamp) -> bool {
-        [&self.certificate, &self.authority]
-            .into_iter()
-            .all(|pem| validity(pem).is_some_and(|(from, to)| from <= now && now < to))
+    /// Tells whether it can be read and is good at this time, for all that is known of the time.
+    pub(super) fn is_good(&self, now: Now) -> bool {
+        let is_good = |(from, to)| match now {
+            Now::Server(now) => from <= now && now < to,
+            Now::Own(now) => now < to,
+        };
+        [&self.certificate, &self.authority].into_iter().all(|pem| validity(pem).is_some_and(is_good))
+    }
+}
+
+/// The time by which certificates are judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Now {
+    /// That of the API server, which all replicas share.
+    Server(Timestamp),
+    /// That of this replica. A certificate that is not good yet is kept: the replica that made it has another clock, and a
+    /// successor would be no better by that one.
+    Own(Timestamp),
+}
+
+impl Now {
+    pub(super) fn time(self) -> Timestamp {
+        match self {
+            Self::Server(time) | Self::Own(time) => time,
+        }
     }
 }
 
@@ -140,9 +160,10 @@ mod tests {
         for now in ["2026-11-21T08:00:00Z", "2049-06-01T00:00:00Z", "2050-01-02T00:00:00Z"] {
             let made = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
             assert_eq!(made.made(), Some(at(now)), "{now}");
-            assert!(
-                made.is_good(at(now)) && !made.is_good(at(now) + LIFETIME) && !made.is_good(at(now) - BACKDATED * 2)
-            );
+            let is_good = |after: SignedDuration| made.is_good(Now::Server(at(now) + after));
+            assert!(is_good(SignedDuration::ZERO) && !is_good(LIFETIME) && !is_good(-BACKDATED * 2));
+            let is_good = |after: SignedDuration| made.is_good(Now::Own(at(now) + after));
+            assert!(!is_good(LIFETIME) && is_good(-BACKDATED * 2), "who knows whose clock is wrong");
         }
     }
 

@@ -1,9 +1,13 @@
 //! Conversion between the versions of a custom resource, by way of one of them.
 //!
+//! A review may hold a whole list, so its objects are parsed one after the other, and none of them is kept as a tree.
+//!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
+use super::budget;
 use crate::kind::{Kind, Resource};
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -83,25 +87,43 @@ where
 /// The request as it comes over the wire.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Review {
+struct Review<'a> {
     api_version: String,
     kind: String,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Request {
+struct Request<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired: String,
-    #[serde(default)]
-    objects: Vec<Value>,
+    #[serde(borrow, default)]
+    objects: Vec<&'a RawValue>,
+}
+
+/// The answer as it goes over the wire.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    uid: String,
+    converted_objects: Vec<Box<RawValue>>,
+    result: Value,
+}
+
+/// Estimates what a review takes while it is answered: all objects as text, read and written, and the largest as a tree.
+pub(super) fn tree_bytes(body: &[u8]) -> usize {
+    let request = serde_json::from_slice(body).ok().and_then(|review: Review<'_>| review.request);
+    let trees =
+        request.iter().flat_map(|request| &request.objects).map(|object| budget::tree_bytes(object.get().as_bytes()));
+    2 * body.len() + trees.max().unwrap_or_default()
 }
 
 /// Answers a conversion review, or says why it is none. One object that cannot be converted fails the review: the API server
 /// takes all objects or nothing.
-pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<Value, String> {
-    let review: Review = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
+pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
+    let review: Review<'_> = serde_json::from_slice(body).map_err(|error| format!("this is no review: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != ("apiextensions.k8s.io/v1", "ConversionReview") {
         return Err(format!(
             "expected apiextensions.k8s.io/v1 ConversionReview, not {} {}",
@@ -109,7 +131,9 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) ->
         ));
     }
     let request = review.request.ok_or("the review holds no request")?;
-    let convert = |object: Value| {
+    let convert = |object: &RawValue| {
+        let object: Value =
+            serde_json::from_str(object.get()).map_err(|error| format!("an object cannot be read: {error}"))?;
         let kind = object["kind"].as_str().unwrap_or_default();
         let group =
             object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
@@ -117,14 +141,15 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) ->
             .get(&format!("{kind}.{group}"))
             .ok_or_else(|| format!("there is no conversion for {kind}.{group}"))?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        conversions.convert(object, &request.desired).map_err(|why| format!("{name:?}: {why}"))
+        let converted = conversions.convert(object, &request.desired).map_err(|why| format!("{name:?}: {why}"))?;
+        to_raw_value(&converted).map_err(|error| format!("{name:?}: {error}"))
     };
-    let converted: Result<Vec<Value>, String> = request.objects.into_iter().map(convert).collect();
-    let response = match converted {
-        Ok(objects) => json!({"uid": request.uid, "convertedObjects": objects, "result": {"status": "Success"}}),
-        Err(why) => {
-            json!({"uid": request.uid, "convertedObjects": [], "result": {"status": "Failure", "message": why}})
-        }
+    let converted: Result<Vec<_>, String> = request.objects.iter().map(|object| convert(object)).collect();
+    let (converted_objects, result) = match converted {
+        Ok(objects) => (objects, json!({"status": "Success"})),
+        Err(why) => (Vec::new(), json!({"status": "Failure", "message": why})),
     };
-    Ok(json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response}))
+    let answer = Answer { uid: request.uid.clone(), converted_objects, result };
+    let answer = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
+    Ok(format!(r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{answer}}}"#))
 }

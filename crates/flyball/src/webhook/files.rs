@@ -12,3 +12,12 @@ pub(crate) fn read(directory: &Path) -> io::Result<(String, String)> {
     };
     Ok((read("tls.crt")?, read("tls.key")?))
 }
+
+/// Reads the authority that signed the certificate, if it lies there as well, as cert-manager puts it.
+pub(super) fn read_authority(directory: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(directory.join("ca.crt")) {
+        Ok(authority) => Ok(Some(authority)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

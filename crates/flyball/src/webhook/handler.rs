@@ -1,5 +1,6 @@
 //! From a review to an answer: what the author wrote, called with types.
 
+use super::budget::tree_bytes;
 use super::graft::{graft, patch};
 use super::request::{AdmissionRequest, Operation, Review, Sent};
 use super::verdict::Verdict;
@@ -101,8 +102,13 @@ impl<T, F: Fn(&mut T, &AdmissionRequest<T>) -> Result<()> + Send + Sync + 'stati
 
 /// Answers reviews of one sort.
 pub(super) trait Handler: Send + Sync {
-    /// Answers a review, or says why it is none.
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>>;
+    /// Answers a review in JSON, or says why it is none.
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>>;
+
+    /// Estimates what a review takes while it is handled, in bytes and from above.
+    fn tree_bytes(&self, body: &[u8]) -> usize {
+        tree_bytes(body)
+    }
 }
 
 pub(super) struct Validating<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
@@ -110,20 +116,21 @@ pub(super) struct Validating<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
 pub(super) struct Defaulting<T, D>(pub(super) D, pub(super) PhantomData<fn(T)>);
 
 impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(async move {
             let sent = read(body)?;
             if loses_finalizers(&sent) {
-                return Ok(answer(&sent.uid, None, Vec::new()));
+                return Ok(answer(&sent.uid, None, Vec::new()).to_string());
             }
             let going = sent.operation == Operation::Delete;
             let object = match decode::<T>(if going { &sent.old_object } else { &sent.object }) {
                 Ok(object) => object,
                 // Else it could never be got rid of.
                 Err(why) if going => {
-                    return Ok(answer(&sent.uid, None, vec![format!("not validated: {}", why.message)]));
+                    let told = vec![format!("not validated: {}", why.message)];
+                    return Ok(answer(&sent.uid, None, told).to_string());
                 }
-                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new())),
+                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new()).to_string()),
             };
             let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
             let request = AdmissionRequest::new(&sent, object, old, caches);
@@ -131,13 +138,13 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
                 Ok(verdict) => verdict.into_parts(Kind::of::<T>().gvk(), &sent.name),
                 Err(error) => (Some(status(&error)), Vec::new()),
             };
-            Ok(answer(&sent.uid, refusal, warnings))
+            Ok(answer(&sent.uid, refusal, warnings).to_string())
         })
     }
 }
 
 impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(async move {
             let sent = read(body)?;
             match self.changed(&sent, caches).await {
@@ -148,9 +155,9 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
                         answer["response"]["patchType"] = "JSONPatch".into();
                         answer["response"]["patch"] = STANDARD.encode(Value::from(patch).to_string()).into();
                     }
-                    Ok(answer)
+                    Ok(answer.to_string())
                 }
-                Err(refusal) => Ok(answer(&sent.uid, Some(refusal), Vec::new())),
+                Err(refusal) => Ok(answer(&sent.uid, Some(refusal), Vec::new()).to_string()),
             }
         })
     }

@@ -1,11 +1,11 @@
 //! Webhooks, and whatever else is asked over TLS, with a certificate that may change at any time.
 
 use super::Webhooks;
-use crate::operator::connections::{self, PATIENCE};
+use crate::operator::connections;
+use crate::operator::pace::{Pace, Received};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -14,15 +14,18 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at the same time; more wait.
-const CONNECTIONS: usize = 256;
+/// Connections at the same time.
+const MAX_CONNECTIONS: usize = 256;
 
-/// The certificate that is served now.
+/// The certificate that is served now, and whether those who call trust it.
 #[derive(Debug, Default)]
-pub(crate) struct Serving(RwLock<Option<Arc<CertifiedKey>>>);
+pub(crate) struct Serving {
+    key: RwLock<Option<Arc<CertifiedKey>>>,
+    /// Outcome of the last handshake that verified it.
+    verified: RwLock<Option<Result<(), String>>>,
+}
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -39,17 +42,26 @@ impl Serving {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certified));
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certified));
         Ok(())
     }
 
-    /// Tells whether there is a certificate to serve.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.get().is_some()
+    /// Notes whether the certificate is trusted.
+    pub(super) fn verify(&self, outcome: Result<(), String>) {
+        *self.verified.write().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+
+    /// Tells whether the certificate is served and trusted; if not, why.
+    pub(crate) fn verified(&self) -> Result<(), String> {
+        if self.get().is_none() {
+            return Err("there is no certificate to serve yet".into());
+        }
+        let verified = self.verified.read().unwrap_or_else(PoisonError::into_inner).clone();
+        verified.unwrap_or_else(|| Err("the certificate is not verified yet".into()))
     }
 
     pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -65,15 +77,15 @@ pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Ar
         let webhooks = webhooks.clone();
         async move { webhooks.handle(request).await.map(Full::new) }
     };
-    serve_tls(listener, CONNECTIONS, serving, answer).await;
+    serve_tls(listener, MAX_CONNECTIONS, serving, answer).await;
 }
 
-/// Answers requests over TLS until it is dropped, on so many connections at the same time; more wait.
+/// Answers requests over TLS until it is dropped, on at most so many connections at the same time.
 pub(crate) async fn serve_tls<F>(
     listener: TcpListener,
-    most: usize,
+    limit: usize,
     serving: Arc<Serving>,
-    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    answer: impl Fn(Request<Received>) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
@@ -81,26 +93,40 @@ pub(crate) async fn serve_tls<F>(
         .with_safe_default_protocol_versions()
         .expect("the provider knows the default versions");
     let acceptor = TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(serving)));
-    let converse = |stream: TcpStream| {
+    let converse = |stream: TcpStream, pace: Arc<Pace>| {
         let (acceptor, answer) = (acceptor.clone(), answer.clone());
         async move {
             stream.set_nodelay(true)?;
-            let stream = timeout(PATIENCE, acceptor.accept(stream)).await??;
-            connections::answer(stream, answer).await
+            let stream = acceptor.accept(stream).await?;
+            connections::answer(stream, pace, answer).await
         }
     };
-    connections::accept(listener, most, converse).await;
+    connections::accept(listener, limit, converse).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::certificate::Identity;
+    use super::super::service::Live;
+    use super::super::{AdmissionRequest, Verdict, Webhook, probe};
     use super::*;
+    use crate::cache::Caches;
+    use crate::operator::metrics::Metrics;
+    use flyball_core::time::Timestamp;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+    use std::net::SocketAddr;
+    use std::sync::OnceLock;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+    use tokio_rustls::client::TlsStream;
 
     #[test]
     fn what_cannot_be_served_leaves_what_is() {
         let serving = Serving::default();
-        assert!(!serving.is_ready());
+        assert!(serving.verified().is_err());
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
         let [one, other] = [(); 2].map(|()| Identity::make("op", &["localhost".into()], now).unwrap());
         serving.set(&one.certificate, &one.key).unwrap();
@@ -111,5 +137,155 @@ mod tests {
         assert_eq!(served(), first);
         serving.set(&other.certificate, &other.key).unwrap();
         assert_ne!(served(), first);
+        assert!(serving.verified().unwrap_err().contains("not verified yet"));
+        serving.verify(Ok(()));
+        assert_eq!(serving.verified(), Ok(()));
+    }
+
+    const NAME: &str = "op-webhook.ns.svc";
+
+    /// A listener with a webhook, whose clients trust an authority.
+    struct Served {
+        address: SocketAddr,
+        authority: String,
+        now: Timestamp,
+    }
+
+    impl Served {
+        async fn start() -> Self {
+            let webhook = Webhook::<ConfigMap>::new().validates(|_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow()));
+            let live = Arc::<OnceLock<Live>>::default();
+            let (caches, _) = Caches::new([], &BTreeSet::new());
+            let metrics = Metrics::new(String::new()).webhooks;
+            assert!(live.set(Live { caches: Arc::new(caches), metrics }).is_ok());
+            let now = flyball_core::Clock::system().now();
+            let identity = Identity::make("op", &[NAME.into()], now).unwrap();
+            let serving = Arc::<Serving>::default();
+            serving.set(&identity.certificate, &identity.key).unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(serve(listener, Webhooks::new(&[webhook.declared()], live), serving));
+            Self { address, authority: identity.authority, now }
+        }
+
+        async fn connect(&self) -> Option<TlsStream<TcpStream>> {
+            probe::connect(self.address, NAME, &self.authority, self.now).await.ok()
+        }
+
+        /// Has a review answered, as the API server does: with another connection if one is closed. Gives the time it took.
+        async fn review(&self) -> Duration {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}});
+            let request = json!({"uid": "u", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+                "resource": {"group": "", "version": "v1", "resource": "configmaps"}, "operation": "CREATE",
+                "name": "a", "namespace": "b", "userInfo": {"username": "someone"}, "object": object});
+            let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+            let (review, began) = (review.to_string(), Instant::now());
+            loop {
+                let Some(mut stream) = self.connect().await else { continue };
+                let head = head(&format!("content-length: {}", review.len()));
+                let mut text = vec![0; 4096];
+                if stream.write_all((head + &review).as_bytes()).await.is_err() {
+                    continue;
+                }
+                let Ok(read @ 1..) = stream.read(&mut text).await else { continue };
+                let answer = String::from_utf8_lossy(&text[..read]).into_owned();
+                assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""allowed":true"#), "{answer}");
+                return began.elapsed();
+            }
+        }
+    }
+
+    fn head(length: &str) -> String {
+        format!(
+            "POST /validate--v1-configmap HTTP/1.1\r\nhost: {NAME}\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+        )
+    }
+
+    /// Returns the memory of this process that is in use.
+    fn resident() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_bodies_take_bounded_memory_and_keep_no_review_waiting() {
+        let served = Arc::new(Served::start().await);
+        served.review().await;
+        let before = resident();
+        let mut floods = tokio::task::JoinSet::new();
+        for at in 0..300 {
+            let served = served.clone();
+            floods.spawn(async move {
+                let piece = vec![b' '; 64 << 10];
+                loop {
+                    let Some(mut stream) = served.connect().await else { continue };
+                    // Some say how much it is going to be, some do not.
+                    let head =
+                        head(if at % 3 == 0 { "content-length: 209715200" } else { "transfer-encoding: chunked" });
+                    if stream.write_all(head.as_bytes()).await.is_err() {
+                        continue;
+                    }
+                    for _ in 0..3200 {
+                        let size = if at % 3 == 0 { "" } else { "10000\r\n" };
+                        let sent = async {
+                            stream.write_all(size.as_bytes()).await?;
+                            stream.write_all(&piece).await?;
+                            stream.write_all(if at % 3 == 0 { b"" } else { b"\r\n" }).await
+                        };
+                        if sent.await.is_err() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        let (mut slowest, mut most) = (Duration::ZERO, 0);
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            slowest = slowest.max(served.review().await);
+            most = most.max(resident());
+        }
+        floods.abort_all();
+        let grown = most.saturating_sub(before) >> 20;
+        assert!(grown < 256, "{grown} MiB");
+        assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thousand_slow_clients_keep_no_review_waiting() {
+        let served = Arc::new(Served::start().await);
+        let mut slow = tokio::task::JoinSet::new();
+        for at in 0..1000 {
+            let served = served.clone();
+            slow.spawn(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                    // Most of them do not even shake hands.
+                    if at % 10 != 0 {
+                        let Ok(mut stream) = TcpStream::connect(served.address).await else { continue };
+                        while stream.write_all(&[0x16]).await.is_ok() {
+                            tokio::time::sleep(Duration::from_millis(300)).await;
+                        }
+                        continue;
+                    }
+                    let Some(mut stream) = served.connect().await else { continue };
+                    let head = head("content-length: 1000000");
+                    for byte in head.as_bytes().iter().cycle() {
+                        if stream.write_all(&[*byte]).await.is_err() {
+                            break;
+                        }
+                        tokio::time::sleep(Duration::from_millis(300)).await;
+                    }
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut took = Vec::new();
+        for _ in 0..50 {
+            took.push(served.review().await);
+        }
+        slow.abort_all();
+        took.sort();
+        assert!(took[49] < Duration::from_secs(10), "{took:?}");
     }
 }

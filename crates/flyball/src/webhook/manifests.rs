@@ -1,7 +1,7 @@
 //! What has to be in the cluster for webhooks to be found, and the permissions to keep it right.
 
 use super::service::CONVERT;
-use super::{ADMISSION, Certificates, Declared};
+use super::{ADMISSION, Certificates, Declared, lockout};
 use flyball_core::GroupResource;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Declared {
         self.converts.is_some().then(|| self.scope.kind.resource().to_string())
     }
 
-    fn webhook(&self, duty: &str, client: Value) -> Value {
+    fn webhook(&self, duty: &str, client: Value, namespace: &str) -> Value {
         let mut operations = vec!["CREATE", "UPDATE"];
         if self.deletions && duty == "validate" {
             operations.push("DELETE");
@@ -49,6 +49,7 @@ impl Declared {
         if !self.scope.conditions.is_empty() {
             webhook["matchConditions"] = json!(self.scope.conditions);
         }
+        lockout::leave_out(&mut webhook, &self.scope.kind, namespace);
         webhook
     }
 }
@@ -168,7 +169,7 @@ pub(crate) fn manifests(
     }
     let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
     let configuration = |kind: &str, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
-        let webhook = |each: &Declared| each.webhook(duty, reach.client(&each.path(duty)));
+        let webhook = |each: &Declared| each.webhook(duty, reach.client(&each.path(duty)), namespace);
         let webhooks: Vec<Value> = declared.iter().filter(|each| asked(each)).map(webhook).collect();
         let mut made = json!({
             "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": service_name(operator)}, "webhooks": webhooks,

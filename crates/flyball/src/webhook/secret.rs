@@ -3,11 +3,18 @@
 //! Pure: time and what others know are arguments. The order that no call fails in: a new authority is made known; an hour
 //! later, which every replica and API server has used to notice, what it signed is served; the old authority stays
 //! known until it is of no use to anybody.
+//!
+//! Replicas agree, whatever their clocks say: they judge certificates by the API server's time, which its answers carry, and
+//! they write the secret under its resource version, so of two that act at once one acts again upon what the other made. Where
+//! answers carry no time, a replica judges by its own clock, with two consequences: it never replaces a certificate for being not
+//! good yet, and certificates are good from a day before they are made. Clocks may then differ by a day from the API server's.
+//!
+//! Invariant: a certificate that is good by the API server's time is replaced by no replica before two thirds of its life.
 
-use super::certificate::{Identity, validity};
+use super::certificate::{Identity, Now, validity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::SignedDuration;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -78,25 +85,26 @@ impl Kept {
         &mut self,
         operator: &str,
         names: &[String],
-        now: Timestamp,
+        now: Now,
         known: bool,
     ) -> Result<bool, rcgen::Error> {
         let before = self.clone();
-        let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| now.duration_since(made));
+        let time = now.time();
+        let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| time.duration_since(made));
         let covered = names.iter().all(|name| self.names.contains(name));
         self.names.extend(names.iter().cloned());
         let make = |names: &BTreeSet<String>| {
             let names: Vec<String> = names.iter().cloned().collect();
-            Identity::make(operator, &names, now)
+            Identity::make(operator, &names, time)
         };
-        self.last.take_if(|last| validity(last).is_none_or(|(_, to)| to <= now));
+        self.last.take_if(|last| validity(last).is_none_or(|(_, to)| to <= time));
         self.next.take_if(|next| !covered || !next.is_good(now));
         match &mut self.current {
             Some(current) if covered && current.is_good(now) => {
                 let due = self.next.take_if(|next| known && age(next) >= OVERLAP);
                 if let Some(next) = due {
                     self.last = Some(std::mem::replace(current, next).authority);
-                } else if self.next.is_none() && current.is_old(now) {
+                } else if self.next.is_none() && current.is_old(time) {
                     self.next = Some(make(&self.names)?);
                 }
             }
@@ -113,9 +121,10 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flyball_core::time::Timestamp;
 
-    fn at(hours: i64) -> Timestamp {
-        "2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours)
+    fn at(hours: i64) -> Now {
+        Now::Server("2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours))
     }
 
     fn step(kept: &mut Kept, hours: i64, known: bool) -> bool {
@@ -157,6 +166,17 @@ mod tests {
         assert_eq!(kept.bundle(), authority(&kept));
         kept.current = Some(Identity { certificate: "torn".into(), ..kept.current.unwrap() });
         assert!(step(&mut kept, 400 * 24, true));
+    }
+
+    #[test]
+    fn a_certificate_from_a_clock_that_is_ahead_is_kept_unless_the_api_server_refuses_it() {
+        let mut kept = Kept::default();
+        step(&mut kept, 48, false);
+        let (first, Now::Server(behind)) = (authority(&kept), at(0)) else { unreachable!("as above") };
+        assert!(!kept.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
+        assert_eq!(authority(&kept), first);
+        assert!(step(&mut kept, 0, false), "nobody could be called with it");
+        assert_ne!(authority(&kept), first);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The webhooks of an operator as a function from request to response, whoever calls it.
 
 use super::Declared;
+use super::budget::{Budget, Refusal};
 use super::convert::{self, Conversions};
 use super::handler::Handler;
 use crate::cache::Caches;
@@ -9,11 +10,9 @@ use crate::reconcile::panic_text;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::{BodyExt, Limited};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -23,10 +22,10 @@ use tokio::time::{Instant, timeout};
 
 /// Where conversions are asked for.
 pub(super) const CONVERT: &str = "/convert";
-/// The longest review of one write: what the API server takes is 3 MiB, and a review holds two objects.
-const LONGEST_ADMISSION: usize = 8 << 20;
-/// The longest review of a conversion, which may hold a whole list.
-const LONGEST_CONVERSION: usize = 256 << 20;
+/// Bytes of a review of one write: what the API server takes is 3 MiB, and a review holds two objects.
+const MAX_ADMISSION_BYTES: usize = 8 << 20;
+/// Bytes of a review of a conversion, which may hold a whole list, unless the author admits more.
+pub(super) const MAX_CONVERSION_BYTES: usize = 16 << 20;
 /// How long an answer may take if the API server does not say.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -59,6 +58,8 @@ pub struct Webhooks(Arc<Inner>);
 
 struct Inner {
     routes: BTreeMap<String, Arc<dyn Handler>>,
+    budget: Budget,
+    max_conversion_bytes: usize,
     live: Arc<OnceLock<Live>>,
 }
 
@@ -66,6 +67,7 @@ impl Webhooks {
     pub(crate) fn new(declared: &[Declared], live: Arc<OnceLock<Live>>) -> Self {
         let mut routes: BTreeMap<String, Arc<dyn Handler>> = BTreeMap::new();
         let mut converted = BTreeMap::new();
+        let mut max_conversion_bytes = MAX_CONVERSION_BYTES;
         for each in declared {
             if let Some(handler) = &each.validates {
                 routes.insert(each.path("validate"), handler.clone());
@@ -76,12 +78,13 @@ impl Webhooks {
             if let Some(conversions) = &each.converts {
                 let gvk = each.scope.kind.gvk();
                 converted.insert(format!("{}.{}", gvk.kind, gvk.group), conversions.clone());
+                max_conversion_bytes = max_conversion_bytes.max(each.max_conversion_bytes);
             }
         }
         if !converted.is_empty() {
             routes.insert(CONVERT.to_owned(), Arc::new(Converting(converted)));
         }
-        Self(Arc::new(Inner { routes, live }))
+        Self(Arc::new(Inner { routes, budget: Budget::new(max_conversion_bytes), max_conversion_bytes, live }))
     }
 
     /// Returns the paths at which something is asked.
@@ -107,30 +110,40 @@ impl Webhooks {
         };
         let call = live.metrics.begin(path);
         let began = Instant::now();
-        let answer = match check(&head) {
-            Err((code, why)) => refuse(code, why),
-            Ok(patience) => {
-                let longest = if path == CONVERT { LONGEST_CONVERSION } else { LONGEST_ADMISSION };
-                let answered = async {
-                    let Ok(body) = Limited::new(body, longest).collect().await else {
-                        return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the review is too long or broke off");
-                    };
-                    self.ask(&**handler, &body.to_bytes(), path, live).await
-                };
+        let limit = if path == CONVERT { self.0.max_conversion_bytes } else { MAX_ADMISSION_BYTES };
+        let answer = match check(&head, limit) {
+            Err(answer) => answer,
+            Ok(deadline) => {
+                let answered = self.answer(&**handler, body, limit, path, live);
                 let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook took too long");
-                timeout(patience, answered).await.unwrap_or_else(late)
+                timeout(deadline, answered).await.unwrap_or_else(late)
             }
         };
         call.end(answer.status(), began.elapsed());
         answer
     }
 
-    async fn ask(&self, handler: &dyn Handler, body: &[u8], path: &str, live: &Live) -> Response<Bytes> {
+    async fn answer<B: Body<Data: Send> + Send>(
+        &self,
+        handler: &dyn Handler,
+        body: B,
+        limit: usize,
+        path: &str,
+        live: &Live,
+    ) -> Response<Bytes> {
+        let review = match self.0.budget.read(body, limit).await {
+            Ok(review) => review,
+            Err(refusal) => return refused(refusal, path),
+        };
+        let _parsed = match self.0.budget.parse(handler.tree_bytes(&review.text)).await {
+            Ok(permit) => permit,
+            Err(refusal) => return refused(refusal, path),
+        };
         // The caller's own code runs in here.
-        let asked = AssertUnwindSafe(async { handler.handle(body, live.caches.clone()).await });
+        let asked = AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone()).await });
         match asked.catch_unwind().await {
-            Ok(Ok(review)) => {
-                let mut answer = Response::new(Bytes::from(review.to_string()));
+            Ok(Ok(text)) => {
+                let mut answer = Response::new(review.answered(text));
                 answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 answer
             }
@@ -155,23 +168,44 @@ impl fmt::Debug for Webhooks {
 struct Converting(BTreeMap<String, Arc<Conversions>>);
 
 impl Handler for Converting {
-    fn handle<'a>(&'a self, body: &'a [u8], _: Arc<Caches>) -> BoxFuture<'a, Result<Value, String>> {
+    fn handle<'a>(&'a self, body: &'a [u8], _: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(async move { convert::answer(&self.0, body) })
+    }
+
+    fn tree_bytes(&self, body: &[u8]) -> usize {
+        convert::tree_bytes(body)
     }
 }
 
 /// Finds what can be said of a request before its body is read; gives the time that it leaves.
-fn check(head: &http::request::Parts) -> Result<Duration, (StatusCode, &'static str)> {
+fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Response<Bytes>> {
     if head.method != Method::POST {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
     }
-    let format = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if format.split(';').next().map(str::trim) != Some("application/json") {
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
+    let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if text(CONTENT_TYPE).split(';').next().map(str::trim) != Some("application/json") {
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
+    }
+    if text(CONTENT_LENGTH).parse().is_ok_and(|length: u64| length > limit as u64) {
+        return Err(refused(Refusal::TooLong { limit }, head.uri.path()));
     }
     let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
     let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
     Ok(seconds.map_or(LONGEST_WAIT, Duration::from_secs).min(LONGEST_WAIT))
+}
+
+/// Says why a body is not taken, and what can be done about it.
+fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
+    let code = match refusal {
+        Refusal::TooLong { .. } | Refusal::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::BrokeOff => StatusCode::BAD_REQUEST,
+    };
+    let remedy = match refusal {
+        Refusal::TooLong { .. } if path == CONVERT => ": Webhook::max_conversion_bytes admits more",
+        _ => "",
+    };
+    refuse(code, &format!("{refusal}{remedy}"))
 }
 
 fn refuse(code: StatusCode, why: &str) -> Response<Bytes> {

@@ -31,8 +31,8 @@ use std::path::{Path, PathBuf};
 
 Files that are there stay as they are, but for lines added above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
-    /// Group of the kind; the domain of the project comes behind it
-    #[arg(long, value_parser = names::group)]
+    /// Group of the kind; without a dot, the domain of the project comes behind it. Empty for Kubernetes' core group
+    #[arg(long, value_parser = names::group_or_core)]
     group: Option<String>,
     /// Version of the kind, such as v1alpha1
     #[arg(long, value_parser = names::version)]
@@ -81,7 +81,11 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
     let wanted = match &args.crd {
-        Some(crd) => defined(args, crd)?,
+        Some(crd) => {
+            let (definition, kept) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
+            let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
+            Wanted { resource, types: true, controller, definition: Some((definition, kept)) }
+        }
         None => wanted(args, &project)?,
     };
     add(&mut changes, &mut project, &wanted, args.force)?;
@@ -118,7 +122,7 @@ fn chosen(said: Option<bool>, question: &str) -> Result<bool> {
 }
 
 fn wanted(args: &ApiArgs, project: &Project) -> Result<Wanted> {
-    let group = given("group", args.group.as_ref(), None, names::group)?;
+    let group = given("group", args.group.as_ref(), None, names::group_or_core)?;
     let version = given("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
     let kind = given("kind", args.kind.as_ref(), None, names::kind)?;
     let known = known::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
@@ -180,7 +184,7 @@ fn check_version(args: &ApiArgs, first: &Resource) -> Result<()> {
 }
 
 /// Reads what somebody else says of a kind: in a file, or in a cluster.
-fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
+pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&PathBuf>) -> Result<(Definition, Value)> {
     let path = Path::new(crd);
     let found = if path.exists() {
         let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
@@ -192,17 +196,16 @@ fn defined(args: &ApiArgs, crd: &str) -> Result<Wanted> {
         return Err(Error::new(format!("there is no file {crd}"))
             .hint("name a file, or a definition in the cluster by its whole name: crontabs.stable.example.com"));
     } else {
-        let connection = ContextArgs { kubeconfig: args.kubeconfig.clone(), context: None };
+        let connection = ContextArgs { kubeconfig: kubeconfig.cloned(), context: None };
         let object = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": crd}});
         block_on(async { connection.connect().await?.read(&object).await })?
     };
-    let definition = Definition::read(&found, args.version.as_deref())?;
+    let definition = Definition::read(&found, version)?;
     let mut kept = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
     // What a conversion asks is not there in tests, and need not be.
     kept["spec"] = found["spec"].clone();
     kept["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
-    let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
-    Ok(Wanted { resource, types: true, controller, definition: Some((definition, kept)) })
+    Ok((definition, kept))
 }
 
 fn add(changes: &mut Changes, project: &mut Project, wanted: &Wanted, force: bool) -> Result<()> {

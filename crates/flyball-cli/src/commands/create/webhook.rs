@@ -1,16 +1,21 @@
 //! `flyball create webhook`: has the API server ask the operator about a kind.
 
+use super::api::defined;
 use super::misused;
 use crate::commands::init::tell;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ResultExt};
+use crate::installation::sample;
 use crate::output::Output;
 use crate::plugins::{Asking, PluginArgs};
-use crate::project::{FILE, Project, names};
-use crate::scaffold::api::Names;
+use crate::project::{FILE, Project, Resource, names};
+use crate::scaffold::api::{self, Names, definition_path, known_resource};
 use crate::scaffold::changes::Changes;
-use crate::scaffold::webhook;
+use crate::scaffold::types::Definition;
+use crate::scaffold::{known, webhook};
 use crate::terminal::say;
 use clap::Args;
+use serde_json::Value;
+use std::path::PathBuf;
 
 /// Have objects of a kind completed, judged or converted by the operator
 #[derive(Args, Debug)]
@@ -18,17 +23,26 @@ use clap::Args;
   flyball create webhook --group cache --version v1alpha1 --kind Redis --validation
   flyball create webhook --group cache --version v1alpha1 --kind Redis --defaulting --validation
 
+  flyball create webhook --group \"\" --version v1 --kind Pod --validation         a kind of Kubernetes
+  flyball create webhook --crd issuers.cert-manager.io --validation              a kind that the cluster has
+
 Versions are converted from the moment that there is a second one: flyball create api --version v1.")]
 pub(crate) struct WebhookArgs {
-    /// Group of the kind; the domain of the project comes behind it
-    #[arg(long, value_parser = names::group)]
-    group: String,
+    /// Group of the kind; without a dot, the domain of the project comes behind it. Empty for Kubernetes' core group
+    #[arg(long, value_parser = names::group_or_core, required_unless_present = "crd")]
+    group: Option<String>,
     /// Version of the kind
-    #[arg(long, value_parser = names::version)]
-    version: String,
+    #[arg(long, value_parser = names::version, required_unless_present = "crd")]
+    version: Option<String>,
     /// The kind
-    #[arg(long, value_parser = names::kind)]
-    kind: String,
+    #[arg(long, value_parser = names::kind, required_unless_present = "crd")]
+    kind: Option<String>,
+    /// Write types of the kind that this file defines, or this definition in the cluster, which stays somebody else's
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "conversion"])]
+    crd: Option<String>,
+    /// Path of the kubeconfig, for --crd NAME; else KUBECONFIG or ~/.kube/config
+    #[arg(long, value_name = "FILE", requires = "crd")]
+    kubeconfig: Option<PathBuf>,
     /// Complete objects before they are stored
     #[arg(long, visible_alias = "programmatic-defaulting")]
     defaulting: bool,
@@ -53,32 +67,27 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         misused("say what the webhook is for: --defaulting, --validation, --conversion");
     }
     let mut project = Project::here()?;
-    let group = project.group(&args.group);
-    let Some(found) = project.resource(&group, &args.version, &args.kind).cloned() else {
-        let told = format!("{group}/{} {}", args.version, args.kind);
-        let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
-        let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
-        return Err(Error::new(format!("the project has no {told}; it has {all}")).hint(format!(
-            "create it first: flyball create api --group {} --version {} --kind {}",
-            args.group, args.version, args.kind
-        )));
+    let mut changes = Changes::new(&project.folder);
+    let first = match &args.crd {
+        Some(crd) => {
+            let (definition, kept) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
+            foreign(&mut changes, &mut project, &definition, &kept)?
+        }
+        None => wanted(args, &mut project)?,
     };
-    let mut versions =
-        project.resources.iter().filter(|one| one.resource && one.group == group && one.kind == args.kind);
-    let first = versions.next().cloned().filter(|first| first.resource);
-    let Some(first) = first else {
-        return Err(Error::new(format!("{} is defined by somebody else, who answers for it", found.told()))
-            .hint("webhooks are written for kinds whose types are the project's own"));
-    };
-    let others: Vec<Names> = versions.map(|other| Names::new(&project, other)).collect();
-    if first.version != found.version {
-        let hint = format!("name that version instead: --version {}", first.version);
-        let what = "objects are asked about in the version that they are stored in, whatever they are written in";
-        return Err(Error::new(format!("{what}, and that is {}", first.told())).hint(hint));
+    if args.conversion && first.foreign {
+        return Err(Error::new(format!("{} is defined by somebody else, who converts its versions", first.told()))
+            .hint("leave out --conversion"));
     }
+    let is_other = |other: &&Resource| {
+        other.resource && (&other.group, &other.kind) == (&first.group, &first.kind) && other.version != first.version
+    };
+    let others: Vec<Names> =
+        project.resources.iter().filter(is_other).map(|other| Names::new(&project, other)).collect();
     if args.conversion && others.is_empty() {
-        return Err(Error::new(format!("{} has no other version to be converted to", found.told()))
-            .hint(format!("write one: flyball create api --group {} --version v1 --kind {}", args.group, args.kind)));
+        let Resource { group, kind, .. } = &first;
+        return Err(Error::new(format!("{} has no other version to be converted to", first.told()))
+            .hint(format!("write one: flyball create api --group {group} --version v1 --kind {kind}")));
     }
     let taken = [
         (args.defaulting && first.webhooks.defaulting, "defaulting"),
@@ -91,7 +100,6 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     }
 
     let names = Names::new(&project, &first);
-    let mut changes = Changes::new(&project.folder);
     webhook::open(&mut changes, &names)?;
     if args.defaulting {
         webhook::completes(&mut changes, &names)?;
@@ -102,8 +110,13 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     if args.conversion {
         others.iter().try_for_each(|other| webhook::converts(&mut changes, &names, other))?;
     }
-    if args.defaulting || args.validation {
-        webhook::test(&mut changes, &names, args.defaulting, args.validation, args.force)?;
+    match args.defaulting || args.validation {
+        true if first.foreign => {
+            let sample = changes.read(&definition_path(&names))?.and_then(|kept| sample_of(&kept));
+            webhook::test_of_foreign(&mut changes, &names, args.defaulting, args.validation, sample, args.force)?;
+        }
+        true => webhook::test(&mut changes, &names, args.defaulting, args.validation, args.force)?,
+        false => {}
     }
     for resource in project.resources.iter_mut().filter(|resource| **resource == first) {
         resource.webhooks.defaulting |= args.defaulting;
@@ -111,11 +124,73 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         resource.webhooks.conversion |= args.conversion;
     }
     changes.put(FILE, project.text()?)?;
-    let told = [("group", group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
+    let told = [("group", first.group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
     args.plugins.extend(Asking::CreateWebhook, &told, &mut changes)?;
     tell(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nSee it work: cargo test");
     }
     Ok(())
+}
+
+/// Finds the kind: one of the project's, or one that Kubernetes brings, which becomes one.
+fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
+    let text = |argument: &Option<String>| argument.clone().unwrap_or_default();
+    let (named, version, kind) = (text(&args.group), text(&args.version), text(&args.kind));
+    let group = project.group(&named);
+    let known = known::find(&named, &version, &kind);
+    let Some(found) = project.resource(&group, &version, &kind).cloned() else {
+        let Some(known) = known else {
+            let told = Resource { group, version: version.clone(), kind: kind.clone(), ..Resource::default() }.told();
+            let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
+            let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
+            return Err(Error::new(format!("the project has no {told}; it has {all}"))
+                .hint(format!("create it first: flyball create api --group {named} --version {version} --kind {kind}"))
+                .hint("a kind of somebody else is given by its definition: --crd FILE|NAME"));
+        };
+        let resource = known_resource(&known);
+        return Ok(add(project, resource));
+    };
+    if found.foreign {
+        return Ok(found);
+    }
+    // Objects are asked about in the version that they are stored in.
+    let first = project.resources.iter().find(|one| one.resource && (&one.group, &one.kind) == (&group, &kind));
+    match first {
+        Some(first) if first.version != version => {
+            let hint = format!("name that version instead: --version {}", first.version);
+            let what = "objects are asked about in the version that they are stored in, whatever they are written in";
+            Err(Error::new(format!("{what}, and that is {}", first.told())).hint(hint))
+        }
+        Some(first) => Ok(first.clone()),
+        None => Err(Error::new(format!("{} has no types in the project", found.told())).hint(format!(
+            "write them: flyball create api --group {named} --version {version} --kind {kind} --resource"
+        ))),
+    }
+}
+
+/// Makes a kind of somebody else one of the project's, with types, unless it is one.
+fn foreign(changes: &mut Changes, project: &mut Project, definition: &Definition, kept: &Value) -> Result<Resource> {
+    let resource = add(project, definition.resource.clone());
+    let names = Names::new(project, &resource);
+    if changes.read(&format!("src/api/{}.rs", names.module()))?.is_none() {
+        let text = serde_saphyr::to_string(kept).when("cannot write the definition")?;
+        api::foreign(changes, &names, definition.code(&names), &text, false)?;
+    }
+    Ok(resource)
+}
+
+/// Adds a kind to a project; one that is there stays as it is.
+fn add(project: &mut Project, resource: Resource) -> Resource {
+    if let Some(there) = project.resource(&resource.group, &resource.version, &resource.kind) {
+        return there.clone();
+    }
+    project.resources.push(resource.clone());
+    resource
+}
+
+/// Makes an object of the definition of a kind, as it lies in the project.
+fn sample_of(definition: &str) -> Option<Value> {
+    let definition: Value = serde_saphyr::from_str(definition).ok()?;
+    sample::of(&definition).map(|(_, object)| object)
 }

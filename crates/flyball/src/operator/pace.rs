@@ -1,0 +1,272 @@
+//! How far the peer of one connection is, and until when it must be further.
+//!
+//! A connection is in one phase at a time. Each phase in which the peer has to act has a deadline; those in which bodies are
+//! transferred move theirs with each byte. The deadlines are computed here and enforced by `connections`. This module knows
+//! neither what is asked nor what is answered.
+//!
+//! Invariant: only the phase `Answering`, in which the peer waits, has no deadline.
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Time for a handshake, and again for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for a body of a request or an answer, whatever its size.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a body for which there is a second more.
+const MIN_BYTES_PER_SECOND: u64 = 100 << 10;
+/// Time between two requests; Go's client gives a connection up after 90 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Progress of the peer of one connection.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    phase: Phase,
+    since: Instant,
+    /// Bytes of the body that were transferred in this phase.
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The TLS handshake, or the head of a request.
+    Head,
+    /// The body of a request is read.
+    Body,
+    /// The operator works on the answer.
+    Answering,
+    /// The answer is written, which has a body of at least this size.
+    Writing(u64),
+    /// The next request has not begun.
+    Idle,
+}
+
+impl State {
+    fn deadline(&self) -> Option<Instant> {
+        let transfer = || BODY_TIMEOUT + Duration::from_millis(self.bytes.saturating_mul(1000) / MIN_BYTES_PER_SECOND);
+        let time = match self.phase {
+            Phase::Head => HEAD_TIMEOUT,
+            Phase::Body | Phase::Writing(_) => transfer(),
+            Phase::Idle => IDLE_TIMEOUT,
+            Phase::Answering => return None,
+        };
+        self.since.checked_add(time)
+    }
+}
+
+impl Pace {
+    /// Begins with a handshake or a head.
+    pub(crate) fn new() -> Self {
+        let state = State { phase: Phase::Head, since: Instant::now(), bytes: 0 };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Ends the TLS handshake.
+    pub(crate) fn shook_hands(&self) {
+        self.enter(Phase::Head);
+    }
+
+    /// Begins the body of a request, or the answer if there is none.
+    pub(super) fn asked(&self, has_body: bool) {
+        self.enter(if has_body { Phase::Body } else { Phase::Answering });
+    }
+
+    /// Begins to write an answer whose body has at least this size.
+    pub(super) fn answers(&self, size: u64) {
+        self.enter(Phase::Writing(size));
+    }
+
+    /// Completes when the peer is too slow.
+    pub(super) async fn overrun(&self) {
+        loop {
+            let changed = self.changed.notified();
+            match self.state().deadline() {
+                Some(deadline) if deadline <= Instant::now() => return,
+                Some(deadline) => tokio::select! { () = changed => {}, () = sleep_until(deadline) => {} },
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Returns whether the peer is in the middle of something, and its deadline; `None` if it waits for the operator.
+    pub(super) fn rank(&self) -> Option<(bool, Instant)> {
+        let state = self.state();
+        Some((state.phase != Phase::Idle, state.deadline()?))
+    }
+
+    fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State { phase, since: Instant::now(), bytes: 0 };
+        self.changed.notify_one();
+    }
+
+    fn read(&self, bytes: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.phase {
+            Phase::Idle => {
+                drop(state);
+                self.enter(Phase::Head);
+            }
+            Phase::Body => state.bytes = state.bytes.saturating_add(bytes as u64),
+            _ => {}
+        }
+    }
+
+    fn wrote(&self, bytes: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(state.phase, Phase::Writing(_)) {
+            state.bytes = state.bytes.saturating_add(bytes as u64);
+        }
+    }
+
+    fn flushed(&self) {
+        let state = self.state();
+        if matches!(state.phase, Phase::Writing(size) if state.bytes > size) {
+            self.enter(Phase::Idle);
+        }
+    }
+}
+
+/// A stream whose traffic is counted.
+#[derive(Debug)]
+pub(super) struct Paced<S> {
+    pub(super) stream: S,
+    pub(super) pace: Arc<Pace>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.pace.read(buf.filled().len() - before);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.pace.wrote(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.pace.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
+        self.pace.wrote(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// The body of a request, whose end is noted.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(super) body: Incoming,
+    pub(super) pace: Arc<Pace>,
+}
+
+impl Body for Received {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.pace.asked(false);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{advance, timeout};
+
+    async fn is_overrun(pace: &Pace) -> bool {
+        timeout(Duration::ZERO, pace.overrun()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_phase_in_which_the_peer_must_act_has_a_deadline() {
+        let pace = Pace::new();
+        advance(HEAD_TIMEOUT - Duration::from_millis(1)).await;
+        assert!(!is_overrun(&pace).await);
+        advance(Duration::from_millis(1)).await;
+        assert!(is_overrun(&pace).await, "no handshake");
+
+        pace.shook_hands();
+        advance(HEAD_TIMEOUT - Duration::from_millis(1)).await;
+        pace.read(1);
+        advance(Duration::from_millis(1)).await;
+        assert!(is_overrun(&pace).await, "a byte of a head gives no more time");
+
+        pace.asked(true);
+        pace.read(2 * MIN_BYTES_PER_SECOND as usize);
+        advance(BODY_TIMEOUT + Duration::from_millis(1999)).await;
+        assert!(!is_overrun(&pace).await);
+        advance(Duration::from_millis(1)).await;
+        assert!(is_overrun(&pace).await, "a trickle");
+
+        pace.asked(false);
+        advance(Duration::from_secs(3600)).await;
+        assert!(!is_overrun(&pace).await && pace.rank().is_none(), "it waits for the operator");
+
+        pace.answers(10);
+        pace.wrote(5);
+        pace.flushed();
+        advance(BODY_TIMEOUT).await;
+        assert!(is_overrun(&pace).await, "an answer that is not read");
+        pace.wrote(100);
+        pace.flushed();
+        assert!(!is_overrun(&pace).await && pace.rank().is_some_and(|(busy, _)| !busy));
+        advance(IDLE_TIMEOUT - Duration::from_secs(1)).await;
+        pace.read(1);
+        assert!(pace.rank().is_some_and(|(busy, deadline)| busy && deadline == Instant::now() + HEAD_TIMEOUT));
+    }
+}

@@ -1,0 +1,308 @@
+//! Memory that reviews may take, whoever sends them.
+//!
+//! The port is open to everybody in the cluster, so nothing depends on what a sender promises. There are two budgets. Bodies are
+//! charged with the bytes that are allocated for them as they arrive, and stay charged until their answer is written. Reviews of
+//! some size are charged with an estimate of their parsed tree, made from the text, before they are parsed: eight bytes such as
+//! `{"a":0},` become several hundred. This module knows neither HTTP nor what a review is.
+//!
+//! Invariants: a body smaller than its share of the budget (its size divided by the number of connections) is never refused on
+//! behalf of others, because the largest unfinished bodies are refused first. Whoever holds a part of the second budget waits for
+//! nothing else, so the two cannot block one another.
+
+use bytes::{Buf, BufMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+/// Bytes of all bodies together, unless a single one may be larger.
+const MAX_BODIES_BYTES: usize = 64 << 20;
+/// Estimated bytes of all parsed reviews together, and of a single one.
+const MAX_TREES_BYTES: usize = 96 << 20;
+/// Estimate below which a review is parsed without being charged.
+const SMALL_TREE_BYTES: usize = 256 << 10;
+/// Bytes that are allocated when a body begins.
+const FIRST_BYTES: usize = 16 << 10;
+/// Bytes that one permit of a semaphore stands for.
+const UNIT: usize = 1 << 10;
+
+/// Both budgets of one operator.
+#[derive(Debug)]
+pub(super) struct Budget {
+    bodies: Arc<Semaphore>,
+    trees: Semaphore,
+    unfinished: Mutex<Unfinished>,
+}
+
+/// The bodies that are being read, and their charges.
+#[derive(Debug, Default)]
+struct Unfinished {
+    last: u64,
+    charges: BTreeMap<u64, Charge>,
+}
+
+#[derive(Debug)]
+struct Charge {
+    units: u32,
+    /// Has the body refused.
+    cut: Arc<Notify>,
+}
+
+/// Why a body is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("the review has more than {limit} bytes")]
+    TooLong { limit: usize },
+    #[error("the review holds too many values")]
+    TooManyValues,
+    #[error("there are too many reviews at the same time")]
+    Crowded,
+    #[error("the review broke off")]
+    BrokeOff,
+}
+
+/// A whole body with its charge.
+#[derive(Debug, Default)]
+pub(super) struct Review {
+    pub(super) text: Vec<u8>,
+    charge: Option<OwnedSemaphorePermit>,
+}
+
+/// An answer that keeps the charge of its review until it is written.
+struct Answer(Vec<u8>, #[expect(dead_code, reason = "held until the answer is written")] Option<OwnedSemaphorePermit>);
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Review {
+    /// Replaces the body by its answer.
+    pub(super) fn answered(self, answer: String) -> bytes::Bytes {
+        bytes::Bytes::from_owner(Answer(answer.into_bytes(), self.charge))
+    }
+}
+
+impl Budget {
+    /// Makes budgets that admit bodies of at least this size.
+    pub(super) fn new(longest: usize) -> Self {
+        Self {
+            bodies: Arc::new(Semaphore::new(units(longest.max(MAX_BODIES_BYTES)) as usize)),
+            trees: Semaphore::new(units(MAX_TREES_BYTES) as usize),
+            unfinished: Mutex::default(),
+        }
+    }
+
+    /// Reads a body of at most so many bytes. One that says to be longer is refused before it is read.
+    pub(super) async fn read<B: Body<Data: Send> + Send>(&self, body: B, limit: usize) -> Result<Review, Refusal> {
+        if body.size_hint().lower() > limit as u64 {
+            return Err(Refusal::TooLong { limit });
+        }
+        let reading = self.begin();
+        let read = async {
+            let (mut body, mut review) = (pin!(body), Review::default());
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(|_| Refusal::BrokeOff)?.into_data() else { continue };
+                let length = review.text.len() + data.remaining();
+                if length > limit {
+                    return Err(Refusal::TooLong { limit });
+                }
+                if length > review.text.capacity() {
+                    let capacity = length.max(2 * review.text.capacity()).max(FIRST_BYTES).min(limit.max(FIRST_BYTES));
+                    reading.charge(&mut review.charge, units(capacity)).await;
+                    review.text.reserve_exact(capacity - review.text.len());
+                }
+                review.text.put(data);
+            }
+            Ok(review)
+        };
+        tokio::select! {
+            biased;
+            () = reading.cut.notified() => Err(Refusal::Crowded),
+            read = read => read,
+        }
+    }
+
+    /// Waits until a review with such an estimate may be parsed.
+    pub(super) async fn parse(&self, estimate: usize) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
+        match estimate {
+            0..=SMALL_TREE_BYTES => Ok(None),
+            _ if estimate > MAX_TREES_BYTES => Err(Refusal::TooManyValues),
+            _ => Ok(Some(self.trees.acquire_many(units(estimate)).await.expect("nobody closes the semaphore"))),
+        }
+    }
+
+    fn begin(&self) -> Reading<'_> {
+        let (mut unfinished, cut) = (self.unfinished(), Arc::<Notify>::default());
+        unfinished.last += 1;
+        let id = unfinished.last;
+        unfinished.charges.insert(id, Charge { units: 0, cut: cut.clone() });
+        Reading { budget: self, id, cut }
+    }
+
+    /// Has the largest unfinished bodies refused until there are so many units.
+    fn cut(&self, wanted: u32) {
+        let mut unfinished = self.unfinished();
+        let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
+        while missing > 0 {
+            let largest = unfinished.charges.iter().max_by_key(|(_, charge)| charge.units).map(|(id, _)| *id);
+            let Some(charge) = largest.and_then(|id| unfinished.charges.remove(&id)) else { return };
+            charge.cut.notify_one();
+            missing = missing.saturating_sub(charge.units);
+        }
+    }
+
+    fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A body that is being read.
+struct Reading<'a> {
+    budget: &'a Budget,
+    id: u64,
+    cut: Arc<Notify>,
+}
+
+impl Reading<'_> {
+    /// Raises a charge to so many units.
+    async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
+        let held = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = units.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX));
+        let bodies = &self.budget.bodies;
+        let got = match bodies.clone().try_acquire_many_owned(more) {
+            Ok(got) => got,
+            Err(_) => {
+                self.budget.cut(more);
+                bodies.clone().acquire_many_owned(more).await.expect("nobody closes the semaphore")
+            }
+        };
+        match charge {
+            Some(charge) => charge.merge(got),
+            None => *charge = Some(got),
+        }
+        if let Some(charge) = self.budget.unfinished().charges.get_mut(&self.id) {
+            charge.units = units;
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.budget.unfinished().charges.remove(&self.id);
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+/// Estimates from above what a JSON text takes once it is parsed, by what its marks stand for: a map takes the first node of a
+/// tree, an item twice the size of a value, as lists grow by doubling.
+pub(super) fn tree_bytes(text: &[u8]) -> usize {
+    let marks = text.iter().map(|byte| match byte {
+        b'{' => 700,
+        b'[' | b',' | b':' => 64,
+        _ => 0,
+    });
+    text.len() + marks.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::{Full, StreamBody};
+    use std::convert::Infallible;
+    use std::future::pending;
+
+    const PIECE: usize = 256 << 10;
+
+    /// So many pieces, then nothing more, or the end.
+    fn pieces(count: usize, ends: bool) -> impl Body<Data = Bytes, Error = Infallible> + Send {
+        let piece = Bytes::from(vec![b' '; PIECE]);
+        StreamBody::new(stream::unfold(0, move |sent| {
+            let piece = piece.clone();
+            async move {
+                tokio::task::yield_now().await;
+                match sent == count {
+                    true if ends => None,
+                    true => pending().await,
+                    false => Some((Ok(Frame::data(piece)), sent + 1)),
+                }
+            }
+        }))
+    }
+
+    #[tokio::test]
+    async fn what_says_to_be_too_long_is_refused_before_it_is_read() {
+        let budget = Budget::new(0);
+        let long = Full::new(Bytes::from(vec![0; 11]));
+        assert_eq!(budget.read(long, 10).await.unwrap_err(), Refusal::TooLong { limit: 10 });
+        let grows = budget.read(pieces(5, true), 4 * PIECE).await;
+        assert_eq!(grows.unwrap_err(), Refusal::TooLong { limit: 4 * PIECE }, "without saying so");
+        let whole = budget.read(pieces(4, true), 4 * PIECE).await.unwrap();
+        assert_eq!((whole.text.len(), whole.text.capacity()), (4 * PIECE, 4 * PIECE));
+        let charged = || MAX_BODIES_BYTES / UNIT - budget.bodies.available_permits();
+        assert_eq!(charged(), 4 * PIECE / UNIT);
+        let answer = whole.answered("short".into());
+        assert_eq!(charged(), 4 * PIECE / UNIT, "until the answer is written");
+        drop(answer);
+        assert_eq!(charged(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_largest_unfinished_bodies_make_room() {
+        let budget = Arc::new(Budget::new(0));
+        let mut greedy = tokio::task::JoinSet::new();
+        for _ in 0..300 {
+            let budget = budget.clone();
+            // Each begins anew when it is cut off.
+            greedy.spawn(async move {
+                loop {
+                    assert_eq!(budget.read(pieces(60, false), 16 << 20).await.unwrap_err(), Refusal::Crowded);
+                }
+            });
+        }
+        for _ in 0..100 {
+            let small = Full::new(Bytes::from(vec![b' '; PIECE / 4]));
+            let small = budget.read(small, 8 << 20).await.expect("a body below its share is taken at any time");
+            assert_eq!(small.text.len(), PIECE / 4);
+            tokio::task::yield_now().await;
+        }
+        let whole = budget.read(pieces(4, true), 8 << 20).await;
+        assert!(matches!(whole, Ok(_) | Err(Refusal::Crowded)));
+        drop(whole);
+        greedy.abort_all();
+        while greedy.join_next().await.is_some() {}
+        assert_eq!(budget.bodies.available_permits(), MAX_BODIES_BYTES / UNIT, "all is given back");
+        assert!(budget.unfinished().charges.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_would_grow_when_parsed_waits_or_is_refused() {
+        let budget = Budget::new(0);
+        assert!(budget.parse(tree_bytes(br#"{"a": [1, 2]}"#)).await.unwrap().is_none());
+        let maps = r#"{"a":0},"#.repeat(1 << 17);
+        assert_eq!(budget.parse(tree_bytes(maps.as_bytes())).await.unwrap_err(), Refusal::TooManyValues);
+        let soon = std::time::Duration::from_secs(1);
+        let first = budget.parse(tree_bytes("0,".repeat(1 << 19).as_bytes())).await.unwrap().unwrap();
+        let mut waits = pin!(budget.parse(90 << 20));
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "there is no room for both");
+        drop(first);
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_ok_and(|parses| parses.is_ok()));
+    }
+
+    #[test]
+    fn the_estimate_is_no_less_than_what_a_tree_takes() {
+        // The sizes are those of the allocations that `Value` makes of the text.
+        for (text, least) in [("[0,0,0,0]", 4 * 32), (r#"[{"a":0},{"a":0}]"#, 2 * (32 + 632)), ("[[],[],[]]", 3 * 32)] {
+            assert!(tree_bytes(text.as_bytes()) >= least, "{text}");
+        }
+    }
+}

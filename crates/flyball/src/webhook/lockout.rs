@@ -1,0 +1,79 @@
+//! Keeps an operator from locking itself out by its own webhooks.
+//!
+//! A webhook that must be asked refuses writes while the operator does not run. If the operator needs such a write in order to run
+//! (its pod, the token of its account, the lease of the node it is on), nobody but an administrator can end that. So webhooks for
+//! kinds of Kubernetes itself are asked neither about the operator's own namespace nor about `kube-system`; for kinds without a
+//! namespace, not about what nodes and the controllers in `kube-system` write. Kinds that operators define are not concerned: no
+//! pod waits for them. See
+//! <https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/#avoid-deadlocks>.
+
+use crate::kind::Kind;
+use serde_json::{Value, json};
+
+/// The label that holds the name of each namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// Groups of Kubernetes itself whose names have no `.k8s.io`.
+const GROUPS: [&str; 6] = ["", "apps", "autoscaling", "batch", "extensions", "policy"];
+/// Name of the condition that leaves out what the cluster itself writes.
+const CONDITION: &str = "not-written-by-the-cluster-itself";
+
+/// Tells whether operators may need writes of a kind in order to run.
+fn is_needed_to_run(kind: &Kind) -> bool {
+    let group = &*kind.gvk().group;
+    GROUPS.contains(&group) || group.ends_with(".k8s.io")
+}
+
+/// Leaves out of a webhook what its operator may need in order to run in a namespace.
+pub(super) fn leave_out(webhook: &mut Value, kind: &Kind, namespace: &str) {
+    if !is_needed_to_run(kind) {
+        return;
+    }
+    // Of a namespace, it is its own labels that are selected by.
+    if kind.is_namespaced() || kind.name() == "Namespace" {
+        let mut namespaces = vec![namespace, "kube-system"];
+        namespaces.dedup();
+        let others = json!({"key": NAME_LABEL, "operator": "NotIn", "values": namespaces});
+        match webhook["namespaceSelector"]["matchExpressions"].as_array_mut() {
+            Some(expressions) => expressions.push(others),
+            None => webhook["namespaceSelector"]["matchExpressions"] = json!([others]),
+        }
+    } else {
+        let groups = r#"["system:nodes", "system:serviceaccounts:kube-system"]"#;
+        let condition = json!({
+            "name": CONDITION,
+            "expression": format!("!request.userInfo.groups.exists(group, group in {groups})"),
+        });
+        match webhook["matchConditions"].as_array_mut() {
+            Some(conditions) => conditions.push(condition),
+            None => webhook["matchConditions"] = json!([condition]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::coordination::v1::Lease;
+    use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+    #[test]
+    fn what_the_operator_needs_to_run_is_left_out() {
+        let left = |kind: Kind, mut webhook: Value| {
+            leave_out(&mut webhook, &kind, "sites");
+            webhook
+        };
+        let others = json!({"key": NAME_LABEL, "operator": "NotIn", "values": ["sites", "kube-system"]});
+        let selected = json!({"namespaceSelector": {"matchExpressions": [others]}});
+        for kind in [Kind::of::<Pod>(), Kind::of::<Lease>(), Kind::of::<Namespace>()] {
+            assert_eq!(left(kind, json!({})), selected);
+        }
+        let team = json!({"key": "team", "operator": "Exists"});
+        let own = json!({"namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [team]}});
+        let both = json!({"namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [team, others]}});
+        assert_eq!(left(Kind::of::<Pod>(), own), both, "besides what the author selects");
+        for kind in [Kind::of::<Node>(), Kind::of::<CustomResourceDefinition>()] {
+            assert_eq!(left(kind, json!({}))["matchConditions"][0]["name"], CONDITION);
+        }
+    }
+}

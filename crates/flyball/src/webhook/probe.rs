@@ -1,0 +1,130 @@
+//! Calls the operator's own listener as the API server does: by the name of its service, trusting what it is told to trust.
+//!
+//! No request is sent: what is in question is the certificate. It is judged by the time that is given. A handshake that a busy
+//! listener lets fall says nothing about the certificate, and is told apart by [`Failure`].
+
+use flyball_core::time::Timestamp;
+use rustls::RootCertStore;
+use rustls::client::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Time for a connection and its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a handshake failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The certificate is not trusted, or the bundle cannot be used.
+    #[error("{0}")]
+    Untrusted(String),
+    /// There was no handshake.
+    #[error("the listener did not answer: {0}")]
+    Unreachable(io::Error),
+}
+
+/// A time that stands still.
+#[derive(Debug)]
+struct At(UnixTime);
+
+impl TimeProvider for At {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.0)
+    }
+}
+
+/// Shakes hands with the listener at an address, under a name, trusting the authorities of a bundle in PEM.
+pub(super) async fn handshake(address: SocketAddr, name: &str, bundle: &str, now: Timestamp) -> Result<(), Failure> {
+    connect(address, name, bundle, now).await.map(drop)
+}
+
+/// Connects as [`handshake`] does, and keeps the connection.
+pub(super) async fn connect(
+    address: SocketAddr,
+    name: &str,
+    bundle: &str,
+    now: Timestamp,
+) -> Result<TlsStream<TcpStream>, Failure> {
+    let untrusted = |error: &dyn std::error::Error| Failure::Untrusted(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+        let authority = authority.map_err(|error| untrusted(&error))?;
+        roots.add(authority).map_err(|error| untrusted(&error))?;
+    }
+    let seconds = Duration::from_secs(now.as_second().try_into().unwrap_or_default());
+    let at = Arc::new(At(UnixTime::since_unix_epoch(seconds)));
+    let config = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), at)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| untrusted(&error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).map_err(|error| untrusted(&error))?;
+    let shake = async {
+        let stream = TcpStream::connect(dialed(address)).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    };
+    let shaken = timeout(HANDSHAKE_TIMEOUT, shake).await.unwrap_or_else(|late| Err(late.into()));
+    shaken.map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error @ rustls::Error::InvalidCertificate(_)) => untrusted(error),
+        _ => Failure::Unreachable(error),
+    })
+}
+
+/// Returns where a listener is dialed that listens everywhere.
+fn dialed(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Webhooks;
+    use super::super::certificate::Identity;
+    use super::super::listener::{Serving, serve};
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn the_certificate_is_verified_by_name_authority_and_time() {
+        let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
+        let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = Arc::<Serving>::default();
+        serving.set(&ours.certificate, &ours.key).unwrap();
+        let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
+        let shake = async |name: &str, bundle: &str, now: Timestamp| match handshake(address, name, bundle, now).await {
+            Ok(()) => "trusted".to_owned(),
+            Err(failure) => failure.to_string(),
+        };
+        let (name, both) = ("op-webhook.ns.svc", format!("{}{}", other.authority, ours.authority));
+        assert_eq!(shake(name, &both, now).await, "trusted");
+        for (name, bundle, time, why) in [
+            (name, &other.authority, now, "BadSignature"),
+            (name, &String::new(), now, "UnknownIssuer"),
+            (name, &both, "2028-01-01T00:00:00Z".parse().unwrap(), "expired"),
+            ("other.ns.svc", &both, now, "not valid for name"),
+            ("no name", &both, now, "invalid dns name"),
+        ] {
+            let said = shake(name, bundle, time).await;
+            assert!(said.contains(why), "{said}");
+        }
+        serves.abort();
+        assert!(serves.await.is_err());
+        assert!(shake(name, &both, now).await.contains("did not answer"));
+    }
+}
