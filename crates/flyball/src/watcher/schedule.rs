@@ -8,8 +8,10 @@
 //! | an error: 429, 5xx, 403, a list that broke off | grows to 30 s; longer if the server asks for it |
 //! | 410 | none if the watch before it lived; else it grows to 30 s, since a list costs the server much |
 //! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
+//! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
 //!
-//! Invariant: only a watch that lived for [`STABLE_WATCH`] ends a backoff. An answer that began well proves nothing.
+//! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while does. One
+//! that ends in 410 has to have lived for [`STABLE_WATCH`], any other for [`SHORTEST_WATCH`].
 
 use flyball_core::Rng;
 use std::time::Duration;
@@ -19,6 +21,8 @@ use tokio::time::Instant;
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// The longest wait after an error, before jitter.
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest wait after a stream that ended at once, before jitter.
+const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
 /// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 200 probe in a second.
 const PROBE_PERIOD: Duration = Duration::from_secs(5);
 /// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
@@ -29,7 +33,7 @@ const FOLLOW_JITTER: Duration = Duration::from_millis(500);
 const RECONNECT_JITTER: Duration = Duration::from_secs(1);
 /// A watch that ends sooner than this counts as a failure.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
-/// A watch that lived this long proves that all is well again.
+/// A watch that lived this long proves that all is well again, however it ended.
 const STABLE_WATCH: Duration = Duration::from_secs(30);
 
 /// How long one watch waits before its next request.
@@ -76,10 +80,11 @@ impl Schedule {
 
     /// Returns the wait after a stream ended that had lived this long.
     pub(super) fn ended(&mut self, lived: Duration) -> Duration {
-        match lived >= SHORTEST_WATCH {
-            true => RECONNECT_JITTER.mul_f64(self.rng.fraction()),
-            false => self.failed(MAX_BACKOFF, Duration::ZERO),
+        if lived < SHORTEST_WATCH {
+            return self.failed(MAX_RESUME_BACKOFF, Duration::ZERO);
         }
+        self.reset();
+        RECONNECT_JITTER.mul_f64(self.rng.fraction())
     }
 
     /// Returns the wait of a watch whose server was reached by another one.
@@ -209,7 +214,10 @@ mod tests {
         let mut schedule = Schedule::new(Rng::from_seed(1));
         assert!((0..100).all(|_| schedule.ended(SHORTEST_WATCH) <= RECONNECT_JITTER));
         let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
-        assert!(waits[7] >= MAX_BACKOFF / 2, "{waits:?}");
+        assert!(waits[7] >= MAX_RESUME_BACKOFF / 2, "{waits:?}");
+        // Once it lives for a while, all is forgotten.
+        schedule.ended(SHORTEST_WATCH);
+        assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);
     }
 
     /// One watch of one client, while its server is away; gives when it probed, in time since the server went.

@@ -358,7 +358,10 @@ impl Session {
             End::Broken(why) => self.trouble = Some(why),
             End::Silent => self.trouble = Some("the API server sent nothing for too long".into()),
         }
-        Pause::For(self.schedule.ended(lived))
+        Pause::For(match self.state {
+            State::Listing(_) => self.schedule.failed(MAX_BACKOFF, Duration::ZERO),
+            State::Watching { .. } => self.schedule.ended(lived),
+        })
     }
 
     /// Moves the place from which a watch resumes.
