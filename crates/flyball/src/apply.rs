@@ -10,18 +10,22 @@
 mod child;
 mod children;
 mod condition;
+mod drawn_names;
 mod event;
 mod readiness;
 mod recorder;
 mod replace;
+mod shared_status;
 mod status;
 mod unchanged;
 
 pub use children::{Children, Rollout};
 pub use condition::Condition;
 pub(crate) use condition::complete as complete_conditions;
+pub(crate) use drawn_names::DrawnNames;
 pub use event::Event;
 pub(crate) use recorder::Recorder;
+pub(crate) use shared_status::StatusWriter;
 pub(crate) use unchanged::Rephrased;
 
 use crate::cache::{Entry, Store};
@@ -68,7 +72,9 @@ impl Pass {
         let mut path = store.kind().object_path(key);
         // All that field validation looks for in an apply is names that stand twice, and what is written here has none; kube-apiserver
         // would read it a second time for that.
-        let query = ["?fieldManager=", &self.env.manager, "&force=true&fieldValidation=Ignore"];
+        let writer = self.declared.status.as_ref().filter(|_| subresource == "status");
+        let manager = writer.map_or(&*self.env.manager, |writer| &writer.encoded);
+        let query = ["?fieldManager=", manager, "&force=true&fieldValidation=Ignore"];
         [slash, subresource].into_iter().chain(query).for_each(|part| path.push_str(part));
         let request = Request::patch(path)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"))
@@ -99,7 +105,9 @@ impl Pass {
         object: &Value,
         known: &Entry,
     ) -> bool {
-        let Some(owned) = known.applied_fields(subresource) else { return false };
+        let writer = self.declared.status.as_ref().filter(|_| subresource == "status");
+        let manager = writer.map_or(&*self.env.manager, |writer| &writer.manager);
+        let Some(owned) = known.applied_fields(subresource, manager) else { return false };
         unchanged::is_unchanged(owned, object, known.raw())
             || self.env.rephrased().knows(store.id(), key, subresource, object, known.raw())
     }

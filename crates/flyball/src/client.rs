@@ -5,7 +5,8 @@
 //!
 //! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else is:
 //! whether an answer that was lost stands for a write that happened is for the caller to find out. A client of what only a
-//! leader does sends no write, first or again, that its [`Gate`] does not let through.
+//! leader does sends no write, first or again, that its [`Gate`] does not let through, and gives up one that is under way when the
+//! gate shuts.
 
 mod gate;
 mod link;
@@ -20,7 +21,7 @@ use flyball_core::Rng;
 use flyball_core::time::Timestamp;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryFutureExt};
-use gate::NotLeading;
+use gate::{Lapsed, NotLeading};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -31,7 +32,7 @@ use kube::core::response::StatusDetails;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower::service_fn;
 use tracing::{Instrument, Span, field};
 
@@ -124,15 +125,16 @@ impl Layers {
             }
             for attempt in 0.. {
                 let again = copy(&request);
-                if let Some(gate) = &self.gate {
+                let gate = self.gate.as_deref().filter(|_| Gate::stops(&request));
+                if let Some(gate) = gate {
                     gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
                 }
                 let wait = {
-                    let answer = timeout(DEADLINE, self.sender.send(request)).await;
-                    let status = answer.as_ref().ok().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+                    let answer = while_open(gate, self.sender.send(request)).await;
+                    let status = answer.as_ref().ok().map(Response::status);
                     self.metrics.count(&method, status);
                     Span::current().record("status", status.map(|status| status.as_u16()));
-                    let answer = answer.map_err(|_| kube::Error::Service(Late.into()))??;
+                    let answer = answer?;
                     match (asked_to_wait(&answer), again) {
                         (Some(wait), Some(again)) if attempt < RETRIES => {
                             request = again;
@@ -145,6 +147,26 @@ impl Layers {
                 sleep(wait.max(backoff).min(LONGEST_WAIT)).await;
             }
             unreachable!("the last attempt returns")
+        }
+    }
+}
+
+/// Ends an exchange that takes too long, and a write when its gate shuts, which closes its connection.
+async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Result<T>>) -> kube::Result<T> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let end = match gate {
+            None => deadline,
+            Some(gate) => match gate.until() {
+                Some(until) => until.min(deadline),
+                None => return Err(kube::Error::Service(Lapsed.into())),
+            },
+        };
+        match timeout_at(end, &mut exchange).await {
+            Ok(answer) => return answer,
+            Err(_) if end == deadline => return Err(kube::Error::Service(Late.into())),
+            // The lease may have been renewed meanwhile.
+            Err(_) => {}
         }
     }
 }
@@ -170,8 +192,8 @@ fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
 }
 
 /// Sends a request by a client that others may have made, and reads the answer; a refusal is an error.
-pub(crate) fn exchange(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
-    Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(whole)))
+pub(crate) fn exchange(client: &dyn Sends, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Vec<u8>>> {
+    Box::pin(in_time(client.send(request.map(Body::from)).and_then(whole)))
 }
 
 /// Sends a request as [`exchange`] does; gives the time at which the server answered as well, by its own clock.
@@ -274,6 +296,48 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Answers after this time.
+    struct Slow(Duration);
+
+    impl Sends for Slow {
+        fn send(&self, _: Request<Body>) -> BoxFuture<'_, kube::Result<Response<Received>>> {
+            Box::pin(async move {
+                sleep(self.0).await;
+                Ok(Response::new(Received::Kube(Body::from(b"{}".to_vec()))))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_under_way_ends_when_the_lease_does() {
+        let gate = Arc::new(Gate::new("ns/op".into()));
+        let metrics = crate::operator::metrics::Metrics::new(String::new()).requests();
+        let link = Link { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };
+        let client = Layered::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()));
+        let ask = async |method: &str| {
+            let (began, request) = (Instant::now(), Request::builder().method(method).uri("/a").body(Vec::new()));
+            let answer = client.exchange(request.unwrap()).await;
+            (answer, began.elapsed().as_secs())
+        };
+        gate.open_until(Instant::now() + Duration::from_secs(10));
+        let (answer, took) = ask("PATCH").await;
+        let error = answer.unwrap_err();
+        assert!(
+            took == 10 && is_ambiguous(&error) && error.to_string().contains("lost its lease"),
+            "{took} s: {error}"
+        );
+        gate.open_until(Instant::now() + Duration::from_secs(10));
+        assert!(matches!(ask("GET").await, (Ok(_), 20)), "reads do no harm");
+        // It is renewed in time.
+        gate.open_until(Instant::now() + Duration::from_secs(10));
+        let renew = async {
+            sleep(Duration::from_secs(8)).await;
+            gate.open_until(Instant::now() + Duration::from_secs(15));
+        };
+        let ((answer, took), ()) = tokio::join!(ask("PATCH"), renew);
+        assert!(answer.is_ok() && took == 20, "{took} s: {answer:?}");
+    }
 
     #[test]
     fn each_cause_is_told_once_and_a_refusal_in_its_own_words() {

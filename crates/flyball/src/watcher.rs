@@ -1,32 +1,40 @@
 //! Follows one kind in one scope: lists it, watches it, and recovers from whatever ends the watch.
 //!
 //! Takes the bytes that the API server sends and gives [`Delta`](crate::cache::Delta)s to the cache; it knows nothing of types,
-//! controllers or queues. What to do next is decided by the [`Session`], a state machine without I/O; this file sends
-//! its requests and keeps its waits. The API server's side is told at
+//! controllers or queues. What to do next is decided by the [`Session`], a state machine without I/O, and when, by its
+//! [`Schedule`](schedule::Schedule); this file sends the requests and keeps the waits. The API server's side is told at
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
 //! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and tries again
-//! without end, while the others go on. A kind that is not installed is a state of the watch as well: it has no objects, until
-//! it is installed.
+//! without end, while the others go on. All they share is the [`Reachability`] of their server, so that one looks for it while it is away.
+//! A kind that is not installed is a state of the watch as well: it has no objects, until it is installed.
+//!
+//! Invariant: no object is treated as deleted because a server answered less than there is. A list that lacks many objects is
+//! confirmed by a second one, and a kind that had objects goes by the word of discovery, not by that of a 404.
 
 mod follow;
 mod frame;
+mod reachability;
+mod schedule;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use follow::{Seen, follow, follow_objects};
+pub(crate) use reachability::Reachability;
 
 use crate::cache::{Delta, Entry, Kept, Writer};
 use crate::client::{self, OwnPace, Received, Sends};
+use crate::kind::Kind;
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
 use frame::{Lines, List};
+use http::Response;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
-use session::{Answer, End, Request, Session, Step};
+use session::{Answer, End, Pause, Request, Session, Step};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,23 +44,39 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                         application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
+/// How long the server may take to begin an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away for a
+/// moment, may do so for a while.
+const ABSENCE_DELAY: Duration = Duration::from_secs(30);
+
 /// One running watch.
 pub(crate) struct Watcher {
     client: Box<dyn Sends>,
+    reach: Arc<Reachability>,
     writer: Writer,
     session: Session,
     metrics: WatchMetrics,
     /// What the answers are to be made of.
     accept: &'static str,
+    /// Since when the server has denied the kind each time.
+    denied: Option<Instant>,
 }
 
 impl Watcher {
-    /// Prepares the watch that fills a store; of all managed fields it keeps those of `manager`.
-    pub(crate) fn new(client: impl Sends, writer: Writer, manager: Arc<str>, rng: &Rng, metrics: WatchMetrics) -> Self {
+    /// Prepares the watch that fills a store, over a client that has this reach; of all managed fields it keeps those of `manager`.
+    pub(crate) fn new(
+        client: impl Sends,
+        reach: Arc<Reachability>,
+        writer: Writer,
+        manager: Arc<str>,
+        rng: &Rng,
+        metrics: WatchMetrics,
+    ) -> Self {
         let store = writer.store();
         let accept = if store.portion().kept == Kept::Metadata { METADATA } else { "application/json" };
         let session = Session::new(store, manager, rng.fork("watch"));
-        Self { client: Box::new(client), writer, session, metrics, accept }
+        Self { client: Box::new(client), reach, writer, session, metrics, accept, denied: None }
     }
 
     /// Watches for ever.
@@ -63,57 +87,87 @@ impl Watcher {
                 self.metrics.lists.inc();
             }
             let request = self.session.request();
-            let wait = match self.send(&request).await {
+            let pause = match self.send(&request).await {
                 Ok(body) => match request.answer {
                     Answer::List => self.list(Chunks::new(body, request.silence)).await,
                     Answer::Events => self.watch(Chunks::new(body, request.silence)).await,
                 },
-                Err(wait) => wait,
+                Err(pause) => pause,
             };
+            let gone = self.is_gone().await;
             if let Some(trouble) = self.session.trouble() {
                 let store = self.writer.store();
                 store.set_trouble(Some(trouble));
                 let (kind, namespace) = (store.kind(), store.namespace());
-                match (self.session.is_absent(), store.is_absent()) {
-                    (false, _) => tracing::warn!(%kind, namespace, ?wait, "watch failed: {trouble}"),
+                match (gone, store.is_absent()) {
+                    (false, _) => tracing::warn!(%kind, namespace, ?pause, "watch failed: {trouble}"),
                     (true, false) => tracing::warn!(%kind, namespace, "not installed, waiting for it: {trouble}"),
-                    (true, true) => tracing::debug!(%kind, namespace, ?wait, "still not installed"),
-                }
-                if self.session.is_absent() {
-                    self.writer.apply(Delta::Absent);
+                    (true, true) => tracing::debug!(%kind, namespace, ?pause, "still not installed"),
                 }
             }
-            sleep(wait).await;
+            if gone {
+                self.writer.apply(Delta::Absent);
+            }
+            match pause {
+                Pause::For(time) => sleep(time).await,
+                Pause::Server => {
+                    self.reach.missed(self.session.schedule());
+                    self.reach.wait(self.session.schedule()).await;
+                }
+            }
         }
     }
 
-    /// Sends a request; gives the body of the answer, or how long to wait before the next one.
-    async fn send(&mut self, request: &Request) -> Result<Received, Duration> {
-        let get = http::Request::get(&request.uri).header(http::header::ACCEPT, self.accept);
+    /// Sends a request; gives the body of the answer, or what to wait for before the next one.
+    async fn send(&mut self, request: &Request) -> Result<Received, Pause> {
+        let answer = match self.get(&request.uri).await {
+            Ok(answer) => answer,
+            Err(why) => return Err(self.session.ended(End::Unreachable(why), Duration::ZERO)),
+        };
+        self.reach.answered();
+        if answer.status().is_success() {
+            self.session.accepted();
+            if self.session.is_watching() {
+                self.writer.store().set_trouble(None);
+            }
+            return Ok(answer.into_body());
+        }
+        let status = timeout(request.silence, client::refusal(answer)).await;
+        let status = status.unwrap_or_else(|_| Status::failure("the answer broke off", "").with_code(504));
+        Err(self.session.refused(&status, Duration::ZERO))
+    }
+
+    /// Gives the beginning of an answer, or why there is none.
+    async fn get(&self, uri: &str) -> Result<Response<Received>, String> {
+        let get = http::Request::get(uri).header(http::header::ACCEPT, self.accept);
         let get = get.extension(OwnPace).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
-        let answer = match timeout(request.silence, self.client.send(get)).await {
-            Err(_) => Err(End::Silent),
-            Ok(Err(error)) => Err(End::Unreachable(client::chain(&error))),
-            Ok(Ok(answer)) => Ok(answer),
-        };
-        match answer {
-            Err(end) => Err(self.session.ended(end, Duration::ZERO)),
-            Ok(answer) if answer.status().is_success() => {
-                self.session.accepted();
-                self.writer.store().set_trouble(None);
-                Ok(answer.into_body())
-            }
-            Ok(answer) => {
-                let status = timeout(request.silence, client::refusal(answer)).await;
-                let status = status.unwrap_or_else(|_| Status::failure("the answer broke off", "").with_code(504));
-                Err(self.session.refused(&status))
-            }
+        match timeout(ANSWER_TIMEOUT, self.client.send(get)).await {
+            Err(_) => Err(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())),
+            Ok(answer) => answer.map_err(|error| client::chain(&error)),
         }
     }
 
-    /// Takes in a list, or a page of it; gives how long to wait before the next request.
-    async fn list(&mut self, mut chunks: Chunks) -> Duration {
+    /// Tells whether the kind is not installed. Of one that has objects, discovery has to say so as well, after a while.
+    async fn is_gone(&mut self) -> bool {
+        if !self.session.is_absent() {
+            self.denied = None;
+            return false;
+        }
+        let since = *self.denied.get_or_insert_with(Instant::now);
+        let known = self.writer.store().len();
+        known == 0 || since.elapsed() >= ABSENCE_DELAY && self.is_undiscovered().await
+    }
+
+    /// Tells whether discovery knows nothing of the kind; `false` if it cannot be asked.
+    async fn is_undiscovered(&self) -> bool {
+        let kind = self.writer.store().kind();
+        let found = Kind::discover_by(&*self.client, kind.gvk()).await;
+        found.is_ok_and(|found| found.is_none_or(|found| found.resource() != kind.resource()))
+    }
+
+    /// Takes in a list, or a page of it; gives what to wait for before the next request.
+    async fn list(&mut self, mut chunks: Chunks) -> Pause {
         let mut list = List::default();
         let end = loop {
             let chunk = match chunks.next().await {
@@ -121,14 +175,15 @@ impl Watcher {
                 Err(end) => break end,
             };
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
-            if let Err(error) = list.push(&chunk, |item| take(session.item(item), writer, metrics)) {
+            if let Err(error) = list.push(&chunk, |item| _ = take(session.item(item), session, writer, metrics)) {
                 break End::Broken(error.to_string());
             }
         };
         let end = match (end, list.finish()) {
             (End::Closed, Ok(page)) => {
-                take(self.session.page(page), &mut self.writer, &self.metrics);
-                return Duration::ZERO;
+                let step = self.session.page(page);
+                let pause = take(step, &mut self.session, &mut self.writer, &self.metrics);
+                return pause.unwrap_or(Pause::For(Duration::ZERO));
             }
             (End::Closed, Err(error)) => End::Broken(error.to_string()),
             (end, _) => end,
@@ -136,8 +191,8 @@ impl Watcher {
         self.session.ended(end, Duration::ZERO)
     }
 
-    /// Takes in events; gives how long to wait before the next request.
-    async fn watch(&mut self, mut chunks: Chunks) -> Duration {
+    /// Takes in events; gives what to wait for before the next request.
+    async fn watch(&mut self, mut chunks: Chunks) -> Pause {
         let began = Instant::now();
         let mut lines = Lines::default();
         let end = loop {
@@ -151,13 +206,13 @@ impl Watcher {
                 if stop.is_some() || line.is_empty() {
                     return;
                 }
-                match session.line(line) {
-                    Step::Stop(wait) => stop = Some(wait),
-                    step => take(step, writer, metrics),
-                }
+                stop = match session.line(line) {
+                    Step::Stop(status) => Some(session.refused(&status, began.elapsed())),
+                    step => take(step, session, writer, metrics),
+                };
             });
-            if let Some(wait) = stop {
-                return wait;
+            if let Some(pause) = stop {
+                return pause;
             }
             if let Err(error) = pushed {
                 break End::Broken(error.to_string());
@@ -203,19 +258,28 @@ impl Chunks {
     }
 }
 
-/// Carries one step out.
-fn take(step: Step, writer: &mut Writer, metrics: &WatchMetrics) {
+/// Carries one step out; gives what to wait for, if that ends the exchange.
+fn take(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchMetrics) -> Option<Pause> {
     match step {
         Step::Apply(delta) => {
             metrics.events.inc();
             writer.apply(delta);
         }
+        Step::Listed(revision) => match writer.doubts() {
+            Some(why) => return Some(session.doubt(why)),
+            None => {
+                metrics.events.inc();
+                writer.store().set_trouble(None);
+                writer.apply(session.complete(revision));
+            }
+        },
         Step::Lost(error) => {
             metrics.lost.inc();
             tracing::warn!(kind = %writer.store().kind(), error, "an object of the watch could not be read, passed over");
         }
         Step::Nothing | Step::Stop(_) => {}
     }
+    None
 }
 
 /// Reads a list that came as a whole.

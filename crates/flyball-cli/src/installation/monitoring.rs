@@ -107,6 +107,13 @@ fn alerts(description: &Description, place: &Place) -> Vec<Value> {
             format!("The API server refuses what {name} asks for: its role lacks a verb, which the log names."),
         ),
     ];
+    alerts.push(alert(
+        "OperatorWatchFails",
+        "warning",
+        "5m",
+        format!("max by (kind) (flyball_watch_failing_seconds{{{of}}}) > 120"),
+        format!("{name} has not heard of {{{{ $labels.kind }}}} for minutes; /readyz and the log say why."),
+    ));
     if description.lease.is_some() {
         alerts.push(alert(
             "OperatorWithoutLeader",

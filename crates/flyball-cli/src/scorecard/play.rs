@@ -331,7 +331,7 @@ impl<'a> Play<'a> {
 /// Says what `/readyz` complains of.
 fn unready(page: &str) -> String {
     let complaints: Vec<String> =
-        page.lines().filter_map(|line| line.strip_prefix("[-] ")).map(str::to_owned).collect();
+        page.lines().filter_map(|line| line.strip_prefix("[-]")).map(|line| line.trim_start().to_owned()).collect();
     if complaints.is_empty() { page.trim().to_owned() } else { few(&complaints) }
 }
 

@@ -103,7 +103,7 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
             ),
             (
                 "it starts",
-                "/readyz does not say that it is ready within 2 s: cache of deployments.apps: not filled yet: 403 ",
+                "/readyz does not say that it is ready within 2 s: watch deployments.apps failed: not listed yet, failing for ",
                 "-v",
             ),
             ("it asks for nothing that its roles do not permit", "deployments.apps", "Controller::owns"),

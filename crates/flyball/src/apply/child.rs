@@ -1,5 +1,6 @@
 //! Children: what an object owns, and what goes when it goes.
 
+use super::drawn_names::Drawn;
 use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
@@ -64,7 +65,7 @@ impl<K: AnyResource> Context<K> {
     /// Makes a new object, owned by the one being reconciled, and returns it.
     ///
     /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn here.
-    /// So a request whose answer was lost is repeated without making a second object. As long as the cache
+    /// So a request whose answer was lost is repeated without making a second object, if need be by the next reconcile. As long as the cache
     /// does not show the new object, no other reconcile of the owner runs that could miss it in
     /// [`children`](Self::children).
     ///
@@ -151,21 +152,29 @@ impl Pass {
 
     async fn post(&self, kind: &Kind, mut object: Value) -> Result<Arc<Entry>> {
         let metadata = object["metadata"].as_object_mut().expect("owned_object makes metadata");
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+        let namespace = text("namespace");
+        let store = self.env.caches.store_of(kind, namespace.as_deref())?;
+        let path = kind.path(namespace.as_deref());
+        let mut drawn = None;
         if let (Some(Value::String(prefix)), None) = (metadata.get("generateName"), metadata.get("name")) {
             let prefix: String = prefix.chars().take(LONGEST_PREFIX).collect();
-            metadata.insert("name".into(), format!("{prefix}{}", self.env.rng.suffix(SUFFIX)).into());
+            let place = (self.primary.entry.uid().into_owned(), path.clone(), prefix.clone());
+            let known = |name: &str| self.has_seen(store, &ObjectKey::new(namespace.as_deref(), name));
+            let draw = || format!("{prefix}{}", self.env.rng.suffix(SUFFIX));
+            let drawn = drawn.insert(self.env.drawn_names.take(place, known, draw));
+            metadata.insert("name".into(), drawn.name.clone().into());
         }
-        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
-        let Some(name) = text("name") else {
+        let Some(name) = metadata.get("name").and_then(Value::as_str).map(str::to_owned) else {
             let text = format!("{kind} has neither metadata.name nor metadata.generateName");
             return Err(Error::from(text).terminal());
         };
-        let namespace = text("namespace");
         let key = ObjectKey::new(namespace.as_deref(), &name);
-        let store = self.env.caches.store_of(kind, namespace.as_deref())?;
         check_selected(store, &key, &object)?;
-        let path = format!("{}?fieldManager={}", kind.path(namespace.as_deref()), self.env.manager);
+        let path = format!("{path}?fieldManager={}", self.env.manager);
         let owned = metadata_owned(&object);
+        let is_again = drawn.as_ref().is_some_and(|drawn| drawn.is_again);
+        let mut settle = || drawn.iter_mut().for_each(Drawn::settle);
         let number = self.note(store, &key);
         for attempt in 1.. {
             let request = Request::post(&path)
@@ -174,25 +183,28 @@ impl Pass {
                 .map_err(kube::Error::HttpError)?;
             let answer = self.env.client.exchange(request).await;
             let existing = match &answer {
-                // The attempt before this one may have come through after all.
-                Err(kube::Error::Api(status)) if status.is_already_exists() && attempt > 1 => {
+                // An attempt before this one may have come through after all.
+                Err(kube::Error::Api(status)) if status.is_already_exists() && (attempt > 1 || is_again) => {
                     self.env.fetch(kind, &key).await?.filter(|entry| !owned || self.controls(entry))
                 }
                 _ => None,
             };
             match (answer, existing) {
                 (Ok(body), _) => {
+                    settle();
                     let entry = self.env.answered(store, &key, body)?;
                     self.settle_at(number, store, &key, &entry);
                     return Ok(entry);
                 }
                 (Err(_), Some(entry)) => {
+                    settle();
                     self.settle_at(number, store, &key, &entry);
                     return Ok(entry);
                 }
                 (Err(error), None) if client::is_ambiguous(&error) && attempt < ATTEMPTS => {}
                 (Err(error), None) => {
                     if !client::is_ambiguous(&error) {
+                        settle();
                         self.cancel(number);
                     }
                     return Err(error.into());
@@ -320,7 +332,7 @@ impl Pass {
             Some(owner) => {
                 Err(format!("{kind} {key} is controlled by {} {} (uid {})", owner.kind, owner.name, owner.uid).into())
             }
-            None if known.applied_fields("").is_some() => Ok(()),
+            None if known.applied_fields("", &self.env.manager).is_some() => Ok(()),
             None => Err(format!(
                 "{kind} {key} exists and was not made by {}: delete it, or choose another name",
                 self.env.name

@@ -34,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[must_use = "children are made by Context::apply_all"]
 pub struct Children {
     stages: Vec<Stage>,
+    prune_last: bool,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +71,13 @@ impl Children {
     /// Lets the stage wait for these instead, which come before it; for none, if none is named.
     pub fn after<S: Into<String>>(mut self, stages: impl IntoIterator<Item = S>) -> Self {
         self.last().after = stages.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Deletes what is declared no more only once all that is declared is ready, so that what a child replaces stays until then.
+    /// Otherwise it is deleted as soon as what may be applied is applied, ready or not.
+    pub fn prune_last(mut self) -> Self {
+        self.prune_last = true;
         self
     }
 
@@ -140,8 +148,8 @@ impl<K: AnyResource> Context<K> {
     /// all. The owner is reconciled again when a child changes, so nothing has to be asked for: return
     /// [`Action::done`](crate::Action::done).
     ///
-    /// Once all that is declared is ready, what was applied for this object before and is declared no more is deleted: any
-    /// child of the kinds that the controller [owns](crate::Controller::owns) and that was applied, not
+    /// After that, what was applied for this object before and is declared no more is deleted, whether or not the others are ready
+    /// (but see [`Children::prune_last`]): any child of the kinds that the controller [owns](crate::Controller::owns) and that was applied, not
     /// [created](Self::create). So children are kept either by this method or by [`apply`](Self::apply), not by both.
     ///
     /// # Errors
@@ -180,8 +188,8 @@ impl Pass {
                 rollout.ready.insert(stage.name.clone());
             }
         }
-        if rollout.is_ready() {
-            rollout.waiting = self.prune(&declared).await?;
+        if rollout.is_ready() || !children.prune_last {
+            rollout.waiting.extend(self.prune(&declared).await?);
         }
         Ok(rollout)
     }

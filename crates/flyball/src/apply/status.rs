@@ -19,9 +19,14 @@ impl<K: AnyResource> Context<K> {
     ///
     /// Nothing is sent if the status says all that already.
     ///
+    /// Of several controllers of one kind in an operator, the one that was declared first applies under the operator's field
+    /// manager, and each further one under `OPERATOR/CONTROLLER`. So each sets fields of its own, among them conditions, if their
+    /// list is [merged by type](crate::Condition).
+    ///
     /// # Errors
     ///
-    /// When the API server refuses; with a conflict if another object has taken the name in the meantime.
+    /// When the API server refuses; with a conflict if another object has taken the name in the meantime; when another controller of
+    /// the operator sets the same field to something else.
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
         self.pass.set_status(serde_json::to_value(status)?).await
     }
@@ -39,6 +44,7 @@ impl Pass {
                 );
             }
             let known = self.latest_to_apply(store, &primary.key).await?;
+            let shared = self.declared.status.as_ref().filter(|writer| writer.wants(&primary.key, &status));
             if status.get("conditions").is_some() {
                 let before =
                     known.entry.as_ref().map(|known| known.decode_like(&json!({"status": {"conditions": null}})));
@@ -56,6 +62,9 @@ impl Pass {
             });
             if let Some(namespace) = primary.key.namespace() {
                 object["metadata"]["namespace"] = namespace.into();
+            }
+            if let (Some(writer), Some(known)) = (shared, &known.entry) {
+                writer.check(known, &object)?;
             }
             self.apply_fields(store, &primary.key, "status", &object, known).await?;
             Ok(())

@@ -233,13 +233,20 @@ impl Entry {
         Raw(&self.json)
     }
 
-    /// Returns the managed fields that the operator applied, to `subresource` or with `""` to the object itself.
-    pub(crate) fn applied_fields(&self, subresource: &str) -> Option<Raw<'_>> {
-        let is_of = |entry: Raw<'_>| {
-            Some(entry.find("subresource").ok()?.and_then(Raw::text).unwrap_or_default() == subresource)
-        };
+    /// Returns the managed fields that a field manager of the operator applied, to `subresource` or with `""` to the object itself.
+    pub(crate) fn applied_fields(&self, subresource: &str, manager: &str) -> Option<Raw<'_>> {
+        fn text<'a>(entry: Raw<'a>, field: &str) -> Option<Cow<'a, str>> {
+            Some(entry.find(field).ok()?.and_then(Raw::text).unwrap_or_default())
+        }
+        let is_of =
+            |entry: Raw<'_>| Some(text(entry, "subresource")? == subresource && text(entry, "manager")? == manager);
         let mut entries = Raw(self.applied.as_deref()?).elements()?.into_iter();
         entries.find(|entry| is_of(*entry) == Some(true))?.find("fieldsV1").ok()?
+    }
+
+    /// Returns what the field managers of the operator applied, as it stands in the metadata.
+    pub(crate) fn applied_entries(&self) -> Vec<serde_json::Value> {
+        self.applied.as_deref().and_then(|applied| serde_json::from_str(applied).ok()).unwrap_or_default()
     }
 
     fn list<'a, T: Deserialize<'a>>(&'a self, span: Span) -> Vec<T> {
@@ -277,6 +284,11 @@ fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> R
     previous.map_or_else(|| start..end + behind(), |previous| previous..end)
 }
 
+/// Tells whether a field manager is `manager`, or one that it has for a controller: `manager/controller`.
+fn is_ours(found: &str, manager: &str) -> bool {
+    found.strip_prefix(manager).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Returns where the managed fields that begin at `at` end, and the list of those that `manager` applied.
 fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>), Malformed> {
     if object.get(at) != Some(&b'[') {
@@ -305,7 +317,7 @@ fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize
     while ours.is_none() || applied.is_none() {
         let Some(member) = members.next()? else { break };
         match &object[member.key] {
-            b"manager" => ours = Some(json::text(&object[member.value]).is_some_and(|text| text == manager)),
+            b"manager" => ours = Some(json::text(&object[member.value]).is_some_and(|text| is_ours(&text, manager))),
             b"operation" => applied = Some(&object[member.value] == b"\"Apply\""),
             _ => {}
         }
@@ -350,7 +362,7 @@ mod tests {
             let expected =
                 json!({"kind": "Widget", "metadata": {"name": "a", "uid": "u"}, "spec": {"managedFields": [1]}});
             assert_eq!(entry.decode::<Value>().unwrap(), expected, "{metadata}");
-            assert_eq!((entry.uid().as_ref(), entry.applied_fields("").is_some()), ("u", false), "{metadata}");
+            assert_eq!((entry.uid().as_ref(), entry.applied_fields("", "me").is_some()), ("u", false), "{metadata}");
         }
     }
 
@@ -359,10 +371,11 @@ mod tests {
         let (_, entry) = entry(
             r#""managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:spec":{}}},{"manager":"x","operation":"Update","fieldsV1":{}},{"manager":"me","operation":"Apply","subresource":"status","fieldsV1":{"f:status":{}}}],"name":"a","uid":"u""#,
         );
-        let applied = |subresource| entry.applied_fields(subresource).map(|fields| fields.0);
+        let applied = |subresource| entry.applied_fields(subresource, "me").map(|fields| fields.0);
         assert_eq!(applied(""), Some(r#"{"f:spec":{}}"#));
         assert_eq!(applied("status"), Some(r#"{"f:status":{}}"#));
         assert_eq!(applied("scale"), None);
+        assert!(entry.applied_fields("status", "me/other").is_none());
         assert_eq!(entry.uid(), "u");
         assert_eq!(entry.decode::<Value>().unwrap()["metadata"], json!({"name": "a", "uid": "u"}));
     }

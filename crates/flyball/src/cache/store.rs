@@ -28,6 +28,9 @@ pub(crate) enum Delta {
     Absent,
 }
 
+/// So many objects may be missing in a list without a second one that confirms it.
+const MAX_UNCONFIRMED: usize = 10;
+
 /// Where a store stands among those of its operator.
 pub(crate) type StoreId = usize;
 
@@ -111,7 +114,8 @@ impl Store {
             trouble: Mutex::default(),
             absent: AtomicBool::new(false),
         });
-        let writer = Writer { store: store.clone(), staged: None, listeners: Vec::new(), identities: false };
+        let writer =
+            Writer { store: store.clone(), staged: None, doubted: None, listeners: Vec::new(), identities: false };
         (store, writer)
     }
 
@@ -260,6 +264,8 @@ pub(crate) struct Writer {
     store: Arc<Store>,
     /// A list under way: it becomes visible as a whole, so that nobody sees two revisions mixed.
     staged: Option<BTreeMap<ObjectKey, Arc<Entry>>>,
+    /// What a list held that lacked too much to be believed at once.
+    doubted: Option<BTreeSet<ObjectKey>>,
     listeners: Vec<Arc<dyn Listener>>,
     /// Whether the listeners keep the objects themselves.
     identities: bool,
@@ -305,6 +311,22 @@ impl Writer {
             (Delta::Bookmark(_), Some(_)) => {}
             (Delta::Absent, _) => self.absent(),
         }
+    }
+
+    /// Says why the list that has come in is to be confirmed by another one before it is taken for complete, if it is: it lacks
+    /// more than [`MAX_UNCONFIRMED`] objects that are known, and more than 30 % of all, and the list before it did not.
+    pub(crate) fn doubts(&mut self) -> Option<String> {
+        let (staged, first) = (self.staged.as_ref()?, self.doubted.as_ref());
+        let known = self.store.read();
+        let is_lacking = |key: &ObjectKey| !staged.contains_key(key) && first.is_none_or(|first| first.contains(key));
+        let (all, lacking) = (known.by_key.len(), known.by_key.keys().filter(|key| is_lacking(key)).count());
+        drop(known);
+        if lacking <= MAX_UNCONFIRMED || lacking * 10 <= all * 3 {
+            self.doubted = None;
+            return None;
+        }
+        self.doubted = Some(staged.keys().cloned().collect());
+        Some(format!("a list lacks {lacking} of {all} known objects, which another list has to confirm"))
     }
 
     /// Drops all objects, of which the server knows nothing any more.

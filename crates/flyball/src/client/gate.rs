@@ -19,6 +19,11 @@ pub(super) struct NotLeading {
     lease: String,
 }
 
+/// The gate was shut while a write was under way.
+#[derive(Debug, thiserror::Error)]
+#[error("this replica lost its lease while the request was under way, which may have been carried out")]
+pub(super) struct Lapsed;
+
 impl Gate {
     /// Makes a gate that is shut without this lease.
     pub(crate) fn new(lease: String) -> Self {
@@ -37,14 +42,26 @@ impl Gate {
 
     /// Tells whether the gate is open.
     pub(crate) fn is_open(&self) -> bool {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+        self.until().is_some()
+    }
+
+    /// Returns until when the gate is open; `None` if it is shut.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner).filter(|until| Instant::now() < *until)
+    }
+
+    /// Tells whether a request may change something, so that it has to pass.
+    pub(super) fn stops<B>(request: &Request<B>) -> bool {
+        // Commands are run in pods, and connections made to them, by requests that are upgraded, be they GET.
+        !matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(UPGRADE)
     }
 
     /// Refuses a request that may change something.
     pub(super) fn pass<B>(&self, request: &Request<B>) -> Result<(), NotLeading> {
-        // Commands are run in pods, and connections made to them, by requests that are upgraded, be they GET.
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD) && !request.headers().contains_key(UPGRADE);
-        if reads || self.is_open() { Ok(()) } else { Err(NotLeading { lease: self.lease.clone() }) }
+        match !Self::stops(request) || self.is_open() {
+            true => Ok(()),
+            false => Err(NotLeading { lease: self.lease.clone() }),
+        }
     }
 }
 

@@ -5,12 +5,14 @@
 //! Here a request takes a connection that waits, or makes one, and the end of the answer's body lets it wait again.
 //! In between the connection is seen to by whoever waits for the answer.
 
+mod credentials;
 #[cfg(test)]
 mod tests;
 
 use super::link::{Received, Sends};
 use crate::proxy::{Connector, Proxies};
 use bytes::Bytes;
+use credentials::Credentials;
 use futures_util::TryFutureExt;
 use futures_util::future::BoxFuture;
 use http::header::HOST;
@@ -37,6 +39,9 @@ const LONGEST_IDLE: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 64;
 /// So many connections are made at once at most: for so many rustls keeps what lets a TLS session be resumed.
 const MOST_TURNS: usize = 8;
+/// How long the server's machine may take to accept a connection: it does so however busy it is. One that is away and comes back
+/// is not to be waited for by a connection that was begun before.
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request waits for its turn to make a connection. Then it makes one beside others, which may never come.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -85,18 +90,11 @@ impl Transport {
     }
 
     fn new(config: &kube::Config) -> kube::Result<Self> {
-        let connector = config.rustls_https_connector_with_connector(Connector::new(Proxies::of_config(config)))?;
         let url = config.cluster_url.clone();
         let host = url.authority().map(|authority| authority.as_str()).unwrap_or_default();
         let host = HeaderValue::from_str(host).map_err(|error| kube::Error::HttpError(error.into()))?;
-        let (to, patience) = (url.clone(), config.connect_timeout.unwrap_or(Duration::MAX));
-        let connect = move || -> BoxFuture<'static, _> {
-            let connected = connector.clone().oneshot(to.clone());
-            Box::pin(async move {
-                let (sender, work) = http1::handshake(timeout(patience, connected).await??).await?;
-                Ok(Connection { sender, work: Some(Box::pin(work.with_upgrades())) })
-            })
-        };
+        let credentials = Credentials::new(config).map_err(kube::Error::Service)?;
+        let connect = move || credentials.connect()();
         Ok(Self { url, host, connect: Box::new(connect), turns: Turns::default(), idle: Arc::default() })
     }
 
@@ -217,6 +215,20 @@ where
         let sent = self.0.clone().oneshot(request);
         Box::pin(async move { sent.await.map_err(kube::Error::Service) })
     }
+}
+
+/// Makes what makes connections by a configuration.
+fn connect_by(config: &kube::Config) -> kube::Result<Arc<Connect>> {
+    let tcp = Connector::new(Proxies::of_config(config)).connect_timeout(TCP_TIMEOUT);
+    let connector = config.rustls_https_connector_with_connector(tcp)?;
+    let (to, patience) = (config.cluster_url.clone(), config.connect_timeout.unwrap_or(Duration::MAX));
+    Ok(Arc::new(move || {
+        let connected = connector.clone().oneshot(to.clone());
+        Box::pin(async move {
+            let (sender, work) = http1::handshake(timeout(patience, connected).await??).await?;
+            Ok(Connection { sender, work: Some(Box::pin(work.with_upgrades())) })
+        })
+    }))
 }
 
 /// A connection, which has no task of its own: whoever waits for what comes over it sees to it. So an answer is read where it is

@@ -1,7 +1,7 @@
 //! A kind as a value.
 
 use super::Resource;
-use crate::client;
+use crate::client::{self, Sends};
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use http::Request;
 use k8s_openapi::ClusterResourceScope;
@@ -122,6 +122,11 @@ impl Kind {
     ///
     /// When the API server does not answer or refuses; that it does not know the group or the version is no error.
     pub async fn discover(client: &kube::Client, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
+        Self::discover_by(client, gvk).await
+    }
+
+    /// Asks as [`discover`](Self::discover) does, by whatever sends requests.
+    pub(crate) async fn discover_by(client: &dyn Sends, gvk: &GroupVersionKind) -> kube::Result<Option<Self>> {
         let request = Request::get(root(gvk)).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let list = match client::exchange(client, request).await {
             Ok(body) => body,

@@ -191,6 +191,16 @@ fn in_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
 }
 
+/// Returns the file that holds the certificate authority of the cluster that a kubeconfig means, if it says one.
+fn authority_file(path: Option<&Path>, context: Option<&str>) -> Option<PathBuf> {
+    let config = path.map_or_else(Kubeconfig::read, Kubeconfig::read_from).ok()?;
+    let context = context.or(config.current_context.as_deref())?;
+    let context = config.contexts.iter().find(|known| known.name == context)?.context.as_ref()?;
+    let cluster = config.clusters.iter().find(|known| known.name == context.cluster)?.cluster.as_ref()?;
+    let is_file = cluster.certificate_authority_data.is_none();
+    cluster.certificate_authority.as_ref().filter(|_| is_file).map(PathBuf::from)
+}
+
 /// Tells whether the API server can call this process by the loopback interface, and by nothing else.
 fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -384,12 +394,15 @@ impl Operator {
 
     async fn connect_and_run(mut self, args: CommonArgs) -> Result<(), Failure> {
         self.set_up()?;
+        let authority = authority_file(args.kubeconfig.as_deref(), args.context.as_deref());
         let options = KubeConfigOptions { context: args.context, ..KubeConfigOptions::default() };
-        let config = match (args.kubeconfig, &options.context) {
+        let mut config = match (args.kubeconfig, &options.context) {
             (Some(path), _) => kube::Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
             (None, Some(_)) => kube::Config::from_kubeconfig(&options).await?,
             (None, None) => kube::Config::infer().await?,
         };
+        // Read again when it changes; where it is in a pod, kube knows.
+        config.root_cert_file = config.root_cert_file.or(authority);
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         self.metrics_address = args.metrics_addr.0;
         self.health_address = args.health_addr.0;

@@ -1,7 +1,7 @@
 //! What all controllers of an operator share.
 
 use super::metrics::Metrics;
-use crate::apply::{Recorder, Rephrased};
+use crate::apply::{DrawnNames, Recorder, Rephrased};
 use crate::cache::{Caches, Entry, Selection, Store};
 use crate::client::{Gate, Layered};
 use crate::error::Error;
@@ -31,6 +31,7 @@ pub(crate) struct Environment {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rephrased: Arc<Mutex<Rephrased>>,
+    pub(crate) drawn_names: Arc<DrawnNames>,
     /// Who is told of errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
 }

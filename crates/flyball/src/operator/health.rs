@@ -50,6 +50,7 @@ pub(super) struct Report {
 impl Report {
     fn page(&self, pages: Pages, path: &str) -> (StatusCode, String) {
         match (pages, path) {
+            // A process that cannot reach its server does not get better by a restart.
             (Pages::Health, "/healthz") => (StatusCode::OK, "ok\n".into()),
             (Pages::Health, "/readyz") => self.readiness(),
             (Pages::Metrics, "/metrics") => (StatusCode::OK, self.metrics.text()),
@@ -57,66 +58,79 @@ impl Report {
         }
     }
 
-    /// Tells whether every cache is filled and connected, the leader is known, and the API server can call the webhooks; one line
-    /// for each.
+    /// Tells whether every watch works, the leader is known, and the API server can call the webhooks; one line for each, as `/readyz?verbose`
+    /// of Kubernetes has them. What fails is shown from its first moment on; it makes the operator not ready once it has failed
+    /// for longer than is allowed.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-            let line = match self.complaint(store) {
-                // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the webhooks
-                // of all others away.
-                None if store.is_absent() => format!("[+] cache of {}{place}: not installed, waited for", store.kind()),
-                None => format!("[+] cache of {}{place}", store.kind()),
-                Some(complaint) => {
-                    code = StatusCode::SERVICE_UNAVAILABLE;
-                    format!("[-] cache of {}{place}: {complaint}", store.kind())
-                }
-            };
+            let (fails, said) = self.watch(store);
+            let sign = if fails.is_some() { '-' } else { '+' };
+            if fails == Some(Fails::TooLong) {
+                code = StatusCode::SERVICE_UNAVAILABLE;
+            }
+            let line = format!("[{sign}]watch {}{place} {said}", store.kind());
             writeln!(text, "{line}").expect("writing to a string cannot fail");
         }
         if let Some(standing) = &self.standing {
             let (holder, trouble) = standing.seen();
-            match trouble.and_then(|trouble| self.stale(&trouble)) {
-                None if standing.gate.is_open() => text.push_str("[+] leader election: leading\n"),
-                None => writeln!(text, "[+] leader election: {holder:?} leads").expect("as above"),
-                Some(complaint) => {
-                    code = StatusCode::SERVICE_UNAVAILABLE;
-                    writeln!(text, "[-] leader election: {complaint}").expect("as above");
+            match trouble.map(|trouble| self.failing(&trouble)) {
+                None if standing.gate.is_open() => text.push_str("[+]leader-election ok: leading\n"),
+                None => writeln!(text, "[+]leader-election ok: {holder:?} leads").expect("as above"),
+                Some((fails, said)) => {
+                    if fails == Fails::TooLong {
+                        code = StatusCode::SERVICE_UNAVAILABLE;
+                    }
+                    writeln!(text, "[-]leader-election {said}").expect("as above");
                 }
             }
         }
         if self.stop.is_open() {
             code = StatusCode::SERVICE_UNAVAILABLE;
-            text.push_str("[-] shutting down\n");
+            text.push_str("[-]shutdown failed: the process is shutting down\n");
         }
         match self.serving.as_ref().map(|serving| serving.verified()) {
             None => {}
-            Some(Ok(())) => text.push_str("[+] webhooks\n"),
+            Some(Ok(())) => text.push_str("[+]webhooks ok\n"),
             Some(Err(complaint)) => {
                 code = StatusCode::SERVICE_UNAVAILABLE;
-                writeln!(text, "[-] webhooks: {complaint}").expect("as above");
+                writeln!(text, "[-]webhooks failed: {complaint}").expect("as above");
             }
         }
         (code, text)
     }
 
-    fn complaint(&self, store: &Store) -> Option<String> {
-        if store.is_absent() {
-            return None;
+    /// Says how the watch of a cache is.
+    fn watch(&self, store: &Store) -> (Option<Fails>, String) {
+        match store.trouble() {
+            // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the webhooks of
+            // all others away.
+            _ if store.is_absent() => (None, "ok: not installed, waited for".into()),
+            trouble if !store.is_synced() => {
+                let why = trouble.map(|trouble| format!(", {}", self.failing(&trouble).1)).unwrap_or_default();
+                (Some(Fails::TooLong), format!("failed: not listed yet{why}"))
+            }
+            None => (None, "ok".into()),
+            Some(trouble) => {
+                let (fails, said) = self.failing(&trouble);
+                (Some(fails), said)
+            }
         }
-        let trouble = store.trouble();
-        if !store.is_synced() {
-            let why = trouble.map(|trouble| format!(": {}", trouble.why)).unwrap_or_default();
-            return Some(format!("not filled yet{why}"));
-        }
-        self.stale(&trouble?)
     }
 
-    fn stale(&self, trouble: &Trouble) -> Option<String> {
+    fn failing(&self, trouble: &Trouble) -> (Fails, String) {
         let since = trouble.since.elapsed();
-        (since > self.longest_stale).then(|| format!("cut off for {} s: {}", since.as_secs(), trouble.why))
+        let fails = if since > self.longest_stale { Fails::TooLong } else { Fails::ForNow };
+        (fails, format!("failing for {}s: {}", since.as_secs(), trouble.why))
     }
+}
+
+/// Whether something has failed for longer than an operator may that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fails {
+    ForNow,
+    TooLong,
 }
 
 /// Serves metrics until it is dropped, over TLS and to those alone whom the guard lets in.
@@ -178,13 +192,15 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_cut_off_for_too_long_or_shutting_down_is_not_ready() {
+    async fn a_watch_that_fails_is_shown_at_once_and_makes_not_ready_when_it_fails_for_too_long() {
         let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let standing = Arc::new(Standing::new(ObjectKey::new(Some("ns"), "op")));
+        let (caches, mut metrics) = (Arc::new(caches), Metrics::new(String::new()));
+        metrics.observe(Vec::new(), caches.clone());
         let report = Report {
-            caches: Arc::new(caches),
-            metrics: Arc::new(Metrics::new(String::new())),
+            caches,
+            metrics: Arc::new(metrics),
             serving: None,
             standing: Some(standing.clone()),
             longest_stale: Duration::from_secs(60),
@@ -195,35 +211,48 @@ mod tests {
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!((found.as_u16(), &lines[..3]), (code, &expected[..]));
         };
-        let follows = r#"[+] leader election: "other_1" leads"#;
+        let follows = r#"[+]leader-election ok: "other_1" leads"#;
         standing.see("other_1", None);
         for writer in &mut writers {
             writer.apply(crate::cache::Delta::Restart);
         }
-        check(503, ["[-] cache of configmaps in a: not filled yet", "[-] cache of nodes: not filled yet", follows]);
+        writers[0].store().set_trouble(Some("403 forbidden"));
+        let forbidden = "[-]watch configmaps in a failed: not listed yet, failing for 0s: 403 forbidden";
+        check(503, [forbidden, "[-]watch nodes failed: not listed yet", follows]);
+        writers[0].store().set_trouble(None);
         for writer in &mut writers {
             writer.apply(crate::cache::Delta::Complete(1));
         }
-        let (maps, nodes) = ("[+] cache of configmaps in a", "[+] cache of nodes");
+        let (maps, nodes) = ("[+]watch configmaps in a ok", "[+]watch nodes ok");
         check(200, [maps, nodes, follows]);
         writers[0].store().set_trouble(Some("connection refused"));
         standing.see("other_1", Some("403 forbidden".into()));
-        advance(Duration::from_secs(60)).await;
-        check(200, [maps, nodes, follows]);
-        advance(Duration::from_secs(1)).await;
-        let cut = "[-] cache of configmaps in a: cut off for 61 s: connection refused";
-        check(503, [cut, nodes, "[-] leader election: cut off for 61 s: 403 forbidden"]);
+        advance(Duration::from_secs(37)).await;
+        let cut = |seconds| format!("[-]watch configmaps in a failing for {seconds}s: connection refused");
+        let unled = |seconds| format!("[-]leader-election failing for {seconds}s: 403 forbidden");
+        check(200, [&cut(37), nodes, &unled(37)]);
+        let failing = r#"flyball_watch_failing_seconds{kind="configmaps",namespace="a"} 37.0"#;
+        assert!(report.metrics.text().contains(failing), "{}", report.metrics.text());
+        advance(Duration::from_secs(24)).await;
+        check(503, [&cut(61), nodes, &unled(61)]);
         writers[0].store().set_trouble(None);
+        let failing = r#"flyball_watch_failing_seconds{kind="configmaps",namespace="a"} 0.0"#;
+        assert!(report.metrics.text().contains(failing), "{}", report.metrics.text());
         standing.see("", None);
         standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
-        check(200, [maps, nodes, "[+] leader election: leading"]);
+        check(200, [maps, nodes, "[+]leader-election ok: leading"]);
         writers[0].store().set_trouble(Some("404 no such kind"));
         writers[0].apply(crate::cache::Delta::Absent);
         advance(Duration::from_secs(100)).await;
         standing.gate.open_until(tokio::time::Instant::now() + Duration::from_secs(10));
-        check(200, ["[+] cache of configmaps in a: not installed, waited for", nodes, "[+] leader election: leading"]);
+        let absent = "[+]watch configmaps in a ok: not installed, waited for";
+        check(200, [absent, nodes, "[+]leader-election ok: leading"]);
         report.stop.open();
         let (code, text) = report.readiness();
-        assert!(code == StatusCode::SERVICE_UNAVAILABLE && text.ends_with("[-] shutting down\n"), "{text}");
+        assert!(
+            code == StatusCode::SERVICE_UNAVAILABLE
+                && text.ends_with("[-]shutdown failed: the process is shutting down\n"),
+            "{text}"
+        );
     }
 }

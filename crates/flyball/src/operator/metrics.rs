@@ -2,7 +2,7 @@
 //!
 //! What changes with every key is not counted on the way but read from the queues and caches when somebody asks.
 
-use crate::cache::Caches;
+use crate::cache::{Caches, Store};
 use crate::queue::{Figures, Queue};
 use http::{Method, StatusCode};
 use prometheus_client::collector::Collector;
@@ -62,6 +62,7 @@ pub(crate) struct Metrics {
     lists: Counters<2>,
     watch_events: Counters<2>,
     lost: Counters<2>,
+    map_errors: Counters<1>,
     applies: Counters<2>,
     known_applies: Known<(String, Applied)>,
     masters: Family<Labels<1>, Gauge>,
@@ -152,6 +153,7 @@ impl Metrics {
             lists: Family::default(),
             watch_events: Family::default(),
             lost: Family::default(),
+            map_errors: Family::default(),
             applies: Family::default(),
             known_applies: Known::default(),
             masters: Family::default(),
@@ -179,6 +181,7 @@ impl Metrics {
         r.register("flyball_watch_lists", "Lists that were begun", m.lists.clone());
         r.register("flyball_watch_events", "Objects and bookmarks taken in", m.watch_events.clone());
         r.register("flyball_watch_lost", "Objects that could not be read", m.lost.clone());
+        r.register("flyball_map_errors", "Changes that a mapping function failed on", m.map_errors.clone());
         r.register("flyball_apply", "Objects to be applied, by what became of it", m.applies.clone());
         r.register("leader_election_master_status", "1 if this replica holds the lease, else 0", m.masters.clone());
         r.register("flyball_events_sent", "Events written", m.events.sent.clone());
@@ -237,6 +240,11 @@ impl Metrics {
             events: self.watch_events.get_or_create_owned(&labels),
             lost: self.lost.get_or_create_owned(&labels),
         }
+    }
+
+    /// Returns the counter of changes that the mapping functions of a controller failed on.
+    pub(crate) fn map_errors(&self, controller: &str) -> Counter {
+        self.map_errors.get_or_create_owned(&[("controller", controller.to_owned())])
     }
 
     /// Returns what tells whether this replica holds a lease.
@@ -444,12 +452,20 @@ impl Collector for Observed {
         for (name, help, read) in gauges {
             family(&mut encoder, name, help, figures.iter().map(|(l, f)| (l.clone(), ConstGauge::new(read(f)))))?;
         }
-        let stores = self.caches.stores().iter().map(|store| {
-            let namespace = store.namespace().unwrap_or_default();
-            [("kind", store.kind().to_string()), ("namespace", namespace.to_owned())]
+        let by_store = |read: fn(&Store) -> f64| {
+            self.caches.stores().iter().map(move |store| {
+                let namespace = store.namespace().unwrap_or_default();
+                let labels = [("kind", store.kind().to_string()), ("namespace", namespace.to_owned())];
+                (labels, ConstGauge::new(read(store)))
+            })
+        };
+        family(&mut encoder, "flyball_cache_objects", "Objects in a cache", by_store(|store| store.len() as f64))?;
+        let failing = by_store(|store| match store.trouble() {
+            Some(trouble) if !store.is_absent() => trouble.since.elapsed().as_secs_f64(),
+            Some(_) | None => 0.0,
         });
-        let sizes = stores.zip(self.caches.stores().iter().map(|store| ConstGauge::new(store.len() as f64)));
-        family(&mut encoder, "flyball_cache_objects", "Objects in a cache", sizes)?;
+        let help = "Time for which a watch has failed, 0 while it works";
+        family(&mut encoder, "flyball_watch_failing_seconds", help, failing)?;
         let passed_over = ConstCounter::new(self.caches.undecodable());
         let help = "Objects read from a cache that do not decode, each time";
         family(&mut encoder, "flyball_cache_undecodable", help, [([("kind", "any")], passed_over)].into_iter())

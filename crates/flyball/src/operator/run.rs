@@ -6,12 +6,12 @@ use super::health::{self, Pages, Report};
 use super::metrics::{Metrics, WatchMetrics};
 use super::running::Running;
 use super::{Environment, Operator, RunError};
-use crate::apply::Recorder;
+use crate::apply::{Recorder, StatusWriter};
 use crate::cache::Caches;
 use crate::client::{Layered, Link};
 use crate::kind::Kind;
 use crate::latch::Latch;
-use crate::watcher::Watcher;
+use crate::watcher::{Reachability, Watcher};
 use crate::webhook::{self, Keeper, Live, Reach, Serving, Target};
 use flyball_core::{ObjectKey, names};
 use futures_util::future::BoxFuture;
@@ -115,6 +115,7 @@ impl Operator {
             recorder: first,
             metrics: metrics.clone(),
             rephrased: Arc::default(),
+            drawn_names: Arc::default(),
             on_error: self.on_error.into(),
         });
         let leading = match (&standing, gated, second) {
@@ -145,16 +146,18 @@ impl Operator {
             let env = if task.everywhere { &everywhere } else { &leading };
             running.tasks.spawn(task.run(env.clone(), running.stop.clone()));
         }
+        let reach = Arc::<Reachability>::default();
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
-            running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
+            let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
+            running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
         }
         if let Some((settings, standing)) = elect {
             let master = metrics.master(standing.lease.name());
             let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
-            running.others.spawn(Watcher::new(client.clone(), writer, manager.clone(), &self.rng, watch).run());
+            running.others.spawn(Watcher::new(client.clone(), reach, writer, manager, &self.rng, watch).run());
             let caches = caches.clone();
             let warm = async move {
                 for store in caches.stores() {
@@ -259,9 +262,20 @@ impl Operator {
                 return Err(RunError::Cache { kind: plan.kind.to_string(), why });
             }
         }
+        let manager = self.field_manager.as_deref().unwrap_or(&self.name);
+        let mut of_kind: BTreeMap<Kind, usize> = BTreeMap::new();
+        for controller in &self.controllers {
+            *of_kind.entry(controller.primary.clone()).or_default() += 1;
+        }
+        let mut first = BTreeSet::new();
         for controller in &mut self.controllers {
-            let made = controller.set_up();
-            made.map_err(|source| RunError::SetUp { controller: controller.name.clone(), source })?;
+            let (kind, name) = (controller.primary.clone(), controller.name.clone());
+            let mut made = controller.set_up();
+            if of_kind.get(&kind).is_some_and(|controllers| *controllers > 1) {
+                let writer = StatusWriter::new(manager, (!first.insert(kind)).then_some(&*name));
+                made = made.and_then(|()| writer.map(|writer| controller.shares_status(writer)));
+            }
+            made.map_err(|source| RunError::SetUp { controller: name, source })?;
         }
         Ok(())
     }

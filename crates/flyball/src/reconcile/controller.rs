@@ -102,7 +102,8 @@ impl<R: Reconcile> Controller<R> {
         self.declaration
     }
 
-    /// Names the controller, in logs and metrics. Two controllers of one kind need two names.
+    /// Names the controller, in logs and metrics. Two controllers of one kind need two names, and set
+    /// [the status](crate::Context::set_status) under two.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.declaration.name = name.into();
         self
@@ -124,8 +125,13 @@ impl<R: Reconcile> Controller<R> {
     /// Reconciles the objects that `map` finds when an object of this kind changes; names of what does not exist are
     /// passed over.
     ///
-    /// When an object changes, both its old and its new state are mapped. An error is logged, and the change then wakes
-    /// nobody.
+    /// When an object changes, both its old and its new state are mapped.
+    ///
+    /// # When the mapping fails
+    ///
+    /// A change that `map` returns an error for, or panics at, may concern anybody: all objects are reconciled in the background,
+    /// at once, and then no more often than once a minute for all such changes together. The metric `flyball_map_errors_total`
+    /// counts them.
     pub fn watches<T: Resource>(
         self,
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
@@ -146,7 +152,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Reconciles the objects that `map` finds for the namespace and name of an object of this kind when it changes; names of what does not
-    /// exist are passed over. An error is logged, and the change then wakes nobody.
+    /// exist are passed over. An error is [treated as by `watches`](Self::watches#when-the-mapping-fails).
     ///
     /// This is [`watches`](Self::watches) where no more is needed of the object: nothing of it is decoded.
     ///
@@ -172,7 +178,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Reconciles the objects that `map` finds in what became of an object of this kind; names of what does not exist are
-    /// passed over. An error is logged, and the change then wakes nobody.
+    /// passed over. An error is [treated as by `watches`](Self::watches#when-the-mapping-fails).
     ///
     /// This is for a mapping that depends on the kind of change. A reconcile never learns of it: it looks at what there is.
     ///

@@ -6,6 +6,7 @@ use super::predicate::Filter;
 use super::source::{Stimulus, Waking};
 use super::sources::{Map, Sources};
 use super::worker::{Reconciler, Worker};
+use crate::apply::StatusWriter;
 use crate::cache::{DeclaredIndex, Writer};
 use crate::kind::{Kind, Type};
 use crate::operator::rbac::Grant;
@@ -174,6 +175,11 @@ impl Declaration {
         Ok(())
     }
 
+    /// Sets the status as one of several controllers of its kind.
+    pub(crate) fn shares_status(&mut self, writer: StatusWriter) {
+        self.declared.status = Some(writer);
+    }
+
     /// Makes the queue of the controller.
     pub(crate) fn queue(&self, rng: &Rng) -> Queue {
         Queue::new(self.backoff, self.retry_rate, self.patience, &rng.fork(&self.name))
@@ -191,7 +197,9 @@ impl Declaration {
             None => env.clone(),
         };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
-        let sources = Arc::new(Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters));
+        let errors = env.metrics.map_errors(&self.name);
+        let sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
+        let sources = Arc::new(sources);
         // Also those of which no change wakes anybody: what is written there has to be seen, and read once it is filled.
         let stores: Vec<_> = env.caches.stores_among(&self.declared.cached).cloned().collect();
         for writer in writers.iter_mut().filter(|writer| stores.iter().any(|store| store.id() == writer.store().id())) {
@@ -202,7 +210,11 @@ impl Declaration {
                 }
             }
         }
-        let mut tasks = Vec::new();
+        let mut tasks: Vec<BoxFuture<'static, ()>> = Vec::new();
+        if sources.may_fail() {
+            let (sources, rng) = (sources.clone(), env.rng.fork("unmapped"));
+            tasks.push(Box::pin(async move { sources.wake_for_unmapped(&rng).await }));
+        }
         for stimulus in self.stimuli {
             match stimulus {
                 // Before anything is reconciled, so that nothing is missed that happens afterwards.

@@ -3,6 +3,7 @@
 //! [`Context`](super::Context) shows it to those who know the type. What it awaits is boxed here, so that it is compiled with this
 //! crate, not with each one that has a reconciler.
 
+use crate::apply::StatusWriter;
 use crate::cache::{self, Entry, Selection, Store, StoreId};
 use crate::client;
 use crate::error::{Error, Result};
@@ -57,6 +58,8 @@ pub(crate) struct Declared {
     pub(crate) replaced: BTreeSet<Type>,
     /// Whether the reconciler has a finalizer.
     pub(crate) finalizes: bool,
+    /// As whom the controller sets the status, if it is one of several of its kind.
+    pub(crate) status: Option<StatusWriter>,
     /// Types without a cache that may be read.
     pub(crate) read: BTreeMap<Type, Kind>,
 }
@@ -196,7 +199,9 @@ impl Pass {
             for (key, entry) in self.latest_list(store, namespace, true, Box::new(|store| store.owned_by(&uid))).await?
             {
                 let controller = entry.controller();
-                if controller.is_some_and(|owner| owner.uid == *uid) && entry.applied_fields("").is_some() {
+                if controller.is_some_and(|owner| owner.uid == *uid)
+                    && entry.applied_fields("", &self.env.manager).is_some()
+                {
                     found.push((store, key, entry));
                 }
             }
@@ -230,6 +235,11 @@ impl Pass {
         let sure = self.behind.stores.contains(&store.id()) || !self.is_unsure(store, key);
         let entry = if sure { self.latest(store, key).await? } else { store.get(key) };
         Ok(Known { entry, sure })
+    }
+
+    /// Tells whether an object was seen, in its cache or by this reconcile.
+    pub(crate) fn has_seen(&self, store: &Store, key: &ObjectKey) -> bool {
+        store.holds(key) || self.written_to(store.id()).contains_key(key)
     }
 
     /// Tells whether it is not known what became of a write of this object, by this reconcile's word either.

@@ -6,10 +6,14 @@ use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Stor
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind};
 use crate::queue::{Priority, Queue, Trigger};
-use flyball_core::ObjectKey;
+use flyball_core::{ObjectKey, Rng};
+use prometheus_client::metrics::counter::Counter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 /// Finds the keys that an object concerns.
 #[derive(Clone)]
@@ -90,7 +94,19 @@ pub(crate) struct Sources {
     primaries: Vec<Arc<Store>>,
     maps: BTreeMap<StoreId, Vec<Map>>,
     filters: BTreeMap<StoreId, Vec<Filter>>,
+    unmapped: Unmapped,
 }
+
+/// Changes of which nobody knows whom they concern.
+#[derive(Debug)]
+struct Unmapped {
+    errors: Counter,
+    /// Rings when there is one; several before anybody listens ring once.
+    bell: Notify,
+}
+
+/// All objects are woken no more often than this because of changes that could not be mapped.
+const UNMAPPED_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sources {
     /// Connects the caches with a queue: `maps` and `filters` go with the kind that they are for.
@@ -101,6 +117,7 @@ impl Sources {
         primary: Kind,
         maps: &[(Kind, Map)],
         filters: &[(Kind, Filter)],
+        map_errors: Counter,
     ) -> Self {
         let by_store = |store: &Arc<Store>, kind: &Kind| store.kind() == kind;
         let mut sources = Self {
@@ -111,6 +128,7 @@ impl Sources {
             primary,
             maps: BTreeMap::new(),
             filters: BTreeMap::new(),
+            unmapped: Unmapped { errors: map_errors, bell: Notify::new() },
         };
         for store in caches.stores() {
             for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {
@@ -131,6 +149,22 @@ impl Sources {
         }
     }
 
+    /// Tells whether there are mapping functions, which may fail.
+    pub(super) fn may_fail(&self) -> bool {
+        let may_fail = |map: &Map| matches!(map, Map::Custom(_) | Map::ByKey(_) | Map::Changed(_));
+        self.maps.values().flatten().any(may_fail)
+    }
+
+    /// Wakes all objects, in the background, after a change that could not be mapped: it may concern any of them. It does so at
+    /// once, and then once in a while for all such changes together.
+    pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
+        loop {
+            self.unmapped.bell.notified().await;
+            self.wake(self.keys_of_all(), Priority::Background);
+            sleep(UNMAPPED_PERIOD.mul_f64(0.9 + rng.fraction() / 5.0)).await;
+        }
+    }
+
     /// Returns the keys of all objects that are reconciled.
     pub(super) fn keys_of_all(&self) -> Vec<ObjectKey> {
         self.primaries.iter().flat_map(|store| store.keys(None)).collect()
@@ -145,7 +179,10 @@ impl Sources {
         let states = || [change.old, change.new].into_iter().flatten();
         let found = |map: &dyn Fn() -> Result<Vec<ObjectKey>>| {
             guarded(map).and_then(|keys| keys).unwrap_or_else(|error| {
-                tracing::warn!(key = %change.key, %error, "change of a watched object could not be mapped");
+                let (controller, key) = (&self.controller, change.key);
+                tracing::warn!(controller, %key, %error, "a change could not be mapped: all objects are looked at");
+                self.unmapped.errors.inc();
+                self.unmapped.bell.notify_one();
                 Vec::new()
             })
         };

@@ -1,7 +1,7 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
 use super::pass::{Declared, Pass, Primary};
-use super::{Action, Context, Reconcile, panic_text};
+use super::{Action, Context, Reconcile, guarded, panic_text};
 use crate::apply::Event;
 use crate::cache::Entry;
 use crate::error::{Error, Result, Retry};
@@ -242,7 +242,9 @@ impl Worker {
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {
                 for tell in self.env.on_error.iter() {
-                    tell(&self.controller, &item.key, &error);
+                    if let Err(panic) = guarded(|| tell(&self.controller, &item.key, &error)) {
+                        tracing::error!("a hook for errors {panic}");
+                    }
                 }
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {error}"),

@@ -5,30 +5,27 @@
 //!        ▼                                                                        │
 //!     Listing ──────────────── the list is complete ────────────────► Watching ───┤
 //!      ▲   │                                                            ▲         │
-//!      └───┘ broken off, or refused: by the next means                  └─────────┘ stream ends: resumed
+//!      └───┘ broken off, refused, or to be confirmed                    └─────────┘ stream ends: resumed
 //! ```
 //!
-//! Whatever goes wrong leads to one of two things: the same request again, or the list again. All waits grow with each
-//! failure in a row, up to a bound, and are drawn from the seed.
+//! Whatever goes wrong leads to one of two things: the same request again, or the list again. How long it waits before that is up
+//! to the [`Schedule`].
 
 use super::frame::{self, Event, ListMeta};
+use super::schedule::{MAX_BACKOFF, Schedule};
 use crate::cache::{Delta, Echoes, Entry, Kept, Portion, Store, percent_encoded};
 use flyball_core::{ObjectKey, Rng};
 use kube::core::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first wait after a failure, before jitter; it doubles with each further one.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait after a failure, before jitter.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The longest wait for a kind that the server does not know yet: its CRD may be installed at any moment.
-const LONGEST_WAIT_FOR_KIND: Duration = Duration::from_secs(5);
+const MAX_BACKOFF_FOR_KIND: Duration = Duration::from_secs(5);
+/// The wait before a list that lacks many objects is compared with another one.
+const CONFIRMATION_DELAY: Duration = Duration::from_secs(2);
 /// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have heard yet of a
 /// CRD that the others serve.
 const REFUSALS_OF_ABSENT_KIND: u32 = 3;
-/// A watch that ends sooner than this, without a word, counts as a failure.
-const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// How much longer than it was asked to a server may keep a watch open.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a server that sends a bookmark a minute, as kube-apiserver does, may be silent.
@@ -79,10 +76,19 @@ impl Means {
     }
 }
 
+/// What is waited for before the next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// So much time.
+    For(Duration),
+    /// The server, which cannot be reached.
+    Server,
+}
+
 /// How a request came to its end.
 #[derive(Debug)]
 pub(super) enum End {
-    /// There was no connection.
+    /// There was no connection, or no answer.
     Unreachable(String),
     /// The server closed the stream.
     Closed,
@@ -103,6 +109,7 @@ pub(super) struct Session {
     kept: Kept,
     echoes: Arc<Echoes>,
     rng: Rng,
+    schedule: Schedule,
     state: State,
     /// How the next list is fetched.
     means: Means,
@@ -112,8 +119,8 @@ pub(super) struct Session {
     bookmarks: bool,
     /// Whether a frame was lost, so that the cache has to be compared with a list.
     doubt: bool,
-    /// Failures in a row.
-    failures: u32,
+    /// How long the last watch was asked to last.
+    asked: Duration,
     /// How often in a row the server said that it does not know the kind.
     unknown: u32,
     trouble: Option<String>,
@@ -137,8 +144,11 @@ pub(super) enum Step {
     Nothing,
     /// The line could not be read: it is lost, and made up for by the next list.
     Lost(String),
-    /// The watch is over; the next request goes out after this wait.
-    Stop(Duration),
+    /// The list is complete, as of this revision: the session wants to know whether it is [believed](Session::complete) or
+    /// [doubted](Session::doubt).
+    Listed(u64),
+    /// The server ended the watch, for this reason.
+    Stop(Box<Status>),
 }
 
 impl Session {
@@ -151,13 +161,14 @@ impl Session {
             manager,
             kept: kept.clone(),
             echoes: store.echoes().clone(),
+            schedule: Schedule::new(rng.fork("schedule")),
             rng,
             state: State::Listing(ListMeta::default()),
             means: Means::Whole,
             broken_lists: 0,
             bookmarks: false,
             doubt: false,
-            failures: 0,
+            asked: Duration::ZERO,
             unknown: 0,
             trouble: None,
         }
@@ -168,9 +179,19 @@ impl Session {
         self.trouble.as_deref()
     }
 
-    /// Tells whether the kind is not installed, or not any more.
+    /// Returns how long to wait.
+    pub(super) fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
+    }
+
+    /// Tells whether the server has said often enough that it does not know the kind.
     pub(super) fn is_absent(&self) -> bool {
         self.unknown >= REFUSALS_OF_ABSENT_KIND
+    }
+
+    /// Tells whether the list is complete, and followed by a watch.
+    pub(super) fn is_watching(&self) -> bool {
+        matches!(self.state, State::Watching { .. })
     }
 
     /// Tells whether the next request begins a list.
@@ -182,6 +203,7 @@ impl Session {
     pub(super) fn request(&mut self) -> Request {
         // The server closes a watch after this time; jitter keeps an operator's watches from ending together.
         let seconds = 270 + self.rng.below(60);
+        self.asked = Duration::from_secs(seconds);
         let (path, select) = (&self.path, &self.select);
         let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}{select}");
         let (answer, uri, silence) = match (&self.state, self.means) {
@@ -202,7 +224,7 @@ impl Session {
                 (Answer::List, format!("{path}?limit={PAGE}{from}{select}"), LONGEST_SILENCE_OF_LIST)
             }
             (State::Watching { revision }, _) => {
-                let silence = if self.bookmarks { LONGEST_SILENCE } else { Duration::from_secs(seconds) + GRACE };
+                let silence = if self.bookmarks { LONGEST_SILENCE } else { self.asked + GRACE };
                 (Answer::Events, format!("{watch}&resourceVersion={revision}"), silence)
             }
         };
@@ -211,36 +233,49 @@ impl Session {
 
     /// Takes in that the server answers the last request.
     pub(super) fn accepted(&mut self) {
+        if self.is_absent() {
+            self.schedule.reset();
+        }
         self.trouble = None;
         self.unknown = 0;
     }
 
-    /// Takes in that the server refused the last request, and returns how long to wait.
-    pub(super) fn refused(&mut self, status: &Status) -> Duration {
+    /// Takes in that the server refused the last request, or ended a watch that had lived this long.
+    pub(super) fn refused(&mut self, status: &Status, lived: Duration) -> Pause {
+        self.schedule.lived(lived);
         self.trouble = Some(format!("{} {}", status.code, status.message));
         self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };
         let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        match (status.code, &self.state) {
+        let asked = Duration::from_secs(asked.into());
+        let wait = match (status.code, &self.state) {
             (404, _) => {
                 self.list_again();
-                self.wait(LONGEST_WAIT_FOR_KIND)
+                self.schedule.failed(MAX_BACKOFF_FOR_KIND, Duration::ZERO)
             }
             // Busy, or not allowed for now: what is known stays good.
-            (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => {
-                self.wait(LONGEST_WAIT).max(Duration::from_secs(asked.into()).min(2 * LONGEST_WAIT))
-            }
+            (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, asked),
             // The server cannot do it this way, or the next page expired.
             (_, State::Listing(_)) => {
                 self.other_means();
-                self.wait(LONGEST_WAIT)
+                self.schedule.failed(MAX_BACKOFF, asked)
             }
-            // 410, and 504 from a server that lags behind what it told before, which it may do for ever where nothing
-            // changes: only a list does not depend on the place that was lost.
+            // The server forgot what came after the place of the watch, as it does when it starts: nothing is wrong with it.
+            (410, State::Watching { .. }) => {
+                self.list_again();
+                let wait = self.schedule.expired();
+                if wait.is_zero() {
+                    self.trouble = None;
+                }
+                wait
+            }
+            // 504 from a server that lags behind what it told before, which it may do for ever where nothing changes: only a
+            // list does not depend on the place that was lost.
             (_, State::Watching { .. }) => {
                 self.list_again();
-                self.wait(LONGEST_WAIT)
+                self.schedule.failed(MAX_BACKOFF, asked)
             }
-        }
+        };
+        Pause::For(wait)
     }
 
     /// Takes in one item of the list.
@@ -259,7 +294,7 @@ impl Session {
                 self.other_means();
                 Step::Nothing
             }
-            _ if page.next.is_empty() => self.listed(page.revision),
+            _ if page.next.is_empty() => Step::Listed(page.revision),
             _ => {
                 self.state = State::Listing(page);
                 Step::Nothing
@@ -279,14 +314,14 @@ impl Session {
                 Err(error) => self.lost(error),
             },
             Ok(Event::Bookmark { revision, initial }) => match self.state {
-                State::Listing(_) if initial => self.listed(revision),
+                State::Listing(_) if initial => Step::Listed(revision),
                 State::Listing(_) => Step::Nothing,
                 State::Watching { .. } => {
                     self.bookmarks = true;
                     self.advance(revision, Delta::Bookmark)
                 }
             },
-            Ok(Event::Error(status)) => Step::Stop(self.refused(&status)),
+            Ok(Event::Error(status)) => Step::Stop(status),
             Err(error) => self.lost(error),
         }
     }
@@ -299,8 +334,8 @@ impl Session {
         }
     }
 
-    /// Takes in that the stream ended after `lived`, and returns how long to wait before the next request.
-    pub(super) fn ended(&mut self, end: End, lived: Duration) -> Duration {
+    /// Takes in that the stream ended after `lived`.
+    pub(super) fn ended(&mut self, end: End, lived: Duration) -> Pause {
         match (&self.state, &end) {
             (State::Listing(_), End::Unreachable(_)) => self.list_again(),
             (State::Listing(_), _) if self.broken_lists == 0 => {
@@ -311,20 +346,28 @@ impl Session {
             (State::Watching { .. }, _) if self.doubt => self.list_again(),
             (State::Watching { .. }, _) => {}
         }
+        self.schedule.lived(lived);
         match end {
-            End::Closed if lived >= SHORTEST_WATCH => return Duration::ZERO,
+            // It lasted as long as was asked for, give or take the way to the server: each watch asks for another time.
+            End::Closed if lived + Duration::from_secs(1) >= self.asked => return Pause::For(Duration::ZERO),
             End::Closed => {}
-            End::Unreachable(why) | End::Broken(why) => self.trouble = Some(why),
+            End::Unreachable(why) => {
+                self.trouble = Some(why);
+                return Pause::Server;
+            }
+            End::Broken(why) => self.trouble = Some(why),
             End::Silent => self.trouble = Some("the API server sent nothing for too long".into()),
         }
-        self.wait(LONGEST_WAIT)
+        Pause::For(match self.state {
+            State::Listing(_) => self.schedule.failed(MAX_BACKOFF, Duration::ZERO),
+            State::Watching { .. } => self.schedule.ended(lived),
+        })
     }
 
-    /// Moves the place from which a watch resumes, which proves that the watch works.
+    /// Moves the place from which a watch resumes.
     fn advance(&mut self, to: u64, delta: impl FnOnce(u64) -> Delta) -> Step {
         if let State::Watching { revision } = &mut self.state {
             *revision = to.max(*revision);
-            self.failures = 0;
         }
         Step::Apply(delta(to))
     }
@@ -334,10 +377,18 @@ impl Session {
         Step::Lost(error.to_string())
     }
 
-    fn listed(&mut self, revision: u64) -> Step {
+    /// Takes in that the list is believed, and returns what the cache takes in.
+    pub(super) fn complete(&mut self, revision: u64) -> Delta {
         self.state = State::Watching { revision };
         self.broken_lists = 0;
-        Step::Apply(Delta::Complete(revision))
+        Delta::Complete(revision)
+    }
+
+    /// Takes in that the list is to be confirmed by another one, and returns how long to wait before that.
+    pub(super) fn doubt(&mut self, why: String) -> Pause {
+        self.trouble = Some(why);
+        self.list_again();
+        Pause::For(self.schedule.failed(MAX_BACKOFF, Duration::ZERO).max(CONFIRMATION_DELAY))
     }
 
     fn list_again(&mut self) {
@@ -349,14 +400,5 @@ impl Session {
         self.list_again();
         self.means = self.means.next();
         self.broken_lists = 0;
-    }
-
-    /// Counts a failure and returns how long to wait: none after the first, then longer each time.
-    fn wait(&mut self, longest: Duration) -> Duration {
-        let before = self.failures;
-        self.failures = before.saturating_add(1);
-        let Some(doublings) = before.checked_sub(1) else { return Duration::ZERO };
-        let doubled = FIRST_WAIT.saturating_mul(1 << doublings.min(16)).min(longest);
-        doubled.mul_f64(0.5 + self.rng.fraction() / 2.0)
     }
 }

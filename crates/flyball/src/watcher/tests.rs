@@ -1,9 +1,10 @@
 //! The session against a small model of the API server: whatever goes wrong on the way, the cache ends up as the server.
 
-use super::frame::List;
-use super::session::{Answer, End, Session, Step};
+use super::frame::{List, ListMeta};
+use super::session::{Answer, End, Pause, Session, Step};
 use crate::cache::{Change, DeclaredIndex, Delta, Entry, IndexId, Listener, Shown, Store, StoreId, Writer};
 use crate::kind::Kind;
+use crate::operator::metrics::WatchMetrics;
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::Status;
@@ -11,6 +12,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Objects by name, with the revision at which they became what they are.
 type Objects = BTreeMap<u8, u64>;
@@ -147,33 +151,32 @@ impl Listener for Mirror {
     fn listed(&self, _: &Store, _: u64) {}
 }
 
-fn take(step: Step, writer: &mut Writer) -> Option<Duration> {
+fn take(step: Step, session: &mut Session, writer: &mut Writer) -> Option<Pause> {
     match step {
-        Step::Apply(delta) => writer.apply(delta),
-        Step::Stop(wait) => return Some(wait),
-        Step::Nothing | Step::Lost(_) => {}
+        Step::Stop(status) => Some(session.refused(&status, Duration::from_secs(60))),
+        step => super::take(step, session, writer, &WatchMetrics::default()),
     }
-    None
 }
 
-/// Sends the next request and takes in what comes; gives how long the session wants to wait.
-fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Duration {
-    let wait = exchanged(session, writer, server, fault);
+/// Sends the next request and takes in what comes; gives what the session waits for.
+fn exchange(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Pause {
+    let pause = exchanged(session, writer, server, fault);
     if session.is_absent() {
         writer.apply(Delta::Absent);
     }
-    wait
+    pause
 }
 
-fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Duration {
+fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault: Option<Fault>) -> Pause {
     if session.begins_list() {
         writer.apply(Delta::Restart);
     }
     let request = session.request();
+    let refused = |code: u16| Status::failure("no", "").with_code(code);
     let mut parts = match (&fault, server.answer(&request.uri)) {
         (Some(Fault::Unreachable), _) => return session.ended(End::Unreachable("no".into()), Duration::ZERO),
-        (Some(Fault::Refuse(code)), _) => return session.refused(&Status::failure("no", "").with_code(*code)),
-        (_, Err(code)) => return session.refused(&Status::failure("no", "").with_code(code)),
+        (Some(Fault::Refuse(code)), _) => return session.refused(&refused(*code), Duration::ZERO),
+        (_, Err(code)) => return session.refused(&refused(code), Duration::ZERO),
         (_, Ok(parts)) => parts,
     };
     session.accepted();
@@ -190,17 +193,25 @@ fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault:
         _ => End::Closed,
     };
     if request.answer == Answer::Events {
-        let stop = parts.iter().find_map(|line| take(session.line(line.as_bytes()), writer));
-        return stop.unwrap_or_else(|| session.ended(end, Duration::from_secs(60)));
+        for line in &parts {
+            let step = session.line(line.as_bytes());
+            if let Some(pause) = take(step, session, writer) {
+                return pause;
+            }
+        }
+        return session.ended(end, Duration::from_secs(60));
     }
     let mut list = List::default();
     for part in &parts {
-        if list.push(part.as_bytes(), |item| _ = take(session.item(item), writer)).is_err() {
+        if list.push(part.as_bytes(), |item| _ = take(session.item(item), session, writer)).is_err() {
             return session.ended(End::Broken("unreadable".into()), Duration::ZERO);
         }
     }
     match (end, list.finish()) {
-        (End::Closed, Ok(page)) => take(session.page(page), writer).unwrap_or_default(),
+        (End::Closed, Ok(page)) => {
+            let step = session.page(page);
+            take(step, session, writer).unwrap_or(Pause::For(Duration::ZERO))
+        }
         (End::Closed, Err(_)) => session.ended(End::Broken("unreadable".into()), Duration::ZERO),
         (end, _) => session.ended(end, Duration::ZERO),
     }
@@ -255,8 +266,8 @@ proptest! {
                 Move::Uninstall => server.uninstall(),
                 Move::Install => server.absent = false,
                 Move::Exchange(fault) => {
-                    let wait = exchange(&mut session, &mut writer, &server, fault);
-                    prop_assert!(wait <= Duration::from_secs(60), "{wait:?}");
+                    let pause = exchange(&mut session, &mut writer, &server, fault);
+                    prop_assert!(pause == Pause::Server || is_within(&pause, LONGEST_PAUSE), "{pause:?}");
                     for parity in 0..2 {
                         let all = store.list(None).into_iter();
                         let found = all.filter(|(_, entry)| entry.resource_version() % 2 == parity).map(|(key, _)| key);
@@ -296,20 +307,103 @@ fn what_a_write_was_answered_with_is_not_read_again() {
     assert!(store.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached, &entry)));
 }
 
-#[test]
-fn waits_grow_and_are_drawn_from_the_seed() {
-    let (store, _) = Store::new(0, Kind::of::<Namespace>(), None);
-    let waits = |seed| {
-        let mut session = Session::new(&store, "me".into(), Rng::from_seed(seed));
-        let status = Status::failure("busy", "").with_code(500);
-        (0..10).map(|_| session.refused(&status)).collect::<Vec<_>>()
-    };
-    let drawn = waits(1);
-    assert_eq!(drawn[0], Duration::ZERO);
-    for (n, wait) in drawn[1..].iter().enumerate() {
-        let most = Duration::from_millis(500 << n).min(Duration::from_secs(30));
-        assert!(*wait > most / 2 && *wait <= most, "{wait:?} after {n}");
+/// A list of objects with these names, as of a revision.
+fn listed(session: &mut Session, writer: &mut Writer, names: std::ops::Range<u8>, revision: u64) -> Option<Pause> {
+    writer.apply(Delta::Restart);
+    session.request();
+    session.accepted();
+    for name in names {
+        take(session.item(object(name, 1).as_bytes()), session, writer);
     }
-    assert_eq!(drawn, waits(1));
-    assert_ne!(drawn, waits(2));
+    take(session.page(ListMeta { revision, next: String::new() }), session, writer)
+}
+
+fn is_within(pause: &Pause, longest: Duration) -> bool {
+    matches!(pause, Pause::For(wait) if *wait <= longest)
+}
+
+fn store_of(objects: u8) -> (Arc<Store>, Writer, Session) {
+    let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
+    let mut session = Session::new(&store, "me".into(), Rng::from_seed(1));
+    assert_eq!(listed(&mut session, &mut writer, 0..objects, 5), None);
+    (store, writer, session)
+}
+
+/// Expires the watch, so that the kind is listed again.
+fn expire(session: &mut Session) {
+    session.refused(&Status::failure("too old", "").with_code(410), Duration::from_secs(60));
+}
+
+#[test]
+fn a_list_that_lacks_many_objects_is_confirmed_before_anything_counts_as_deleted() {
+    let check = |objects: u8, left: u8, is_doubted: bool| {
+        let (store, mut writer, mut session) = store_of(objects);
+        expire(&mut session);
+        let pause = listed(&mut session, &mut writer, 0..left, 6);
+        assert_eq!(pause.is_some(), is_doubted, "{left} of {objects}");
+        assert_eq!(store.len(), usize::from(if is_doubted { objects } else { left }), "{left} of {objects}");
+        assert_eq!(session.begins_list(), is_doubted);
+    };
+    check(100, 69, true);
+    check(100, 70, false);
+    check(100, 0, true);
+    check(10, 0, false);
+    check(11, 0, true);
+    check(36, 25, true);
+    check(37, 26, false);
+}
+
+#[test]
+fn a_list_that_was_cut_short_loses_nothing_and_one_that_is_confirmed_is_believed() {
+    let (store, mut writer, mut session) = store_of(100);
+    expire(&mut session);
+    let pause = listed(&mut session, &mut writer, 0..20, 6).expect("it is doubted");
+    assert!(matches!(pause, Pause::For(wait) if wait >= Duration::from_secs(2)), "{pause:?}");
+    assert!(session.trouble().is_some_and(|why| why.contains("lacks 80 of 100")));
+    assert_eq!(listed(&mut session, &mut writer, 0..100, 6), None);
+    assert_eq!((store.len(), session.trouble()), (100, None));
+    // They are gone indeed, as all of a namespace that was deleted.
+    expire(&mut session);
+    assert!(listed(&mut session, &mut writer, 0..20, 7).is_some());
+    assert_eq!(listed(&mut session, &mut writer, 0..20, 8), None);
+    assert_eq!(store.len(), 20);
+}
+
+#[test]
+fn lists_that_lack_different_objects_confirm_nothing() {
+    let (store, mut writer, mut session) = store_of(100);
+    expire(&mut session);
+    for names in [0..50, 50..100, 0..50] {
+        assert!(listed(&mut session, &mut writer, names, 6).is_some());
+        assert_eq!(store.len(), 100);
+    }
+    assert_eq!(listed(&mut session, &mut writer, 0..50, 6), None);
+    assert_eq!(store.len(), 50);
+}
+
+#[test]
+fn a_place_that_expired_is_listed_at_once_and_a_storm_of_them_backs_off() {
+    let (_, mut writer, mut session) = store_of(1);
+    let gone = Status::failure("too old", "").with_code(410);
+    assert_eq!(session.refused(&gone, Duration::ZERO), Pause::For(Duration::ZERO));
+    assert_eq!(session.trouble(), None, "it is part of a restart");
+    listed(&mut session, &mut writer, 0..1, 6);
+    let step = session.line(event("MODIFIED", &object(0, 7)).as_bytes());
+    take(step, &mut session, &mut writer);
+    let pause = session.refused(&gone, Duration::from_millis(5));
+    assert!(
+        matches!(pause, Pause::For(wait) if wait >= Duration::from_millis(500)),
+        "an event proves nothing: {pause:?}"
+    );
+}
+
+#[test]
+fn a_watch_that_the_server_ended_early_does_not_come_back_at_once() {
+    let (_, _, mut session) = store_of(1);
+    session.request();
+    let pauses: Vec<Pause> = (0..20).map(|_| session.ended(End::Closed, Duration::from_secs(100))).collect();
+    assert!(pauses.iter().all(|pause| is_within(pause, SECOND)), "{pauses:?}");
+    assert!(pauses[0] != pauses[1] && !pauses.contains(&Pause::For(Duration::ZERO)), "{pauses:?}");
+    // What was asked for is drawn for each watch already.
+    assert_eq!(session.ended(End::Closed, Duration::from_secs(330)), Pause::For(Duration::ZERO));
 }

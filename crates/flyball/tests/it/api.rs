@@ -327,6 +327,9 @@ impl World {
         body: &[u8],
     ) -> Answer {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        if let ["api", _] | ["apis", _, _] = parts[..] {
+            return self.discovery();
+        }
         let rest = if parts[0] == "api" { &parts[2..] } else { &parts[3..] };
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),
@@ -389,6 +392,18 @@ impl World {
             }
             _ => refusal(405, "method not allowed"),
         }
+    }
+
+    /// Tells of the resources that there are objects of, each with the kind that its name stands for, in whatever group.
+    fn discovery(&self) -> Answer {
+        let names: BTreeSet<&String> = self.objects.keys().map(|key| &key.0).collect();
+        let served = names.into_iter().filter(|name| !self.absent.contains(*name));
+        let kind = |name: &str| name[..1].to_uppercase() + name[1..].trim_end_matches('s');
+        let resources: Vec<Value> = served
+            .map(|name| json!({"name": name, "singularName": "", "namespaced": true, "kind": kind(name), "verbs": []}))
+            .collect();
+        let list = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources});
+        document(200, &list)
     }
 
     fn list(&self, resource: &str, namespace: Option<&str>, query: &BTreeMap<&str, &str>, view: &View) -> Answer {

@@ -48,6 +48,7 @@ fn site(size: i64) -> Children {
         .child(&pod("backend"))
         .stage("frontend")
         .child(&config_map(page, size))
+        .prune_last()
 }
 
 fn becomes_ready(api: &Api, pod: &str, ready: bool) {
@@ -106,6 +107,33 @@ async fn what_is_declared_no_more_goes_and_nothing_else() {
     widget(&api, "a", 2);
     settle().await;
     assert_eq!(api.names("configmaps"), ["ns/alone", "ns/theirs", "ns/two"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_declared_no_more_goes_while_others_are_not_ready() {
+    let (api, (widgets, waiting)) = (
+        Api::default(),
+        declares(|size| {
+            let pods = (0..size).map(|n| pod(&format!("pod-{n}")));
+            let children = pods.fold(Children::new().stage("pods"), |children, pod| children.child(&pod));
+            let children = if size == 3 { children.child(&config_map("backup", 1)) } else { children };
+            children.stage("late").child(&config_map("late", 1))
+        }),
+    );
+    widget(&api, "a", 3);
+    let _stage = Stage::with(&api, &widgets, owns).await;
+    assert_eq!((api.names("pods").len(), api.names("configmaps")), (3, vec!["ns/backup".to_owned()]));
+    // No pod is ready; it is scaled down all the same.
+    widget(&api, "a", 1);
+    settle().await;
+    assert_eq!((api.names("pods"), api.names("configmaps").len()), (vec!["ns/pod-0".to_owned()], 0));
+    assert_eq!(*waiting.lock().unwrap(), ["Pod pod-0: it is not Ready", "late waits for pods"]);
+    // What is declared in a stage that waits stays.
+    becomes_ready(&api, "pod-0", true);
+    settle().await;
+    becomes_ready(&api, "pod-0", false);
+    settle().await;
+    assert_eq!(api.names("configmaps"), ["ns/late"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@
 //! | a definition removed and made anew | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
 //! | a clock that jumps | [`a_clock_that_jumps_moves_no_timer`]; of the leader: `leader_election::the_time_of_day_plays_no_part` |
 //! | 429 with Retry-After | `reconcile::a_busy_server_is_waited_for`, [`a_busy_server_is_waited_for_by_lists_and_watches`] |
+//! | a server that goes and comes back, or answers less than there is | [`outage`](crate::outage) |
 //! | five minutes of outage | `reconcile::an_outage_ends_without_a_storm`, [`an_outage_without_any_answer_ends_without_a_storm`] |
 //! | a leader paused beyond its lease | `leader_election::a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes` |
 //! | two replicas started at once | `leader_election::of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed` |
@@ -23,11 +24,11 @@
 use crate::api::{Api, Fault};
 use crate::widgets::*;
 use flyball::webhook::{AdmissionRequest, Validator, Verdict, Webhook};
-use flyball::{Action, Clock, Condition, Controller, Operator, Result};
+use flyball::{Action, Caches, Clock, Condition, Controller, Operator, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;
 use http_body_util::Full;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
     // It went on with the bookmarks: what is forgotten before them is not missed.
     api.compact();
     api.cut("widgets");
-    settle().await;
+    sleep(Duration::from_secs(2)).await;
     assert!(api.seen().iter().all(|seen| seen.query.contains("watch=true")), "no list is needed");
 }
 
@@ -183,6 +184,26 @@ async fn an_object_that_does_not_decode_is_told_of() {
     assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "others go on");
     let text = read_metrics(address).await;
     assert!(text.contains("flyball_undecodable_total{controller=\"widget\"} 1\n"), "{text}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_mapped_is_counted() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.edit("secrets", "ns", "s", |_| {});
+    let fails = |_: &Secret, _: &Caches| Err("cannot be mapped".into());
+    let controller = Controller::new(widgets.clone()).owns::<ConfigMap>().watches::<Secret>(fails);
+    let stage = Stage::operator(&api, &widgets, operator().metrics_address(address).controller(controller));
+    let began = Instant::now();
+    while size_of(&api, "a").is_none() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        sleep(Duration::from_millis(10)).await;
+    }
+    let text = read_metrics(address).await;
+    assert!(text.contains("flyball_map_errors_total{controller=\"widget\"} 1\n"), "{text}");
+    assert!(text.contains("flyball_watch_failing_seconds{kind=\"secrets\",namespace=\"\"} 0.0\n"), "{text}");
     stage.stop().await;
 }
 

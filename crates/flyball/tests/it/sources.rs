@@ -183,3 +183,36 @@ async fn a_mapping_by_key_needs_nothing_else_of_the_object() {
     api.delete("secrets", "ns", "x");
     assert_eq!(woken().await, ["x"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_cannot_be_mapped_wakes_all_and_not_each_time() {
+    let api = Api::default();
+    ["a", "b"].iter().for_each(|name| widget(&api, name, 1));
+    let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
+    let fails = |secret: &Secret, _: &Caches| match secret.type_.as_deref() {
+        Some("panic") => panic!("no such type"),
+        _ => Err("who is it about?".into()),
+    };
+    let stage = Stage::with(&api, &widgets, |controller| controller.watches::<Secret>(fails)).await;
+    widgets.calls();
+    let edit = |field: &str, value: &str| api.edit("secrets", "ns", "x", |secret| secret[field] = value.into());
+    let woken = async |seconds| {
+        sleep(Duration::from_secs(seconds)).await;
+        stage.widgets.calls()
+    };
+    edit("type", "1");
+    assert_eq!(woken(1).await, ["a", "b"]);
+    for n in 0..100 {
+        edit("else", &n.to_string());
+    }
+    assert_eq!(woken(50).await, [""; 0], "once in a minute for all of them");
+    assert_eq!(woken(20).await, ["a", "b"]);
+    assert_eq!(woken(600).await, [""; 0]);
+    edit("type", "panic");
+    assert_eq!(woken(1).await, ["a", "b"]);
+    // One that does not decode cannot be mapped either.
+    sleep(Duration::from_secs(200)).await;
+    stage.widgets.calls();
+    api.edit("secrets", "ns", "y", |secret| secret["type"] = 7.into());
+    assert_eq!(woken(1).await, ["a", "b"]);
+}

@@ -345,3 +345,50 @@ async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
         _ = join(begin(&link, "/a"), begin(&link, "/b")) => unreachable!("nobody answers"),
     }
 }
+
+/// Answers one request by the certificate that is sent for it.
+async fn answer_once(listener: &TcpListener, certified: &rcgen::CertifiedKey<rcgen::KeyPair>) -> std::io::Result<()> {
+    let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let (stream, _) = listener.accept().await?;
+    let mut stream = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello").await?;
+    stream.shutdown().await
+}
+
+#[tokio::test]
+async fn a_certificate_authority_that_is_replaced_is_read_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = kube::Config::new(format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap());
+    let [old, new] = [(); 2].map(|()| rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap());
+    let file = std::env::temp_dir().join(format!("flyball-ca-{}", std::process::id()));
+    std::fs::write(&file, old.cert.pem()).unwrap();
+    config.root_cert_file = Some(file.clone());
+    let link = Link::to(config).unwrap();
+    let ask = async |certified| {
+        let (asked, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
+        match asked {
+            Ok(answer) => answer.into_body().collect().await.map(|_| ()).map_err(|error| error.to_string()),
+            Err(error) => Err(chain(&error)),
+        }
+    };
+    assert_eq!(ask(&old).await, Ok(()));
+    let refused = ask(&new).await.unwrap_err();
+    assert!(refused.contains("certificate"), "{refused}");
+    // One that is half written changes nothing.
+    std::fs::write(&file, &new.cert.pem()[..100]).unwrap();
+    assert_eq!(ask(&old).await, Ok(()));
+    std::fs::write(&file, new.cert.pem()).unwrap();
+    assert_eq!(ask(&new).await, Ok(()));
+    assert!(ask(&old).await.is_err());
+    std::fs::remove_file(file).unwrap();
+}

@@ -1,0 +1,155 @@
+//! Several controllers of one kind, each of which sets some of the status.
+//!
+//! A server-side apply removes what its field manager applied before and does not any more: under one name, controllers would
+//! remove each other's fields for ever. So the first controller of a kind, in the order of declaration, applies the status under
+//! the operator's field manager, as the only one of a kind does, and each further one under `OPERATOR/CONTROLLER`.
+//!
+//! Invariant: no two controllers take a field from each other for ever. Who wants to set what it set before, and finds that another
+//! one set it to something else meanwhile, gets an error. What both set to the same value in the end is nobody's business.
+
+use crate::cache::{Entry, percent_encoded};
+use crate::error::{Error, Result};
+use flyball_core::ObjectKey;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+use tower::BoxError;
+
+/// The longest name of a field manager that the API server takes.
+const MAX_FIELD_MANAGER: usize = 128;
+
+/// Of so many objects it is known what was wanted last.
+const MAX_WISHES: usize = 10_000;
+
+/// One of several controllers of a kind, as the one who sets its part of the status.
+#[derive(Debug)]
+pub(crate) struct StatusWriter {
+    pub(super) manager: String,
+    /// The same for a query.
+    pub(super) encoded: String,
+    /// What was wanted of each object last, as a hash.
+    wishes: Mutex<BTreeMap<ObjectKey, u64>>,
+}
+
+impl StatusWriter {
+    /// Makes the writer that is the first of its kind, or a further one for a controller.
+    pub(crate) fn new(operator: &str, further: Option<&str>) -> Result<Self, BoxError> {
+        let name = |controller: &str| further.map_or_else(|| operator.into(), |_| format!("{operator}/{controller}"));
+        let controller = further.unwrap_or_default();
+        let manager = name(controller);
+        match manager.len() <= MAX_FIELD_MANAGER {
+            true => Ok(Self { manager, encoded: name(&percent_encoded(controller)), wishes: Mutex::default() }),
+            false => {
+                let why = "it is longer than 128 characters: give the controller a shorter name";
+                Err(format!("its status cannot be applied under the field manager {manager:?}: {why}").into())
+            }
+        }
+    }
+
+    /// Notes what is wanted of an object, and tells whether that is what was wanted before.
+    pub(super) fn wants(&self, key: &ObjectKey, status: &Value) -> bool {
+        let mut hasher = DefaultHasher::new();
+        status.to_string().hash(&mut hasher);
+        let wish = hasher.finish();
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        if wishes.len() >= MAX_WISHES && !wishes.contains_key(key) {
+            wishes.pop_first();
+        }
+        wishes.insert(key.clone(), wish) == Some(wish)
+    }
+
+    /// Refuses to change what another controller set.
+    pub(super) fn check(&self, known: &Entry, object: &Value) -> Result<()> {
+        let live: Value = known.decode()?;
+        for entry in known.applied_entries() {
+            let theirs = entry["manager"].as_str().unwrap_or_default();
+            if entry["subresource"] != "status" || theirs == self.manager {
+                continue;
+            }
+            if let Some(path) = contested(&entry["fieldsV1"], object, &live) {
+                return Err(Error::from(format!(
+                    "{path} is set by another controller of the kind as well, as field manager {theirs:?}: let one of them \
+                     set it, or give a list that both add to the list type map in its definition"
+                ))
+                .terminal());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the first field among those that another one owns that applying `desired` would change.
+fn contested(owned: &Value, desired: &Value, live: &Value) -> Option<String> {
+    owned.as_object()?.iter().find_map(|(name, owned)| {
+        let (place, desired, live) = match name.split_at_checked(2)? {
+            ("f:", field) => (format!(".{field}"), desired.get(field)?, live.get(field)),
+            ("k:", key) => {
+                let parts: Map<String, Value> = serde_json::from_str(key).ok()?;
+                let is_it = |element: &&Value| parts.iter().all(|(part, value)| element.get(part) == Some(value));
+                let live = live.as_array().and_then(|live| live.iter().find(is_it));
+                (format!("[{key}]"), desired.as_array()?.iter().find(is_it)?, live)
+            }
+            _ => return None,
+        };
+        let is_leaf = owned.as_object().is_none_or(|owned| owned.keys().all(|name| name == "."));
+        match is_leaf {
+            true => (Some(desired) != live).then_some(place),
+            false => contested(owned, desired, live.unwrap_or(&Value::Null)).map(|path| place + &path),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_is_contested_if_it_would_change_what_another_one_owns() {
+        let check = |owned: Value, desired: Value, live: Value, expected: Option<&str>| {
+            let (desired, live) = (json!({"status": desired}), json!({"status": live}));
+            assert_eq!(contested(&json!({"f:status": owned}), &desired, &live).as_deref(), expected, "{desired}");
+        };
+        check(json!({"f:a": {}}), json!({"b": 1}), json!({"a": 1}), None);
+        check(json!({"f:a": {}}), json!({"a": 1}), json!({"a": 1}), None);
+        check(json!({"f:a": {}}), json!({"a": 2}), json!({"a": 1}), Some(".status.a"));
+        // A list that is owned as a whole, and one whose elements have keys.
+        let (ours, theirs) = (json!({"type": "A", "status": "True"}), json!({"type": "B", "status": "True"}));
+        let both = |ours: &Value| json!({"conditions": [ours, theirs]});
+        check(json!({"f:conditions": {}}), json!({"conditions": [ours]}), both(&ours), Some(".status.conditions"));
+        let element = json!({".": {}, "f:type": {}, "f:status": {}});
+        let theirs_owned = json!({"f:conditions": {r#"k:{"type":"B"}"#: element}});
+        check(theirs_owned, json!({"conditions": [ours]}), both(&ours), None);
+        let ours_owned = json!({"f:conditions": {r#"k:{"type":"A"}"#: element}});
+        let changed = json!({"type": "A", "status": "False"});
+        let path = r#".status.conditions[{"type":"A"}].status"#;
+        check(ours_owned, json!({"conditions": [changed]}), both(&ours), Some(path));
+    }
+
+    #[test]
+    fn who_wants_what_it_set_before_and_another_one_changed_is_told() {
+        let first = StatusWriter::new("op", None).unwrap();
+        let second = StatusWriter::new("op", Some("second one")).unwrap();
+        assert_eq!((&*first.manager, &*second.manager), ("op", "op/second one"));
+        assert_eq!((&*first.encoded, &*second.encoded), ("op", "op/second%20one"));
+        let key = ObjectKey::new(Some("ns"), "a");
+        assert!(!second.wants(&key, &json!({"a": 2})), "what another one set before is taken over");
+        assert!(second.wants(&key, &json!({"a": 2})) && !second.wants(&key, &json!({"a": 3})));
+        let known = r#"{"metadata":{"name":"a","managedFields":[{"manager":"op","operation":"Apply","subresource":"status",
+            "fieldsV1":{"f:status":{"f:a":{}}}}]},"status":{"a":1}}"#;
+        let (_, known) = Entry::parse(known.as_bytes(), "op").unwrap();
+        let object = json!({"status": {"a": 2}});
+        assert!(first.check(&known, &object).is_ok());
+        let error = second.check(&known, &object).unwrap_err().to_string();
+        assert!(error.starts_with(".status.a is set by another controller of the kind as well"), "{error}");
+        assert!(StatusWriter::new("op", Some(&"x".repeat(126))).is_err());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_is_worth_it() {
+        let writer = StatusWriter::new("op", None).unwrap();
+        (0..MAX_WISHES + 10).for_each(|n| _ = writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({})));
+        assert_eq!(writer.wishes.lock().unwrap().len(), MAX_WISHES);
+    }
+}

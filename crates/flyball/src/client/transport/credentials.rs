@@ -1,0 +1,71 @@
+//! Connections by certificates that are read again when their files change: a cluster's CA and a client certificate may be
+//! replaced under a running operator.
+//!
+//! Files are compared by what is in them, each time that a connection is made, which is seldom. It must not know requests. A connection
+//! that exists stays; what cannot be used, as a file that is half written, leaves the last that could.
+
+use super::{Connect, connect_by};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use tower::BoxError;
+
+/// Makes connections by what the files of a configuration hold.
+pub(super) struct Credentials {
+    config: kube::Config,
+    files: Vec<PathBuf>,
+    latest: Mutex<Latest>,
+}
+
+struct Latest {
+    contents: Vec<Option<Vec<u8>>>,
+    connect: Arc<Connect>,
+}
+
+impl Credentials {
+    /// Reads the files of a configuration.
+    pub(super) fn new(config: &kube::Config) -> Result<Self, BoxError> {
+        let auth = &config.auth_info;
+        let identity = [&auth.client_certificate, &auth.client_key].into_iter().flatten().map(PathBuf::from);
+        let files: Vec<PathBuf> = config.root_cert_file.clone().into_iter().chain(identity).collect();
+        let latest = Latest { contents: read(&files), connect: connect(config)? };
+        Ok(Self { config: config.clone(), files, latest: Mutex::new(latest) })
+    }
+
+    /// Returns what makes connections now.
+    pub(super) fn connect(&self) -> Arc<Connect> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let contents = read(&self.files);
+        if contents != latest.contents {
+            match connect(&self.config) {
+                Ok(connect) => {
+                    tracing::info!(files = ?self.files, "certificates for the API server changed");
+                    *latest = Latest { contents, connect };
+                }
+                Err(error) => {
+                    tracing::warn!(files = ?self.files, error, "certificates cannot be used, keeping the last")
+                }
+            }
+        }
+        latest.connect.clone()
+    }
+}
+
+fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
+    files.iter().map(|file| std::fs::read(file).ok()).collect()
+}
+
+fn connect(config: &kube::Config) -> Result<Arc<Connect>, BoxError> {
+    let mut config = config.clone();
+    if let Some(file) = config.root_cert_file.take() {
+        let pem = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| format!("{}: {error}", file.display()))?;
+        if certificates.is_empty() {
+            return Err(format!("{} holds no certificate", file.display()).into());
+        }
+        config.root_cert = Some(certificates.into_iter().map(|certificate| certificate.to_vec()).collect());
+    }
+    Ok(connect_by(&config)?)
+}

@@ -1,0 +1,280 @@
+//! When a watch sends its next request: waits after failures, and the probes of a server that cannot be reached.
+//!
+//! Takes what came of a request and gives a wait. It knows no clock and no I/O: time is an argument, jitter is drawn from the seed.
+//!
+//! | What came of the request | Wait |
+//! |---|---|
+//! | no answer: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, however long it takes |
+//! | an error: 429, 5xx, 403, a list that broke off | grows to 30 s; longer if the server asks for it |
+//! | 410 | none if the watch before it lived; else it grows to 30 s, since a list costs the server much |
+//! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
+//! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
+//!
+//! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while does. One
+//! that ends in 410 has to have lived for [`STABLE_WATCH`], any other for [`SHORTEST_WATCH`].
+
+use flyball_core::Rng;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The wait after the first error, before jitter; it doubles with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The longest wait after an error, before jitter.
+pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest wait after a stream that ended at once, before jitter.
+const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
+/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 200 probe in a second.
+const PROBE_PERIOD: Duration = Duration::from_secs(5);
+/// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
+const PROBE_JITTER: f64 = 0.2;
+/// Within this time the other watches of a client follow the one that reached the server.
+const FOLLOW_JITTER: Duration = Duration::from_millis(500);
+/// Within this time a watch whose stream ended comes back.
+const RECONNECT_JITTER: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this counts as a failure.
+const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+/// A watch that lived this long proves that all is well again, however it ended.
+const STABLE_WATCH: Duration = Duration::from_secs(30);
+
+/// How long one watch waits before its next request.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    rng: Rng,
+    /// Errors in a row.
+    errors: u32,
+    /// Answers in a row that the place of the watch is too old.
+    expiries: u32,
+}
+
+impl Schedule {
+    pub(super) fn new(rng: Rng) -> Self {
+        Self { rng, errors: 0, expiries: 0 }
+    }
+
+    /// Takes in how long a watch lived.
+    pub(super) fn lived(&mut self, time: Duration) {
+        if time >= STABLE_WATCH {
+            self.reset();
+        }
+    }
+
+    /// Forgets all failures.
+    pub(super) fn reset(&mut self) {
+        (self.errors, self.expiries) = (0, 0);
+    }
+
+    /// Returns the wait after an error: at most `max`, unless the server asked for more.
+    pub(super) fn failed(&mut self, max: Duration, asked: Duration) -> Duration {
+        self.errors = self.errors.saturating_add(1);
+        self.backoff(self.errors, max).max(asked.min(2 * MAX_BACKOFF))
+    }
+
+    /// Returns the wait after the server forgot the place of the watch: none, if that is the first time.
+    pub(super) fn expired(&mut self) -> Duration {
+        self.expiries = self.expiries.saturating_add(1);
+        match self.expiries - 1 {
+            0 => Duration::ZERO,
+            repeated => self.backoff(repeated.saturating_add(1), MAX_BACKOFF),
+        }
+    }
+
+    /// Returns the wait after a stream ended that had lived this long.
+    pub(super) fn ended(&mut self, lived: Duration) -> Duration {
+        if lived < SHORTEST_WATCH {
+            return self.failed(MAX_RESUME_BACKOFF, Duration::ZERO);
+        }
+        self.reset();
+        RECONNECT_JITTER.mul_f64(self.rng.fraction())
+    }
+
+    /// Returns the wait of a watch whose server was reached by another one.
+    pub(super) fn follow(&self) -> Duration {
+        FOLLOW_JITTER.mul_f64(self.rng.fraction())
+    }
+
+    /// Takes in that the server could not be reached.
+    pub(super) fn missed(&mut self, probes: &mut Probes, now: Instant) {
+        // Whatever it answered before it went, it comes back as another one.
+        self.errors = 0;
+        probes.missed(now, &self.rng);
+    }
+
+    /// Says what the watch is to do while it waits for the server.
+    pub(super) fn turn(&self, probes: &mut Probes, now: Instant) -> Turn {
+        probes.turn(now, &self.rng)
+    }
+
+    fn backoff(&self, failures: u32, max: Duration) -> Duration {
+        let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(max);
+        doubled.mul_f64(0.5 + self.rng.fraction() / 2.0)
+    }
+}
+
+/// When a server that the watches of one client cannot reach is probed: by one of them at a time.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    /// When the next probe is due; `None` while the server can be reached.
+    next: Option<Instant>,
+}
+
+/// What a watch is to do that waits for its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The server was reached.
+    Reached,
+    /// It is this watch's turn to probe.
+    Probe,
+    /// Another one probed, or is about to.
+    Wait(Instant),
+}
+
+impl Probes {
+    /// Takes in that a request got no answer.
+    fn missed(&mut self, now: Instant, rng: &Rng) {
+        match self.next {
+            // All clients lose a server at the same time: the first probes are spread over the whole period.
+            None => self.next = Some(now + PROBE_PERIOD.mul_f64(rng.fraction())),
+            // A probe that fails late must not bring the next one forward.
+            Some(next) if next <= now => self.next = Some(now + Self::period(rng)),
+            Some(_) => {}
+        }
+    }
+
+    /// Takes in that the server answered; tells whether it was away.
+    pub(super) fn answered(&mut self) -> bool {
+        self.next.take().is_some()
+    }
+
+    /// Says what a watch is to do that waits.
+    fn turn(&mut self, now: Instant, rng: &Rng) -> Turn {
+        match self.next {
+            None => Turn::Reached,
+            Some(next) if next <= now => {
+                self.next = Some(now + Self::period(rng));
+                Turn::Probe
+            }
+            Some(next) => Turn::Wait(next),
+        }
+    }
+
+    fn period(rng: &Rng) -> Duration {
+        PROBE_PERIOD.mul_f64(1.0 + PROBE_JITTER * (rng.fraction() - 0.5))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn waits_after_errors_grow_and_are_drawn_from_the_seed() {
+        let waits = |seed| {
+            let mut schedule = Schedule::new(Rng::from_seed(seed));
+            (0..10).map(|_| schedule.failed(MAX_BACKOFF, Duration::ZERO)).collect::<Vec<_>>()
+        };
+        let drawn = waits(1);
+        for (n, wait) in drawn.iter().enumerate() {
+            let most = Duration::from_millis(500 << n).min(MAX_BACKOFF);
+            assert!(*wait >= most / 2 && *wait <= most, "{wait:?} after {n}");
+        }
+        assert_eq!(drawn, waits(1));
+        assert_ne!(drawn, waits(2));
+    }
+
+    #[test]
+    fn a_server_that_asks_for_time_gets_it_up_to_a_minute() {
+        let mut schedule = Schedule::new(Rng::from_seed(1));
+        assert_eq!(schedule.failed(MAX_BACKOFF, 20 * SECOND), 20 * SECOND);
+        assert_eq!(schedule.failed(MAX_BACKOFF, 9999 * SECOND), 60 * SECOND);
+    }
+
+    #[test]
+    fn a_place_that_expires_again_and_again_is_listed_ten_times_a_minute_at_most() {
+        for seed in 0..1000 {
+            let (mut schedule, mut at, mut lists) = (Schedule::new(Rng::from_seed(seed)), Duration::ZERO, 1);
+            loop {
+                // The watch gives an event, which takes no time, and then 410.
+                schedule.lived(Duration::from_millis(1));
+                at += schedule.expired();
+                if at >= 60 * SECOND {
+                    break;
+                }
+                lists += 1;
+            }
+            assert!(lists <= 10, "{lists} lists in the first minute from seed {seed}");
+            schedule.lived(STABLE_WATCH);
+            assert_eq!(schedule.expired(), Duration::ZERO, "a watch that lived is listed at once");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_worked_comes_back_soon_and_one_that_did_not_backs_off() {
+        let mut schedule = Schedule::new(Rng::from_seed(1));
+        assert!((0..100).all(|_| schedule.ended(SHORTEST_WATCH) <= RECONNECT_JITTER));
+        let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
+        assert!(waits[7] >= MAX_RESUME_BACKOFF / 2, "{waits:?}");
+        // Once it lives for a while, all is forgotten.
+        schedule.ended(SHORTEST_WATCH);
+        assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);
+    }
+
+    /// One watch of one client, while its server is away; gives when it probed, in time since the server went.
+    fn probes(seed: u64, away: Duration) -> Vec<Duration> {
+        let (rng, began) = (Rng::from_seed(seed), Instant::now());
+        let (mut probes, mut now, mut probed) = (Probes::default(), began, Vec::new());
+        probes.missed(now, &rng);
+        loop {
+            match probes.turn(now, &rng) {
+                Turn::Wait(next) => now = next,
+                Turn::Probe => {
+                    probed.push(now - began);
+                    if now - began >= away {
+                        assert!(probes.answered());
+                        return probed;
+                    }
+                    probes.missed(now, &rng);
+                }
+                Turn::Reached => unreachable!("nobody else reaches it"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_clients_do_not_arrive_at_once_and_none_arrives_late() {
+        for away in [45, 600].map(Duration::from_secs) {
+            let all: Vec<Vec<Duration>> = (0..1000).map(|seed| probes(seed, away)).collect();
+            let mut arrivals: Vec<Duration> = all.iter().map(|probed| probed[probed.len() - 1] - away).collect();
+            arrivals.sort_unstable();
+            assert!(arrivals[999] <= PROBE_PERIOD.mul_f64(1.1), "{:?} after the return", arrivals[999]);
+            let within =
+                |from: Duration| all.iter().flatten().filter(|at| **at >= from && **at < from + 5 * SECOND).count();
+            for begin in (0..away.as_secs()).step_by(5).map(Duration::from_secs) {
+                assert!(within(begin) <= 1050, "{} probes in 5 s from {begin:?} on", within(begin));
+            }
+            for second in 0..6 {
+                let in_second = |at: &&Duration| at.as_secs() == second;
+                let arrived = arrivals.iter().filter(in_second).count();
+                assert!(arrived <= 260, "{arrived} arrive in second {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_the_watches_of_one_client_one_probes_and_all_follow() {
+        let (rng, now) = (Rng::from_seed(1), Instant::now());
+        let mut probes = Probes::default();
+        assert_eq!(probes.turn(now, &rng), Turn::Reached);
+        (0..20).for_each(|_| probes.missed(now, &rng));
+        let Turn::Wait(next) = probes.turn(now, &rng) else { panic!("the first probe is spread") };
+        let turns: Vec<Turn> = (0..20).map(|_| probes.turn(next, &rng)).collect();
+        assert_eq!(turns.iter().filter(|turn| **turn == Turn::Probe).count(), 1);
+        // A probe that hangs keeps nobody: the next watch takes its turn.
+        let Turn::Wait(later) = turns[19] else { panic!("{turns:?}") };
+        assert!(later - next <= PROBE_PERIOD.mul_f64(1.1));
+        assert_eq!(probes.turn(later, &rng), Turn::Probe);
+        assert!(probes.answered() && !probes.answered());
+        assert_eq!(probes.turn(later, &rng), Turn::Reached);
+    }
+}

@@ -1,0 +1,131 @@
+//! The API server goes and comes back, or answers less than there is: how soon watches live again, and that nothing counts as
+//! deleted that is not.
+
+use crate::api::{Api, Fault, Seen};
+use crate::widgets::*;
+use flyball::{GroupResource, GroupVersionKind, Rng, follow};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+const GONE: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+
+/// Returns how many of these requests list a resource.
+fn lists(seen: &[Seen], resource: &str) -> usize {
+    seen.iter().filter(|seen| seen.what.ends_with(resource) && !seen.query.contains("watch=true")).count()
+}
+
+/// Takes the server away for this time; meanwhile one widget changes, and what the watches knew is forgotten.
+async fn outage(api: &Api, away: Duration) {
+    api.fail("", usize::MAX, Fault::LoseAnswer);
+    for resource in ["widgets", "configmaps"] {
+        api.cut(resource);
+    }
+    sleep(away).await;
+    widget(api, "w7", 2);
+    api.compact();
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_live_again_within_seconds_of_the_return_of_the_server() {
+    for away in [1, 45, 600].map(Duration::from_secs) {
+        let (api, widgets) = (Api::default(), Widgets::usual());
+        (0..50).for_each(|i| widget(&api, &format!("w{i}"), 1));
+        let _stage = Stage::start(&api, &widgets).await;
+        sleep(Duration::from_secs(60)).await;
+        api.seen();
+        outage(&api, away).await;
+        let probes = api.seen().len() as u64;
+        assert!(probes <= 4 + away.as_secs() / 4, "{probes} requests in {away:?}: one watch looks for the server");
+        api.heal();
+        let back = Instant::now();
+        while api.watches("widgets") + api.watches("configmaps") < 2 {
+            sleep(Duration::from_millis(10)).await;
+            assert!(back.elapsed() < Duration::from_millis(6500), "not live again after {away:?}");
+        }
+        settle().await;
+        let seen = api.seen();
+        assert_eq!((lists(&seen, "/widgets"), lists(&seen, "/configmaps")), (1, 1), "after {away:?}");
+        assert_eq!(seen.iter().filter(|seen| seen.is_write()).count(), 2, "a child and a status");
+        assert_eq!(size_of(&api, "w7").as_deref(), Some("2"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_nothing_is_found_again_as_well() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "w7", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(60)).await;
+    api.fail("", usize::MAX, Fault::Hang);
+    for resource in ["widgets", "configmaps"] {
+        api.cut(resource);
+    }
+    sleep(Duration::from_secs(300)).await;
+    api.heal();
+    sleep(Duration::from_secs(36)).await;
+    assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 1), "what hangs is given up after 30 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(60)).await;
+    api.seen();
+    for minute in 0..3 {
+        for n in 0..600 {
+            widget(&api, "a", 2 + n);
+            api.compact();
+            api.send("widgets", GONE);
+            sleep(Duration::from_millis(100)).await;
+        }
+        let lists = lists(&api.seen(), "/widgets");
+        assert!((1..=10).contains(&lists), "{lists} lists in minute {minute}");
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((api.watches("widgets"), size_of(&api, "a").as_deref()), (1, Some("601")));
+}
+
+/// Follows widgets; gives the names of those that were told as gone.
+fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+    let gone: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (told, client) = (gone.clone(), api.client());
+    let kind = GroupVersionKind::new("example.com", "v1", "Widget");
+    let tell = move |seen| {
+        if let flyball::Seen::Gone(key, _) = seen {
+            told.lock().unwrap().push(key.name().to_owned());
+        }
+    };
+    let resource = GroupResource::new("example.com", "widgets");
+    (gone, tokio::spawn(async move { follow(client, kind, resource, &Rng::from_seed(1), tell).await }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_comes_short_deletes_nothing_and_a_namespace_that_went_is_gone() {
+    let api = Api::default();
+    (0..100).for_each(|i| widget(&api, &format!("w{i}"), 1));
+    let (gone, following) = gone(&api);
+    sleep(Duration::from_secs(60)).await;
+    api.seen();
+    for short in [
+        r#"{"metadata":{"resourceVersion":"100"},"items":[]}"#,
+        r#"{"metadata":{"resourceVersion":"100"},"items":null}"#,
+    ] {
+        api.fail("/widgets?", 1, Fault::Answer(short));
+        api.send("widgets", GONE);
+        sleep(Duration::from_secs(40)).await;
+        assert_eq!(*gone.lock().unwrap(), [""; 0]);
+        assert_eq!((lists(&api.seen(), "/widgets"), api.watches("widgets")), (2, 1));
+    }
+    // Most of them are deleted while nobody hears of it.
+    api.hold("widgets");
+    (0..80).for_each(|i| api.delete("widgets", "ns", &format!("w{i}")));
+    api.compact();
+    api.send("widgets", GONE);
+    sleep(Duration::from_secs(40)).await;
+    assert_eq!((gone.lock().unwrap().len(), lists(&api.seen(), "/widgets")), (80, 2));
+    following.abort();
+}
