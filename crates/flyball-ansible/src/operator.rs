@@ -3,10 +3,11 @@
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
 use crate::executor::{Execute, Executor};
-use crate::playbook::{Kinds, load};
+use crate::playbook::{Declared, Kinds, load};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
 use crate::run::{PRIMARY, PRIMARY_TYPE};
 use crate::template::walk;
+use crate::variables::Names;
 use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
@@ -57,10 +58,12 @@ type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
     let (executor, mut kinds) = executor(&watch.runs, watches)?;
+    let mut declared = Declared::of(&watch.runs, watches.folder())?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let (finalizer, others) = self::executor(runs, watches)?;
             kinds.join(others);
+            declared.join(Declared::of(runs, watches.folder())?);
             Some(finalizer)
         }
         None => None,
@@ -76,6 +79,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
         finalizer,
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
+        names: Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() },
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
     if let Some(finalizer) = &watch.finalizer {

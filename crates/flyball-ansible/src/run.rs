@@ -16,6 +16,7 @@ pub(crate) use objects::{PRIMARY, PRIMARY_TYPE};
 
 use crate::playbook::{Kinds, Play, Playbook};
 use crate::template::{Scope, Var, Vars};
+use crate::watches::Watch;
 use flyball::Context;
 use frame::Frame;
 use kube::core::DynamicObject;
@@ -63,6 +64,7 @@ pub(crate) struct Job<'r> {
     /// What the object and `watches.yaml` give.
     pub(crate) extra: Arc<Vars>,
     pub(crate) cx: &'r Context<DynamicObject>,
+    pub(crate) watch: &'r Watch,
     /// Whom fields belong to that were patched.
     pub(crate) manager: &'r str,
 }
