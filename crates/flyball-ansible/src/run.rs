@@ -12,7 +12,6 @@ mod tasks;
 mod wait;
 
 pub(crate) use k8s::merge;
-pub(crate) use objects::{PRIMARY, PRIMARY_TYPE};
 
 use crate::playbook::{Kinds, Play, Playbook};
 use crate::template::{Scope, Var, Vars};
@@ -59,7 +58,7 @@ pub(crate) struct Failure {
 
 /// What a run is about.
 pub(crate) struct Job<'r> {
-    pub(crate) kinds: &'r Kinds,
+    pub(crate) kinds: &'r Arc<Kinds>,
     pub(crate) object: &'r DynamicObject,
     /// What the object and `watches.yaml` give.
     pub(crate) extra: Arc<Vars>,

@@ -10,7 +10,7 @@ use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};
 use crate::watches::Watch;
 use kube::core::DynamicObject;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// How many refused fields a message names, and how much of each name it shows.

@@ -356,7 +356,7 @@ mod tests {
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
             "rule",
-            "no such field; there are blacklist",
+            "no such field; there are allowNamespaces",
         );
         check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
         check(
