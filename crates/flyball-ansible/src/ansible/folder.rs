@@ -3,7 +3,7 @@
 use super::place::Place;
 use super::proxy::Proxy;
 use crate::run::Job;
-use crate::template::Var;
+use crate::template::{PASSED, Var};
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -14,10 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// The plugin that tells of events.
 const CALLBACK: &str = include_str!("callback.py");
-
-/// Environment variables of the operator that the process gets: those that find programs and collections, and say how to write.
-const PASSED: [&str; 8] =
-    ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
