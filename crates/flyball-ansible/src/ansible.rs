@@ -6,24 +6,28 @@
 
 mod events;
 mod folder;
+mod place;
+mod process;
 mod proxy;
+mod target;
 
 use crate::run::{Failure, Job, Outcome};
 use crate::watches::Runs;
 use events::Events;
 use folder::Folder;
+use process::Group;
 use ring::rand::SecureRandom as _;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 const PROGRAM: &str = "ansible-playbook";
-/// How long a line, and how much of the error output, is read.
-const LONGEST: u64 = 16 << 20;
-const LONGEST_COMPLAINT: u64 = 4096;
+/// How much of a line, and of the error output, is kept. All of it is read, or the process could not go on.
+const MAX_LINE_BYTES: usize = 1 << 20;
+const MAX_COMPLAINT_BYTES: u64 = 4096;
 
 /// Runs a role or a playbook by `ansible-playbook`.
 pub(crate) struct AnsiblePlaybook {
@@ -66,38 +70,55 @@ impl AnsiblePlaybook {
         let folder =
             Folder::new(job, &self.runs, &proxy).map_err(|error| format!("cannot write the run's folder: {error}"))?;
         let mut command = Command::new(&self.program);
-        command.args(["-i", "inventory", "-e", "@variables.json", "playbook.json"]).current_dir(folder.path());
-        for (name, value) in folder.environment(&self.project) {
-            command.env(name, value);
-        }
-        // When the reconcile is cut off, so is the process.
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
-        let (Some(out), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err("the process has no output".to_owned());
-        };
+        let variables = ["-e", "@variables.json", "-e", "@connection.json"];
+        command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());
+        command.env_clear().envs(folder.environment(&self.project, job.watch));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // When the reconcile is cut off, so are all processes of the run, before their folder goes.
+        let mut group = Group::start(command, folder.path())
+            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
+        let (out, mut complaints) = group.output().ok_or("the process has no output")?;
         let read = async {
-            let mut lines = BufReader::new(out.take(LONGEST)).lines();
             let mut events = Events::default();
-            while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
+            let mut out = BufReader::new(out);
+            while let Some(line) = next_line(&mut out).await? {
                 events.read(&line);
             }
-            Ok::<_, String>(events)
+            Ok::<_, io::Error>(events)
         };
         let complain = async {
             let mut text = Vec::new();
-            let mut complaints = complaints;
-            // The pipe is read to its end, or the process could not go on.
-            let _ = (&mut complaints).take(LONGEST_COMPLAINT).read_to_end(&mut text).await;
+            let _ = (&mut complaints).take(MAX_COMPLAINT_BYTES).read_to_end(&mut text).await;
             let _ = tokio::io::copy(&mut complaints, &mut tokio::io::sink()).await;
             String::from_utf8_lossy(&text).trim().to_owned()
         };
-        let (events, complaint) = tokio::join!(read, complain);
-        let status = child.wait().await.map_err(|error| error.to_string())?;
-        let events = events?;
+        let (events, complaint, status) = tokio::join!(read, complain, group.ended());
+        let (events, status) = (events.map_err(|error| error.to_string())?, status.map_err(|error| error.to_string())?);
         match events.is_complete() {
             true => Ok(events),
             false => Err(format!("{PROGRAM} ended with {status} and told nothing of its tasks: {complaint}")),
         }
     }
 }
+
+/// Reads a line, of which no more is kept than may be; `None` at the end.
+async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        let read = from.fill_buf().await?;
+        if read.is_empty() {
+            return Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()));
+        }
+        let end = read.iter().position(|byte| *byte == b'\n');
+        let part = &read[..end.unwrap_or(read.len())];
+        line.extend_from_slice(&part[..part.len().min(MAX_LINE_BYTES - line.len())]);
+        let taken = end.map_or(read.len(), |end| end + 1);
+        from.consume(taken);
+        if end.is_some() {
+            return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use crate::yaml::what;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// The fields of a map that are not taken yet.
 pub(crate) struct Fields {
@@ -67,6 +68,18 @@ impl Fields {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
             Some(other) => Err(Mistake::new(name, format!("it is {}, and a map is expected", what(&other)))),
+        }
+    }
+
+    /// Takes a list of names; none if there is no such field.
+    pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
+        let mistake = || Mistake::new(name, "it is no list of texts");
+        match self.take(name) {
+            None => Ok(BTreeSet::new()),
+            Some(Value::Array(items)) => {
+                items.into_iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(mistake)).collect()
+            }
+            Some(_) => Err(mistake()),
         }
     }
 

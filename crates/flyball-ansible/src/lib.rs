@@ -52,6 +52,7 @@ mod executor;
 mod fields;
 mod operator;
 mod playbook;
+mod reach;
 mod reconcile;
 mod run;
 mod snake;

@@ -3,15 +3,17 @@
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
 use crate::executor::{Execute, Executor};
-use crate::playbook::{Kinds, load};
+use crate::playbook::{Declared, Kinds, load};
+use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
-use crate::run::{PRIMARY, PRIMARY_TYPE};
 use crate::template::walk;
+use crate::variables::Names;
 use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
+use serde_json::{Map, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,15 +58,21 @@ pub fn operator(watches: &Watches) -> Result<Operator> {
 type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
-    let (executor, mut kinds) = executor(&watch.runs, watches)?;
+    let (executor, mut kinds) = executor(&watch.runs, watches, &watch.vars)?;
+    let mut declared = Declared::of(&watch.runs, watches.folder())?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
-            let (finalizer, others) = self::executor(runs, watches)?;
+            let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
+            let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let (finalizer, others) = self::executor(runs, watches, &vars)?;
             kinds.join(others);
+            declared.join(Declared::of(runs, watches.folder())?);
             Some(finalizer)
         }
         None => None,
     };
+    kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
+    kinds.elsewhere |= !watch.allow_namespaces.is_empty();
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let made = kinds.made.iter().map(defined).collect();
@@ -76,6 +84,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
         finalizer,
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
+        names: Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() },
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
     if let Some(finalizer) = &watch.finalizer {
@@ -103,12 +112,12 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
 }
 
 /// Makes what runs a role or playbook, and tells the kinds that it deals with.
-fn executor(runs: &Runs, watches: &Watches) -> Result<(Box<dyn Execute>, Kinds)> {
+fn executor(runs: &Runs, watches: &Watches, vars: &Map<String, Value>) -> Result<(Box<dyn Execute>, Kinds)> {
     let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
         let kinds = match runs {
             // A playbook may use all that the project has.
-            Runs::Playbook(_) => Kinds::of_files(watches.folder())?,
-            Runs::Role(folder) => Kinds::of_files(folder)?,
+            Runs::Playbook(_) => Kinds::of_files(watches.folder(), vars)?,
+            Runs::Role(folder) => Kinds::of_files(folder, vars)?,
         };
         Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder())), kinds))
     };
@@ -124,7 +133,7 @@ fn executor(runs: &Runs, watches: &Watches) -> Result<(Box<dyn Execute>, Kinds)>
         )),
         (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, watches.folder()), program) {
             (Ok(playbook), _) => {
-                let kinds = Kinds::of(&playbook);
+                let kinds = Kinds::of(&playbook, vars);
                 Ok((Box::new(Arc::new(playbook)), kinds))
             }
             (Err(error), Some(program)) => {

@@ -3,11 +3,13 @@
 //! Whatever it cannot do is an [error](crate::Error) that names file and task, before anything is run.
 
 mod args;
+mod declared;
 mod kinds;
 mod load;
 mod task;
 
-pub(crate) use kinds::{Kinds, kind_of};
+pub(crate) use declared::Declared;
+pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
 pub(crate) use load::{load, named, places};
 
 use crate::template::{Files, Vars};

@@ -3,8 +3,10 @@
 use crate::executor::Execute;
 use crate::playbook::Kinds;
 use crate::run::{Job, Outcome};
+use crate::template::Vars;
+use crate::variables::{self, Names};
 use crate::watches::Watch;
-use crate::{duration, status, variables};
+use crate::{duration, status};
 use flyball::{Action, Context, Error, Kind, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use kube::Api;
@@ -27,6 +29,8 @@ pub(crate) struct Roles {
     pub(crate) kinds: Arc<Kinds>,
     /// Whom fields belong to that were patched.
     pub(crate) manager: String,
+    /// Which fields may become variables.
+    pub(crate) names: Names,
 }
 
 impl Reconcile for Roles {
@@ -49,8 +53,10 @@ impl Reconcile for Roles {
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
-        let outcome = self.run(object, cx, false).await;
-        self.tell(object, &outcome, cx).await?;
+        let given = variables::of(object, &self.watch, &self.names, false);
+        let refused = variables::explain(&given.refused);
+        let outcome = self.run(object, given.vars, cx, &*self.executor).await;
+        self.tell(object, &outcome, refused.as_deref(), cx).await?;
         // After a run that changed something comes another one, so that the status tells how things are and not how they came
         // about. Waits grow, for roles that change something each time.
         let confirms = self.watch.manage_status && outcome.wrote;
@@ -64,9 +70,12 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        let outcome = self.run(object, cx, true).await;
+        let given = variables::of(object, &self.watch, &self.names, true);
+        let refused = variables::explain(&given.refused);
+        let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
+        let outcome = self.run(object, given.vars, cx, executor).await;
         if outcome.failure.is_some() {
-            self.tell(object, &outcome, cx).await?;
+            self.tell(object, &outcome, refused.as_deref(), cx).await?;
         }
         ended(outcome)?;
         Ok(Action::done())
@@ -74,10 +83,23 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
-    async fn run(&self, object: &DynamicObject, cx: &Context<DynamicObject>, finalizes: bool) -> Outcome {
-        let extra = Arc::new(variables::of(object, &self.watch, finalizes));
-        let executor = self.finalizer.as_ref().filter(|_| finalizes).unwrap_or(&self.executor);
-        executor.execute(Job { kinds: &self.kinds, object, extra, cx, manager: &self.manager }).await
+    async fn run(
+        &self,
+        object: &DynamicObject,
+        vars: Vars,
+        cx: &Context<DynamicObject>,
+        executor: &dyn Execute,
+    ) -> Outcome {
+        executor
+            .execute(Job {
+                kinds: &self.kinds,
+                object,
+                extra: Arc::new(vars),
+                cx,
+                watch: &self.watch,
+                manager: &self.manager,
+            })
+            .await
     }
 
     /// Returns how often the object is looked at again without a change.
@@ -95,13 +117,20 @@ impl Roles {
     }
 
     /// Writes into the status how a run ended, and what tasks want to stand there.
-    async fn tell(&self, object: &DynamicObject, outcome: &Outcome, cx: &Context<DynamicObject>) -> Result<()> {
+    async fn tell(
+        &self,
+        object: &DynamicObject,
+        outcome: &Outcome,
+        refused: Option<&str>,
+        cx: &Context<DynamicObject>,
+    ) -> Result<()> {
         let before = &object.data["status"];
         if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status) {
             self.patch_status(object, fields, cx).await?;
         }
         if self.watch.manage_status {
-            let conditions = status::done(before, outcome, &rfc3339(cx.now()));
+            let mut conditions = status::done(before, outcome, &rfc3339(cx.now()));
+            status::tell_of_variables(&mut conditions, refused);
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
         Ok(())

@@ -12,10 +12,10 @@ mod tasks;
 mod wait;
 
 pub(crate) use k8s::merge;
-pub(crate) use objects::{PRIMARY, PRIMARY_TYPE};
 
 use crate::playbook::{Kinds, Play, Playbook};
-use crate::template::{Scope, Var, Vars};
+use crate::template::{Budget, Scope, Var, Vars};
+use crate::watches::Watch;
 use flyball::Context;
 use frame::Frame;
 use kube::core::DynamicObject;
@@ -58,17 +58,19 @@ pub(crate) struct Failure {
 
 /// What a run is about.
 pub(crate) struct Job<'r> {
-    pub(crate) kinds: &'r Kinds,
+    pub(crate) kinds: &'r Arc<Kinds>,
     pub(crate) object: &'r DynamicObject,
     /// What the object and `watches.yaml` give.
     pub(crate) extra: Arc<Vars>,
     pub(crate) cx: &'r Context<DynamicObject>,
+    pub(crate) watch: &'r Watch,
     /// Whom fields belong to that were patched.
     pub(crate) manager: &'r str,
 }
 
 /// Runs a role or a playbook for an object.
 pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
+    let budget = Arc::new(Budget::new(job.watch.pass_environment.clone()));
     let mut run = Run {
         playbook,
         job,
@@ -77,6 +79,7 @@ pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
         included: Vars::new(),
         notified: BTreeSet::new(),
         executed: 0,
+        budget,
     };
     for play in &playbook.plays {
         match run.play(play).await {
@@ -103,6 +106,7 @@ struct Run<'r> {
     /// Handlers that were asked for.
     notified: BTreeSet<String>,
     executed: usize,
+    budget: Arc<Budget>,
 }
 
 /// Why the tasks that follow are not run.
@@ -139,7 +143,7 @@ impl<'r> Run<'r> {
         layers.extend(frame.role.iter().map(|role| role.defaults.clone()));
         layers.push(implied());
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
-        Scope::new(layers, files)
+        Scope::within(self.budget.clone(), layers, files)
     }
 
     fn remember(&mut self, name: &str, value: Value) {

@@ -13,11 +13,19 @@ const WORDS: [&str; 3] = ["HTTP", "URL", "IP"];
 static NUMBER: LazyLock<regex::Regex> =
     LazyLock::new(|| regex::Regex::new(r"([a-zA-Z])([0-9]+)([a-zA-Z][0-9]+)").expect("it is one"));
 
-/// Puts the keys of an object into snake case, at every depth.
+/// Puts the keys of an object into snake case, at every depth. Of keys that become the same, the one that is it already counts,
+/// or else the first.
 pub(crate) fn snake_keys(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(key, field)| (snake(key), snake_keys(field))).collect::<Map<_, _>>())
+            let mut snakes = Map::new();
+            for (key, field) in fields {
+                let name = snake(key);
+                if name == *key || !(fields.contains_key(&name) || snakes.contains_key(&name)) {
+                    snakes.insert(name, snake_keys(field));
+                }
+            }
+            Value::Object(snakes)
         }
         Value::Array(items) => Value::Array(items.iter().map(snake_keys).collect()),
         scalar => scalar.clone(),
@@ -25,7 +33,7 @@ pub(crate) fn snake_keys(value: &Value) -> Value {
 }
 
 /// Puts a key into snake case.
-fn snake(key: &str) -> String {
+pub(crate) fn snake(key: &str) -> String {
     let spaced = NUMBER.replace_all(key, "$1 $2 $3");
     let text = spaced.trim_matches(' ');
     let begins_upper = text.starts_with(|c: char| c.is_ascii_uppercase());

@@ -59,6 +59,21 @@ pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
     conditions
 }
 
+/// The condition that tells of fields that become no variables.
+const VARIABLES: &str = "VariablesAccepted";
+
+/// Adds which fields of the spec became no variables. A condition that told of some tells when there are none any more.
+pub(crate) fn tell_of_variables(conditions: &mut Vec<Value>, refused: Option<&str>) {
+    let told = conditions.iter().position(|condition| condition["type"] == VARIABLES);
+    let told = told.map(|told| conditions.remove(told));
+    let (status, reason, message) = match (refused, told) {
+        (Some(message), _) => ("False", "NamesRefused", message),
+        (None, Some(_)) => ("True", "NamesAccepted", ""),
+        (None, None) => return,
+    };
+    conditions.push(json!({"type": VARIABLES, "status": status, "reason": reason, "message": message}));
+}
+
 /// Returns what the status is to be besides its conditions, if that is not what it is.
 pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -> Option<Value> {
     let mut asked = outcome.status.clone();

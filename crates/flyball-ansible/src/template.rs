@@ -3,6 +3,7 @@
 //! Only what the author of a role wrote is ever a template. What came out of one, what a task returned and what users
 //! write into objects is [data](Var::Data), whatever it looks like.
 
+mod budget;
 mod check;
 mod files;
 mod filters;
@@ -10,9 +11,10 @@ mod functions;
 mod scope;
 mod tests;
 
+pub(crate) use budget::Budget;
 pub(crate) use check::{check_expression, check_text};
 pub(crate) use files::{Files, walk};
-pub(crate) use scope::{OMIT, Scope, Var, Vars, data, templates};
+pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, ValueKind};
@@ -21,7 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// How much one template may do. A loop of a thousand turns takes some ten thousand of it.
-const FUEL: u64 = 5_000_000;
+const FUEL: u64 = 1_000_000;
 /// What a template may give at most: more than an API server takes.
 const LONGEST: usize = 4 << 20;
 

@@ -2,38 +2,97 @@
 //!
 //! See <https://sdk.operatorframework.io/docs/building-operators/ansible/development-tips/#extra-vars-sent-to-ansible>.
 
-use crate::snake::snake_keys;
+mod names;
+
+pub(crate) use names::{Names, Reason};
+
+use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};
 use crate::watches::Watch;
 use kube::core::DynamicObject;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// How many refused fields a message names, and how much of each name it shows.
+const MAX_NAMES_SHOWN: usize = 10;
+const MAX_NAME_LENGTH: usize = 64;
+
+/// The variables of a run, and the fields of the spec that became none.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) vars: Vars,
+    /// In the order of their names.
+    pub(crate) refused: Vec<(String, Reason)>,
+}
 
 /// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and what `watches.yaml` says, which
 /// is stronger.
 ///
 /// What comes from the object is data; only what the operator's author wrote are templates.
-pub(crate) fn of(object: &DynamicObject, watch: &Watch, finalizes: bool) -> Vars {
-    let mut vars = data(of_object(object, watch));
+pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> Given {
+    let (fields, refused) = of_object(object, watch, names);
+    let mut vars = data(fields);
     vars.extend(templates(&watch.vars));
     if let Some(finalizer) = watch.finalizer.as_ref().filter(|_| finalizes) {
         vars.extend(templates(&finalizer.vars));
     }
-    vars
+    Given { vars, refused }
 }
 
-fn of_object(object: &DynamicObject, watch: &Watch) -> Map<String, Value> {
+fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
     let spec = object.data.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
-    let given = if watch.snake_case { snake_keys(&spec) } else { spec.clone() };
-    let Value::Object(mut vars) = given else { return Map::new() };
-    let names = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
-    // Under the name that releases before 1.0 gave it, too.
-    vars.entry("meta").or_insert_with(|| names.clone());
-    vars.insert("ansible_operator_meta".into(), names);
+    let place = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
     let key = format!("_{}_{}", watch.gvk.group, watch.gvk.kind.to_lowercase()).replace(['.', '-'], "_");
-    // An object that serializes is a map, and this one came as JSON.
-    vars.insert(key.clone(), serde_json::to_value(object).unwrap_or_default());
-    vars.insert(format!("{key}_spec"), spec);
-    vars
+    let own = BTreeMap::from([
+        ("ansible_operator_meta".to_owned(), place.clone()),
+        // Under the name that releases before 1.0 gave it, too.
+        ("meta".to_owned(), place),
+        // An object that serializes is a map, and this one came as JSON.
+        (key.clone(), serde_json::to_value(object).unwrap_or_default()),
+        (format!("{key}_spec"), spec.clone()),
+    ]);
+    let (mut vars, mut refused) = (BTreeMap::new(), Vec::new());
+    let fields = spec.as_object().into_iter().flatten();
+    let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
+    // A field that is spelled as its variable comes before others of the same name.
+    let mut fields: Vec<_> = fields.map(|(field, value)| (named(field), field, value)).collect();
+    fields.sort_by_key(|(name, field, _)| (name != *field, *field));
+    for (name, field, value) in fields {
+        let reason = match names.refuses(field, &name) {
+            _ if own.contains_key(&name) => Some(Reason::Operator),
+            None if vars.contains_key(&name) => Some(Reason::SecondSpelling),
+            reason => reason,
+        };
+        match reason {
+            Some(reason) => refused.push((field.clone(), reason)),
+            None => drop(vars.insert(name, if watch.snake_case { snake_keys(value) } else { value.clone() })),
+        }
+    }
+    refused.sort_by(|(left, _), (right, _)| left.cmp(right));
+    vars.extend(own);
+    (vars, refused)
+}
+
+/// Says which fields became no variables; `None` if all did.
+pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
+    if refused.is_empty() {
+        return None;
+    }
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (field, reason) in refused.iter().take(MAX_NAMES_SHOWN) {
+        // Escaped, for it may hold anything.
+        let mut shown: String = field.chars().take(MAX_NAME_LENGTH).flat_map(char::escape_debug).collect();
+        if field.chars().nth(MAX_NAME_LENGTH).is_some() {
+            shown.push('…');
+        }
+        by_reason.entry(reason.text()).or_default().push(shown);
+    }
+    let mut parts: Vec<String> =
+        by_reason.into_iter().map(|(reason, fields)| format!("{} ({reason})", fields.join(", "))).collect();
+    if refused.len() > MAX_NAMES_SHOWN {
+        parts.push(format!("{} more", refused.len() - MAX_NAMES_SHOWN));
+    }
+    Some(format!("These fields of the spec are not passed to the role as variables: {}", parts.join("; ")))
 }
 
 #[cfg(test)]
@@ -52,7 +111,9 @@ mod tests {
         let object = json!({"apiVersion": "cache.my-example.com/v1", "kind": "Memcached",
             "metadata": {"name": "a", "namespace": "b"}, "spec": {"replicaCount": 2, "size": 1}});
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        let vars = of(&object, &Watch { snake_case: true, ..watch.clone() }, false);
+        let names = Names::default();
+        let Given { vars, refused } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
+        assert!(refused.is_empty());
         let data = |name: &str| match &vars[name] {
             Var::Data(value) => (**value).clone(),
             Var::Template(value) => json!({"template": **value}),
@@ -62,6 +123,59 @@ mod tests {
         assert_eq!(data("ansible_operator_meta"), json!({"name": "a", "namespace": "b"}));
         assert_eq!(data("_cache_my_example_com_memcached")["metadata"]["name"], "a");
         assert_eq!(data("_cache_my_example_com_memcached_spec"), json!({"replicaCount": 2, "size": 1}));
-        assert!(of(&object, &watch, false).contains_key("replicaCount"));
+        assert!(of(&object, &watch, &names, false).vars.contains_key("replicaCount"));
+    }
+
+    fn given(spec: &Value, names: &Names, snake_case: bool) -> Given {
+        let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
+        let watch = Watch { gvk, snake_case, ..Watch::default() };
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
+        of(&serde_json::from_value(object).unwrap(), &watch, names, false)
+    }
+
+    #[test]
+    fn no_field_becomes_a_variable_of_ansible_or_of_the_operator() {
+        let spec = json!({"ansibleConnection": "ssh", "ansible_ssh_common_args": "-o ProxyCommand=x", "AnsibleUser": "root",
+            "vars": {"a": 1}, "hostvars": {}, "meta": {"namespace": "kube-system"}, "Meta": {}, "_example_com_shop": 1, "ａnsible_port": 1, "size": 2});
+        for snake_case in [true, false] {
+            let Given { vars, refused } = given(&spec, &Names::default(), snake_case);
+            assert_eq!(
+                vars.keys().collect::<Vec<_>>(),
+                ["_example_com_shop", "_example_com_shop_spec", "ansible_operator_meta", "meta", "size"]
+            );
+            assert_eq!(refused.len(), 9, "{refused:?}");
+            let Var::Data(meta) = &vars["meta"] else { panic!("it is data") };
+            assert_eq!(**meta, json!({"name": "a", "namespace": "b"}));
+            let Var::Data(whole) = &vars["_example_com_shop_spec"] else { panic!("it is data") };
+            assert_eq!(**whole, spec, "all of it stays in reach");
+        }
+    }
+
+    #[test]
+    fn of_two_spellings_the_one_that_is_the_variable_counts() {
+        let Given { vars, refused } =
+            given(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
+        let value = |name: &str| match &vars[name] {
+            Var::Data(value) | Var::Template(value) => (**value).clone(),
+        };
+        assert_eq!((value("foo_bar"), value("bar_baz")), (json!(2), json!(4)));
+        assert_eq!(
+            refused,
+            [("barBaz".to_owned(), Reason::SecondSpelling), ("fooBar".to_owned(), Reason::SecondSpelling)]
+        );
+    }
+
+    #[test]
+    fn refused_fields_are_named_within_bounds() {
+        assert_eq!(explain(&[]), None);
+        let long = "a".repeat(10_000);
+        let mut refused = vec![("vars".to_owned(), Reason::Magic), ("x\n{{ y }}".to_owned(), Reason::NotAName)];
+        refused.extend((0..50).map(|number| (format!("{long}{number}"), Reason::Role)));
+        let message = explain(&refused).unwrap();
+        assert!(
+            message.contains("vars (Ansible acts on variables of this name)") && message.contains("x\\n{{ y }}"),
+            "{message}"
+        );
+        assert!(message.ends_with("42 more") && message.len() < 2000, "{message}");
     }
 }

@@ -17,7 +17,11 @@ use std::time::Duration;
 ///
 /// Every entry names a kind by `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles it; see the
 /// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles are looked for
-/// below `ANSIBLE_ROLES_PATH`, then in the folder `roles` beside the file.
+/// below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path that begins beside the file.
+///
+/// Three fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables although Ansible
+/// or the role uses them. `allowNamespaces` lists namespaces, or `*`, in which namespaced objects may have things done besides their
+/// own. `passEnvironment` lists environment variables of the operator that roles get to see.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
@@ -45,6 +49,12 @@ pub(crate) struct Watch {
     /// Labels that objects must have, as a selector in text.
     pub(crate) selector: Option<String>,
     pub(crate) concurrency: Option<usize>,
+    /// Fields of the spec that become variables although their names are refused otherwise, as variables are spelled.
+    pub(crate) allow_variables: BTreeSet<String>,
+    /// Namespaces in which a namespaced object may have things done besides its own; `*` for all.
+    pub(crate) allow_namespaces: BTreeSet<String>,
+    /// Environment variables that roles get to see.
+    pub(crate) pass_environment: BTreeSet<String>,
 }
 
 /// What is run for an object.
@@ -176,6 +186,9 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         snake_case: fields.boolean("snakeCaseParameters")?.unwrap_or(true),
         not_watched,
         selector,
+        allow_variables: fields.names("allowVariables")?,
+        allow_namespaces: fields.names("allowNamespaces")?,
+        pass_environment: fields.names("passEnvironment")?,
     };
     // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be kept.
     fields.boolean("markUnsafe")?;
@@ -247,7 +260,7 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
     }
 }
 
-/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's.
+/// Returns where a role may be: as a path, below `ANSIBLE_ROLES_PATH`, among the project's roles, as a path in the project.
 pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
         return vec![role.into()];
@@ -255,7 +268,7 @@ pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
     let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
     let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
-    places.push(folder.join("roles").join(role));
+    places.extend([folder.join("roles").join(role), folder.join(role)]);
     places
 }
 
@@ -343,7 +356,7 @@ mod tests {
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
             "rule",
-            "no such field; there are blacklist",
+            "no such field; there are allowNamespaces",
         );
         check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
         check(

@@ -1,9 +1,10 @@
 //! The folder of a run: what `ansible-playbook` is given.
 
+use super::place::Place;
 use super::proxy::Proxy;
 use crate::run::Job;
-use crate::template::Var;
-use crate::watches::Runs;
+use crate::template::{PASSED, Var};
+use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -16,17 +17,15 @@ const CALLBACK: &str = include_str!("callback.py");
 
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
-    path: PathBuf,
+    place: Place,
     roles: Option<PathBuf>,
 }
 
 impl Folder {
     /// Makes the folder of a run.
     pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy) -> io::Result<Self> {
-        let name = format!("flyball-ansible-{}", super::random(16)?);
-        let path = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let mut folder = Self { path, roles: None };
+        let mut folder = Self { place: Place::new()?, roles: None };
+        DirBuilder::new().mode(0o700).create(folder.temporary())?;
         let playbook = match runs {
             Runs::Role(role) => {
                 let role = fs::canonicalize(role)?;
@@ -37,6 +36,7 @@ impl Folder {
         };
         folder.write("playbook.json", &playbook.to_string())?;
         folder.write("variables.json", &Value::Object(variables(job)).to_string())?;
+        folder.write("connection.json", &Value::Object(connection(job.watch)).to_string())?;
         folder.write(
             "inventory",
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
@@ -47,26 +47,40 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path.join(name))?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path().join(name))?;
         file.write_all(text.as_bytes())
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
-    /// Returns the variables of the environment that the process gets besides those of the operator.
-    pub(super) fn environment(&self, project: &Path) -> Vec<(&'static str, OsString)> {
+    fn temporary(&self) -> PathBuf {
+        self.path().join("tmp")
+    }
+
+    /// Returns the whole environment of the process.
+    pub(super) fn environment(&self, project: &Path, watch: &Watch) -> Vec<(String, OsString)> {
+        let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
+        let mut all: Vec<(String, OsString)> =
+            passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect();
+        all.extend(self.own_environment(project).into_iter().map(|(name, value)| (name.to_owned(), value)));
+        all
+    }
+
+    fn own_environment(&self, project: &Path) -> Vec<(&'static str, OsString)> {
         let project = fs::canonicalize(project).unwrap_or_else(|_| project.to_owned());
         let mut roles: Vec<PathBuf> = self.roles.iter().cloned().collect();
         roles.push(project.join("roles"));
         roles.extend(std::env::split_paths(&std::env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default()));
-        let kubeconfig = self.path.join("kubeconfig");
+        let kubeconfig = self.path().join("kubeconfig");
         vec![
             ("ANSIBLE_ROLES_PATH", std::env::join_paths(roles).unwrap_or_default()),
-            ("ANSIBLE_CALLBACK_PLUGINS", self.path.clone().into()),
+            ("ANSIBLE_CALLBACK_PLUGINS", self.path().into()),
             ("ANSIBLE_STDOUT_CALLBACK", "flyball".into()),
-            ("ANSIBLE_LOCAL_TEMP", self.path.join("tmp").into()),
+            ("ANSIBLE_LOCAL_TEMP", self.temporary().into()),
+            ("ANSIBLE_REMOTE_TEMP", self.temporary().into()),
+            ("TMPDIR", self.temporary().into()),
             ("ANSIBLE_RETRY_FILES_ENABLED", "false".into()),
             ("ANSIBLE_LOCALHOST_WARNING", "false".into()),
             ("ANSIBLE_NOCOLOR", "true".into()),
@@ -76,12 +90,11 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), "cannot remove the folder of a run: {error}");
-        }
-    }
+/// Returns how tasks reach their host. They are passed last, so that nothing but `watches.yaml` says otherwise.
+fn connection(watch: &Watch) -> Map<String, Value> {
+    let own = [("ansible_connection", "local"), ("ansible_python_interpreter", "{{ ansible_playbook_python }}")];
+    let is_said = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
+    own.into_iter().filter(|(name, _)| !is_said(name)).map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// Returns the variables of a run. What users wrote is marked such that it is no template.
@@ -98,8 +111,29 @@ fn unsafe_texts(value: &Value) -> Value {
         Value::String(text) => json!({"__ansible_unsafe": text}),
         Value::Array(items) => items.iter().map(unsafe_texts).collect(),
         Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(key, field)| (key.clone(), unsafe_texts(field))).collect())
+            // Such keys stand for types of Ansible's.
+            let fields = fields.iter().filter(|(key, _)| !key.starts_with("__ansible_"));
+            Value::Object(fields.map(|(key, field)| (key.clone(), unsafe_texts(field))).collect())
         }
         scalar => scalar.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_is_the_operators_unless_the_author_says_otherwise() {
+        let watch = Watch::default();
+        assert_eq!(connection(&watch)["ansible_connection"], "local");
+        let watch = Watch { vars: Map::from_iter([("ansible_connection".to_owned(), "ssh".into())]), ..watch };
+        assert!(!connection(&watch).contains_key("ansible_connection"));
+    }
+
+    #[test]
+    fn data_has_no_keys_that_stand_for_types() {
+        let data = json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
+        assert_eq!(unsafe_texts(&data), json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]}));
     }
 }

@@ -1,14 +1,19 @@
 //! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
 
+use super::target::Target;
+use crate::playbook::CLUSTER_WIDE;
+use crate::reach::Reach;
 use crate::run::Job;
+use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flyball::Kind;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
 use kube::client::Body;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
@@ -17,14 +22,35 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// What a request may carry at most: more than an API server takes.
 const LARGEST: usize = 4 << 20;
+
+/// How many connections it serves at once; a task needs one.
+const MAX_CONNECTIONS: usize = 64;
+/// How long a handshake, a head, or a body may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Headers that are about one connection, and not about what is sent; see RFC 9110, section 7.6.1.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// Where the operator and its child both are.
 const LOOPBACK: &str = "127.0.0.1";
@@ -43,7 +69,7 @@ struct Forward {
     client: Client,
     token: String,
     owner: Value,
-    namespace: Option<String>,
+    reach: Reach,
 }
 
 /// Begins to serve.
@@ -64,22 +90,27 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             "controller": true,
             "blockOwnerDeletion": true,
         }),
-        namespace: job.cx.key().namespace().map(str::to_owned),
+        reach: Reach::of(job),
     });
     let serving = async move {
         // They end with this task.
         let mut connections = JoinSet::new();
-        while let Ok((stream, _)) = listener.accept().await {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        // Who finds no place, waits.
+        while let Ok(place) = places.clone().acquire_owned().await {
+            let Ok((stream, _)) = listener.accept().await else { break };
             let (forward, tls) = (forward.clone(), tls.clone());
             let serve = service_fn(move |request| {
                 let forward = forward.clone();
                 async move { Ok::<_, Infallible>(forward.answer(request).await) }
             });
             connections.spawn(async move {
+                let _place = place;
                 // Who breaks off, has nothing to be told.
-                if let Ok(stream) = tls.accept(stream).await {
-                    let _ =
-                        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
+                if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
+                    let mut http = hyper::server::conn::http1::Builder::new();
+                    http.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
+                    let _ = http.serve_connection(TokioIo::new(stream), serve).await;
                 }
             });
             while connections.try_join_next().is_some() {}
@@ -138,38 +169,119 @@ impl Forward {
             return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "the token is not that of the run");
         }
         let (mut parts, body) = request.into_parts();
-        let body = match Limited::new(body, LARGEST).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
+        let target = match Target::of(parts.uri.path()) {
+            Ok(target) => target,
+            Err(problem) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &problem),
+        };
+        let body = match timeout(READ_TIMEOUT, Limited::new(body, LARGEST).collect()).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
                 return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large");
             }
-            Err(error) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
+            Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body did not arrive in time"),
         };
-        let body = self.owned(&parts, body);
+        let body = match &target {
+            Some(target) => match self.allowed(target, &parts).await {
+                Ok(()) => self.owned(target, &parts, body),
+                Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
+            },
+            None => body,
+        };
         for header in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
             parts.headers.remove(header);
         }
+        without_hops(&mut parts.headers);
         // The client knows where the API server is.
         if let Some(path) = parts.uri.path_and_query().cloned() {
             parts.uri = path.into();
         }
         match self.client.send(Request::from_parts(parts, Body::from(body))).await {
-            Ok(answer) => answer,
+            Ok(mut answer) => {
+                without_hops(answer.headers_mut());
+                answer
+            }
             Err(error) => refuse(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
         }
     }
 
-    /// Gives what is made in the namespace of the owner its owner.
-    fn owned(&self, parts: &http::request::Parts, body: Bytes) -> Bytes {
-        let json = parts.headers.get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"application/json"));
-        if parts.method != Method::POST || !json {
+    /// Tells why a request may not be made; see [`Reach`].
+    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<(), String> {
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        if let Some(namespace) = &target.namespace {
+            self.reach.namespace(namespace)?;
+        }
+        if self.reach.is_own(target.namespace.as_deref()) || (reads && target.namespace.is_some()) {
+            return Ok(());
+        }
+        let kinds = self.reach.kinds();
+        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
+        let made = kinds.made.iter().find(is_it);
+        if reads {
+            return match made.or_else(|| kinds.read.iter().find(is_it)) {
+                Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name()),
+                Some(_) => Ok(()),
+                None if is_cluster_wide(&target.group, &target.resource) => Ok(()),
+                None => self.reach.everywhere(&target.resource),
+            };
+        }
+        // What an object asks about rights changes nothing.
+        if target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews") {
+            return Ok(());
+        }
+        let Some(kind) = made else {
+            return Err(format!(
+                "{} outside of the object's namespace are changed, and their apiVersion and kind stand nowhere in the role",
+                target.resource
+            ));
+        };
+        match &target.name {
+            None if parts.method == Method::POST => Ok(()),
+            None => Err(format!("{} outside of the object's namespace are deleted all at once", target.resource)),
+            Some(name) => {
+                let live = self.live(target, parts.uri.path()).await?;
+                match live {
+                    Some(live) => self.reach.change(kind.name(), target.namespace.as_deref(), name, &live),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Returns an object as it is.
+    async fn live(&self, target: &Target, path: &str) -> Result<Option<Value>, String> {
+        // Without what names a part of it.
+        let segments = path.trim_matches('/').split('/').count() - usize::from(target.is_part);
+        let path: Vec<&str> = path.trim_matches('/').split('/').take(segments).collect();
+        let request =
+            Request::get(format!("/{}", path.join("/"))).body(Vec::new()).map_err(|error| error.to_string())?;
+        match self.client.request::<Value>(request).await {
+            Ok(live) => Ok(Some(live)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Gives what is made in the namespace of the owner its owner, and marks what is made elsewhere.
+    fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
+        let creates = parts.method == Method::POST && target.name.is_none();
+        let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
+        let applies = parts.method == Method::PATCH && kind.starts_with(b"application/apply-patch+yaml");
+        let is_map =
+            [&b"application/json"[..], b"application/merge-patch+json", b"application/strategic-merge-patch+json"];
+        let is_map = applies || is_map.iter().any(|known| kind.starts_with(known));
+        let is_own = self.reach.is_own(target.namespace.as_deref());
+        let writes = creates || matches!(parts.method, Method::PUT | Method::PATCH);
+        if target.is_part || !is_map || !(if is_own { creates || applies } else { writes }) {
             return body;
         }
-        let Some(namespace) = collection(parts.uri.path()) else { return body };
-        if self.namespace.as_deref().is_some_and(|own| own != namespace) {
-            return body;
+        let read = serde_json::from_slice::<Value>(&body).ok();
+        let read = read.or_else(|| yaml::documents(std::str::from_utf8(&body).ok().filter(|_| applies)?).ok()?.pop());
+        let Some(mut object) = read else { return body };
+        if !is_own {
+            self.reach.mark(&mut object);
+            return object.to_string().into();
         }
-        let Ok(mut object) = serde_json::from_slice::<Value>(&body) else { return body };
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return body };
         let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
         match owners.as_array_mut() {
@@ -180,12 +292,18 @@ impl Forward {
     }
 }
 
-/// Returns the namespace of a path under which objects are made.
-fn collection(path: &str) -> Option<&str> {
-    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    match parts.as_slice() {
-        ["api", _, "namespaces", namespace, _] | ["apis", _, _, "namespaces", namespace, _] => Some(namespace),
-        _ => None,
+/// Tells whether a resource that comes with every cluster has no namespaces.
+fn is_cluster_wide(group: &str, resource: &str) -> bool {
+    let is_builtin = !group.contains('.') || group.ends_with(".k8s.io");
+    is_builtin && CLUSTER_WIDE.iter().any(|kind| Kind::new("", "v1", kind).api_resource().plural == resource)
+}
+
+/// Removes what is said of a connection.
+fn without_hops(headers: &mut HeaderMap) {
+    let named: Vec<String> =
+        headers.get_all("connection").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
+    for name in named.iter().flat_map(|names| names.split(',')).map(str::trim).chain(HOP_BY_HOP) {
+        headers.remove(name);
     }
 }
 
@@ -202,12 +320,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_made_in_collections() {
-        assert_eq!(collection("/api/v1/namespaces/a/pods"), Some("a"));
-        assert_eq!(collection("/apis/apps/v1/namespaces/a/deployments"), Some("a"));
-        for path in ["/api/v1/namespaces", "/api/v1/namespaces/a/pods/b/eviction", "/apis/apps/v1/deployments", "/", ""]
-        {
-            assert_eq!(collection(path), None, "{path}");
+    fn headers_of_a_connection_go_no_further() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "X-Secret, keep-alive"),
+            ("x-secret", "1"),
+            ("upgrade", "h2c"),
+            ("te", "trailers"),
+            ("accept", "a"),
+        ] {
+            headers.insert(name, http::HeaderValue::from_static(value));
         }
+        without_hops(&mut headers);
+        assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["accept"]);
+    }
+
+    #[test]
+    fn resources_without_namespaces_are_known() {
+        assert!(is_cluster_wide("", "nodes") && is_cluster_wide("rbac.authorization.k8s.io", "clusterroles"));
+        assert!(!is_cluster_wide("", "secrets") && !is_cluster_wide("example.com", "nodes"));
     }
 }

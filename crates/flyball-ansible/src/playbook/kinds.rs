@@ -6,7 +6,7 @@
 
 use super::{Action, Module, Play, Playbook, Role, Task};
 use crate::error::Result;
-use crate::template::{Files, Scope, Var, Vars, walk};
+use crate::template::{Files, Scope, Var, Vars, templates, walk};
 use crate::yaml;
 use flyball::Kind;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const DEEPEST: usize = 16;
 
 /// Kinds without namespaces that come with a cluster; of others it is not known.
-const CLUSTER_WIDE: [&str; 21] = [
+pub(crate) const CLUSTER_WIDE: [&str; 21] = [
     "APIService",
     "CertificateSigningRequest",
     "ClusterRole",
@@ -54,26 +54,44 @@ pub(crate) struct Kinds {
     pub(crate) read: BTreeSet<Kind>,
     /// Whether it may make objects in other namespaces than that of the object that is reconciled.
     pub(crate) elsewhere: bool,
+    /// Namespaces that the role names without help from an object: as they are, or by its own variables.
+    pub(crate) namespaces: BTreeSet<String>,
+    /// Kinds and names of objects that it names so.
+    pub(crate) names: BTreeSet<(String, String)>,
+    /// Kinds of which it lists the objects of all namespaces.
+    pub(crate) everywhere: BTreeSet<String>,
 }
 
 impl Kinds {
     /// Finds the kinds of a role or playbook.
-    pub(crate) fn of(playbook: &Playbook) -> Self {
+    ///
+    /// The author's variables are those of `watches.yaml`.
+    pub(crate) fn of(playbook: &Playbook, author: &Map<String, Value>) -> Self {
         let mut found = Self::default();
+        let author = &Arc::new(templates(author));
         for role in playbook.roles.values() {
-            found.look_through_role(role);
+            found.look_through_role(role, author);
         }
         for play in &playbook.plays {
-            found.look_through_play(play);
+            found.look_through_play(play, author);
         }
         found.read.retain(|kind| !found.made.contains(kind));
         found
     }
 
     /// Finds the kinds in the texts of a folder, whatever they are.
-    pub(crate) fn of_files(folder: &Path) -> Result<Self> {
+    pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>) -> Result<Self> {
         let mut found = Self::default();
-        let mut look = Look { kinds: &mut found, layers: Vec::new(), files: Arc::default() };
+        let mut layers = vec![Arc::new(templates(author))];
+        let is_yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+        for part in ["vars", "defaults"] {
+            for path in walk(&folder.join(part))?.iter().filter(|path| is_yaml(path)) {
+                for document in yaml::documents(&yaml::text(path)?).unwrap_or_default() {
+                    layers.extend(document.as_object().map(|vars| Arc::new(templates(vars))));
+                }
+            }
+        }
+        let mut look = Look { kinds: &mut found, layers, files: Arc::default() };
         for path in walk(folder)? {
             let is_text = path
                 .extension()
@@ -82,7 +100,15 @@ impl Kinds {
             let is_role =
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
-                look.nested(&yaml::text(&path)?);
+                let text = yaml::text(&path)?;
+                look.nested(&text);
+                look.places(&text);
+                if is_yaml(&path) {
+                    yaml::documents(&text)
+                        .unwrap_or_default()
+                        .iter()
+                        .for_each(|document| look.tasks_as_read(document, 0));
+                }
             }
         }
         Ok(found)
@@ -92,11 +118,14 @@ impl Kinds {
         self.made.extend(other.made);
         self.read.extend(other.read);
         self.elsewhere |= other.elsewhere;
+        self.namespaces.extend(other.namespaces);
+        self.names.extend(other.names);
+        self.everywhere.extend(other.everywhere);
         self.read.retain(|kind| !self.made.contains(kind));
     }
 
-    fn look_through_role(&mut self, role: &Role) {
-        let layers = vec![role.vars.clone(), role.defaults.clone()];
+    fn look_through_role(&mut self, role: &Role, author: &Arc<Vars>) {
+        let layers = vec![author.clone(), role.vars.clone(), role.defaults.clone()];
         let mut look = Look { kinds: self, layers, files: role.files.clone() };
         look.files();
         look.vars(&role.vars);
@@ -106,8 +135,9 @@ impl Kinds {
         look.tasks(&role.handlers);
     }
 
-    fn look_through_play(&mut self, play: &Play) {
-        let mut look = Look { kinds: self, layers: vec![play.vars.clone()], files: play.files.clone() };
+    fn look_through_play(&mut self, play: &Play, author: &Arc<Vars>) {
+        let layers = vec![author.clone(), play.vars.clone()];
+        let mut look = Look { kinds: self, layers, files: play.files.clone() };
         // Beside a playbook there may be anything; what is in a role was looked at.
         if !play.tasks.iter().all(|task| matches!(task.action, Action::Role { .. })) {
             look.files();
@@ -144,7 +174,10 @@ impl Look<'_> {
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
             match &task.action {
                 Action::Module(Module::K8s, arguments) => self.made(arguments),
-                Action::Module(Module::K8sInfo, arguments) => self.named(arguments, false),
+                Action::Module(Module::K8sInfo, arguments) => {
+                    self.named(arguments, false);
+                    self.listed(arguments);
+                }
                 Action::Module(Module::SetFact, arguments) => arguments.values().for_each(|fact| self.value(fact, 0)),
                 Action::Module(..) | Action::IncludeTasks(_) | Action::IncludeVars { .. } | Action::Role { .. } => {}
                 Action::Block { tasks, rescue, always } => {
@@ -157,25 +190,105 @@ impl Look<'_> {
     /// Looks at the arguments of a module that makes objects.
     fn made(&mut self, arguments: &Map<String, Value>) {
         self.named(arguments, true);
-        self.place(arguments);
+        let kind = arguments.get("kind");
+        self.place(kind, arguments);
         for argument in ["definition", "resource_definition", "inline"] {
             let Some(definition) = arguments.get(argument) else { continue };
             self.value(definition, 0);
+            self.place(kind, definition["metadata"].as_object().unwrap_or(&Map::new()));
             // What does not say its version has that of the module.
             if let (Value::Object(fields), None) = (definition, definition.get("apiVersion")) {
                 let named = fields.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
                 let version = arguments.iter().filter(|(name, _)| VERSION.contains(&name.as_str()));
                 let version = version.map(|(name, version)| (name.clone(), version.clone()));
                 self.named(&named.into_iter().chain(version).collect(), true);
-                fields.get("metadata").and_then(Value::as_object).into_iter().for_each(|metadata| self.place(metadata));
+                fields
+                    .get("metadata")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .for_each(|metadata| self.place(fields.get("kind"), metadata));
             }
         }
     }
 
-    /// Notes whether objects may be made elsewhere.
-    fn place(&mut self, fields: &Map<String, Value>) {
+    /// Notes that objects of all namespaces are listed.
+    fn listed(&mut self, arguments: &Map<String, Value>) {
+        if !arguments.contains_key("namespace") && !arguments.contains_key("name") {
+            let kind = arguments.get("kind").and_then(Value::as_str).and_then(|kind| self.literal(kind));
+            self.kinds.everywhere.extend(kind);
+        }
+    }
+
+    /// Evaluates a text without an object; `None` if it depends on one.
+    fn literal(&self, text: &str) -> Option<String> {
+        let scope = Scope::new(self.layers.clone(), vec![self.files.clone()]);
+        let text = scope.render_text(text).ok()?.as_str()?.to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Looks for names of objects in tasks of which it is not known what they are.
+    fn tasks_as_read(&mut self, value: &Value, depth: usize) {
+        if depth > 4 * DEEPEST {
+            return;
+        }
+        match value {
+            Value::Object(fields) => {
+                let kind = fields.get("kind").filter(|kind| kind.is_string());
+                if kind.is_some() {
+                    self.place(kind, fields);
+                    self.place(kind, fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()));
+                }
+                for (key, field) in fields {
+                    if let (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) = (key.rsplit('.').next(), field)
+                    {
+                        self.listed(arguments);
+                    }
+                    self.tasks_as_read(field, depth + 1);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.tasks_as_read(item, depth + 1)),
+            _ => {}
+        }
+    }
+
+    /// Notes where objects may be, and how they are called.
+    fn place(&mut self, kind: Option<&Value>, fields: &Map<String, Value>) {
         let namespace = fields.get("namespace").and_then(Value::as_str);
         self.kinds.elsewhere |= namespace.is_some_and(|namespace| !is_own(namespace));
+        let namespace = namespace.and_then(|namespace| self.literal(namespace));
+        self.kinds.namespaces.extend(namespace);
+        let literal = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| self.literal(text));
+        let name = literal(kind).zip(literal(fields.get("name")));
+        self.kinds.names.extend(name);
+    }
+
+    /// The same for a text, by its lines.
+    fn places(&mut self, text: &str) {
+        let (mut kind, mut names, mut in_metadata) = (None, Vec::new(), false);
+        let unquoted =
+            |value: &str| value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']).to_owned();
+        for line in text.lines().chain(["---"]) {
+            if line.starts_with("---") {
+                let kind: Option<String> = kind.take();
+                self.kinds.names.extend(names.drain(..).filter_map(|name| Some((kind.clone()?, name))));
+            }
+            if !line.starts_with([' ', '#', '{']) && !line.is_empty() {
+                in_metadata = line.starts_with("metadata:");
+            }
+            let content = line.trim_start_matches([' ', '-']);
+            if let Some(namespace) = content.strip_prefix("namespace:") {
+                self.kinds.elsewhere |= !is_own(namespace);
+                let namespace = self.literal(&unquoted(namespace));
+                self.kinds.namespaces.extend(namespace);
+            }
+            if let Some(named) = line.strip_prefix("kind:") {
+                kind = self.literal(&unquoted(named));
+            }
+            // Deeper ones are names of something else.
+            if let Some(name) = line.strip_prefix("  name:").filter(|_| in_metadata) {
+                names.extend(self.literal(&unquoted(name)));
+            }
+        }
     }
 
     /// Looks at the arguments of a module that name a kind.
@@ -200,11 +313,10 @@ impl Look<'_> {
                 // What is in an object refers to others, and is none.
                 (Some(Value::String(version)), Some(Value::String(kind))) => {
                     self.note(version, kind, true);
-                    fields
-                        .get("metadata")
-                        .and_then(Value::as_object)
-                        .into_iter()
-                        .for_each(|metadata| self.place(metadata));
+                    self.place(
+                        fields.get("kind"),
+                        fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()),
+                    );
                 }
                 _ => fields.values().for_each(|field| self.value(field, depth + 1)),
             },
@@ -216,15 +328,13 @@ impl Look<'_> {
 
     /// Looks for objects in a text, which may be a template of YAML: by the lines that say what they are.
     fn text(&mut self, text: &str) {
+        self.places(text);
         let (mut version, mut kind) = (None, None);
         for line in text.lines().chain(["---"]) {
             let value = |key: &str| {
                 let value = line.strip_prefix(key)?.split(" #").next()?.trim();
                 Some(value.trim_matches(['"', '\'']).to_owned())
             };
-            if let Some(namespace) = line.trim_start().strip_prefix("namespace:") {
-                self.kinds.elsewhere |= !is_own(namespace);
-            }
             if line.starts_with("---") {
                 (version, kind) = (None, None);
             }
@@ -297,7 +407,6 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template::templates;
     use serde_json::json;
 
     fn found(value: Value) -> Vec<String> {
@@ -323,6 +432,24 @@ mod tests {
         );
         let text = "apiVersion: v1 # so\nkind: \"ConfigMap\"\n---\nkind: Job\nmetadata: {}\napiVersion: batch/v1\nspec:\n  kind: X\n";
         assert_eq!(found(json!(text)), ["configmaps", "jobs.batch"]);
+    }
+
+    #[test]
+    fn places_are_noted_if_no_object_chooses_them() {
+        let mut kinds = Kinds::default();
+        let layers = vec![Arc::new(templates(json!({"home": "shared"}).as_object().unwrap()))];
+        let mut look = Look { kinds: &mut kinds, layers, files: Arc::default() };
+        let object = |namespace: &str, name: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}});
+        look.value(&object("{{ home }}", "{{ chosen }}"), 0);
+        look.value(&object("{{ chosen }}", "literal"), 0);
+        look.text(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: monitoring\nspec:\n  name: other\n",
+        );
+        look.tasks_as_read(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
+        assert_eq!(kinds.namespaces.into_iter().collect::<Vec<_>>(), ["monitoring", "shared"]);
+        let name = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
+        assert_eq!(kinds.names.into_iter().collect::<Vec<_>>(), [name("ConfigMap", "page"), name("Secret", "literal")]);
+        assert_eq!(kinds.everywhere.into_iter().collect::<Vec<_>>(), ["Pod"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) fn places(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2
 }
 
 /// Resolves `.` and `..` without a look at the disk.
-fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {

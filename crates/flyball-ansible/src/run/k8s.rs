@@ -66,7 +66,7 @@ impl Run<'_> {
         let selector = selector(arguments)?;
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
         let kind = self.kind(&text(&definition["apiVersion"]), &text(&definition["kind"]))?;
-        let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str());
+        let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
         if is_named {
             let name = text(&definition["metadata"]["name"]);
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
@@ -95,7 +95,7 @@ impl Run<'_> {
         let wait = Wait::of(arguments);
         let found = match name {
             Some(name) => {
-                let namespace = self.namespace(&kind, given.as_deref());
+                let namespace = self.namespace(&kind, given.as_deref())?;
                 let key = ObjectKey::new(namespace.as_deref(), &name);
                 match wait {
                     Some(wait) => self.wait_for(&wait, &kind, &key, false).await?.into_iter().collect(),
@@ -103,7 +103,11 @@ impl Run<'_> {
                 }
             }
             None => {
-                let namespace = given.filter(|_| kind.is_namespaced());
+                let namespace = match &given {
+                    Some(given) => self.namespace(&kind, Some(given))?,
+                    None if !kind.is_namespaced() => None,
+                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(Failure::new)?,
+                };
                 let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
                     // The cluster does not have this kind, which is an answer as well.
                     Err(error) if error.status().is_some_and(|status| status.code == 404) => {
@@ -296,7 +300,7 @@ impl Run<'_> {
     /// Returns kind and key of an object.
     pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), Failure> {
         let kind = self.kind(&text(&object["apiVersion"]), &text(&object["kind"]))?;
-        let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str());
+        let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
             Failure::new(format!(

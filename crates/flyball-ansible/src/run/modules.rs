@@ -131,7 +131,7 @@ fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Argume
 }
 
 fn omitted(value: &Value) -> bool {
-    value.as_str() == Some(OMIT)
+    value.as_str() == Some(OMIT.as_str())
 }
 
 fn leave_out(value: &mut Value) {

@@ -2,16 +2,13 @@
 
 use super::{Failure, Run};
 use crate::playbook::kind_of;
+use crate::reach::Reach;
 use flyball::{Kind, ObjectKey};
 use flyball_core::selector::LabelSelector;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
-use serde_json::{Value, json};
-
-/// Where objects that cannot be owned say whose they are, as those of operator-sdk do.
-pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
-pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
+use serde_json::Value;
 
 /// Fields by which items of lists are told apart in strategic merge patches.
 const MERGE_KEYS: [&str; 9] =
@@ -38,11 +35,19 @@ impl Run<'_> {
         })
     }
 
-    /// Returns the namespace of an object of a kind: the one that is said, or that of the object that is reconciled.
-    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Option<String> {
+    pub(super) fn reach(&self) -> Reach {
+        Reach::of(&self.job)
+    }
+
+    /// Returns the namespace of an object of a kind: the one that is said, if the run reaches it, or that of the object that is reconciled.
+    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, Failure> {
+        if !kind.is_namespaced() {
+            return Ok(None);
+        }
         let own = self.job.cx.key().namespace();
-        let said = said.filter(|namespace| !namespace.is_empty());
-        kind.is_namespaced().then(|| said.or(own).unwrap_or("default").to_owned())
+        let namespace = said.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
+        self.reach().namespace(namespace).map_err(Failure::new)?;
+        Ok(Some(namespace.to_owned()))
     }
 
     pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, Failure> {
@@ -76,14 +81,7 @@ impl Run<'_> {
         mut definition: Value,
         before: Option<DynamicObject>,
     ) -> Result<Change, Failure> {
-        let types = self.job.object.types.clone().unwrap_or_default();
-        let (group, _) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
-        let metadata = definition["metadata"].as_object_mut().expect("definitions have metadata");
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(PRIMARY.into(), self.job.cx.key().to_string().into());
-            annotations.insert(PRIMARY_TYPE.into(), format!("{}.{group}", types.kind).into());
-        }
+        self.reach().mark(&mut definition);
         match before {
             Some(before) => self.patch(kind, key, &before, definition).await,
             None => {
@@ -113,6 +111,7 @@ impl Run<'_> {
         patch: Value,
     ) -> Result<Change, Failure> {
         let live = serde_json::to_value(before).map_err(|error| Failure::new(error.to_string()))?;
+        self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(Failure::new)?;
         let group = kind.gvk().group.clone();
         // Lists are merged by keys in the kinds of the cluster, and replaced in others.
         let by_key = !group.contains('.') || group.ends_with(".k8s.io");
@@ -138,6 +137,8 @@ impl Run<'_> {
         };
         let going = object.metadata.deletion_timestamp.is_some();
         if !going {
+            let live = serde_json::to_value(&object).map_err(|error| Failure::new(error.to_string()))?;
+            self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(Failure::new)?;
             self.job.cx.delete(&object).await.map_err(Failure::of)?;
         }
         change(&object, !going, "delete")
@@ -195,6 +196,7 @@ pub(super) fn has_field(object: &Value, term: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_patch_that_says_nothing_new_is_recognised() {

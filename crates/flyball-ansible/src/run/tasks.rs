@@ -15,6 +15,9 @@ use std::time::Duration;
 const MOST_RETRIES: u64 = 1000;
 const LONGEST_PAUSE: f64 = 3600.0;
 
+/// How much the results of a loop may be together.
+const MAX_RESULT_BYTES: usize = 32 << 20;
+
 /// What stands for what a task without a log said.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
 
@@ -138,7 +141,7 @@ impl<'r> Run<'r> {
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
-        let (mut results, mut failure) = (Vec::new(), None);
+        let (mut results, mut failure, mut kept) = (Vec::new(), None, 0);
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             let mut looped = data([(repeat.variable.clone(), item.clone())]);
@@ -149,6 +152,11 @@ impl<'r> Run<'r> {
             done.result.insert(repeat.variable.clone(), item);
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
+            }
+            kept += done.result.values().map(size).sum::<usize>();
+            if kept > MAX_RESULT_BYTES {
+                let problem = format!("the results of the loop have more than {MAX_RESULT_BYTES} bytes");
+                return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
             }
             results.push(Value::Object(done.result));
             if let Some(pause) = repeat.pause.as_ref().filter(|_| index + 1 < count) {
@@ -383,6 +391,16 @@ impl Done {
     }
 }
 
+/// Estimates the bytes of a value.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => 32 + text.len(),
+        Value::Array(items) => 32 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 32 + fields.iter().map(|(key, field)| 32 + key.len() + size(field)).sum::<usize>(),
+        _ => 32,
+    }
+}
+
 /// Names a task and its file.
 fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
@@ -421,7 +439,7 @@ pub(super) fn seconds(value: &Value, default: f64) -> Duration {
 fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let value = scope.render(&repeat.items)?;
     match (repeat.over, value) {
-        (_, Value::String(omitted)) if omitted == OMIT => Ok(Vec::new()),
+        (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
         (Over::List, Value::Array(items)) => Ok(items),
         (Over::Flattened, Value::Array(items)) => Ok(items
             .into_iter()

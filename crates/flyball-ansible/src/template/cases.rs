@@ -51,7 +51,7 @@ fn variables_are_templates_and_data_is_none() {
     gives("{{ copy }}", json!("{{ size }}"));
     gives("<{{ copy }}>", json!("<{{ size }}>"));
     gives("{{ vars['tag'] }}", json!("1.6"));
-    gives("{{ omit }}", json!(OMIT));
+    gives("{{ omit }}", json!(*OMIT));
     fails("{{ a }}", "refers to itself");
     fails("{{ broken }}", "'nowhere' is undefined");
 }
@@ -59,7 +59,7 @@ fn variables_are_templates_and_data_is_none() {
 #[test]
 fn what_is_undefined_is_a_mistake_unless_it_is_counted_with() {
     gives("{{ nowhere | default('x') }}", json!("x"));
-    gives("{{ nowhere.at.all | default(omit) }}", json!(OMIT));
+    gives("{{ nowhere.at.all | default(omit) }}", json!(*OMIT));
     gives("{{ empty | default('x', true) }}", json!("x"));
     gives("{{ empty | default('x', boolean=true) }}", json!("x"));
     gives("{{ nowhere is defined }}", json!(false));
@@ -144,6 +144,34 @@ fn nothing_is_without_bounds() {
     let scope = Scope::new(vec![Arc::new(templates(&chain))], Vec::new());
     assert!(scope.render_text("{{ v0 }}").unwrap_err().contains("without an end"));
     fails("{{ 'x' | regex_replace('(?=a)', '') }}", "look-around");
+    fails("{{ 'x' is match('(a{1000}){1000}') }}", "no regular expression");
+    fails("{% for a in range(10000) %}{{ 'x' * 1000 }}{% endfor %}", "more than 4194304 bytes");
+    fails("{{ 'x' * 100000000 }}", "fuel");
+    fails("{{ ('[' * 100000) | from_yaml }}", "YAML");
+    fails("{{ ('[' * 100000) | from_json }}", "from_json");
+    fails("{{ '[' * 100000000 }}", "fuel");
+}
+
+#[test]
+fn filters_of_lists_take_fuel_by_what_is_in_them() {
+    let list = |count: i64| {
+        json!({"list": (0..count).map(|n| json!({"n": n})).collect::<Vec<_>>()}).as_object().unwrap().clone()
+    };
+    let scope = |count: i64| Scope::new(vec![Arc::new(data(list(count)))], Vec::new());
+    let all = "{{ (list | union(list) | difference([]) | intersect(list) | length) }}";
+    assert_eq!(scope(10_000).render_text(all), Ok(json!(10_000)));
+    // As often as there are items: the square of them is more than a template may do.
+    let often = "{% for item in list %}{{ list | union(list) | length }}{% endfor %}";
+    assert!(scope(30).render_text(often).is_ok());
+    assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
+    let often =
+        "{% for item in list %}{{ list | type_debug }}{{ item in list }}{{ list is superset(list) }}{% endfor %}";
+    assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
+}
+
+#[test]
+fn the_mark_of_omitted_arguments_cannot_be_typed() {
+    assert!(!OMIT.contains("omitted") && OMIT.len() > 32 && !OMIT.contains(&"0".repeat(32)));
 }
 
 #[test]

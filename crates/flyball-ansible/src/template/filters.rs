@@ -3,17 +3,20 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them draws lots, reads
 //! the clock or runs anything.
 
-use super::{from_json, refuse, to_json, undefined};
+use super::{from_json, refuse, undefined};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
-use minijinja::{Environment, Error};
+use minijinja::{Environment, Error, State};
 use regex::{Captures, Regex, RegexBuilder};
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeSet;
 
 /// How deep lists are flattened at most.
 const DEEPEST: usize = 64;
+/// What a regular expression may take up; matching is linear in that and in the text.
+const MAX_REGEX_BYTES: usize = 256 << 10;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
@@ -26,44 +29,48 @@ pub(super) fn add(env: &mut Environment<'static>) {
 }
 
 fn add_conversions(env: &mut Environment<'static>) {
-    env.add_filter("to_json", |value: Value, options: Kwargs| {
+    env.add_filter("to_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         ignore(&options, &["ensure_ascii", "sort_keys", "vault_to_text", "preprocess_unsafe"])?;
         options.assert_all_used()?;
-        Ok::<_, Error>(python_json(&to_json(&defined(value)?)?))
+        Ok::<_, Error>(python_json(&to_json(state, &defined(value)?)?))
     });
-    env.add_filter("to_nice_json", |value: Value, options: Kwargs| {
+    env.add_filter("to_nice_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let indent: Option<usize> = options.get("indent")?;
         ignore(&options, &["ensure_ascii", "sort_keys"])?;
         options.assert_all_used()?;
-        nice_json(&to_json(&defined(value)?)?, indent.unwrap_or(4).min(16))
+        nice_json(&to_json(state, &defined(value)?)?, indent.unwrap_or(4).min(16))
     });
-    env.add_filter("from_json", |text: String| {
+    env.add_filter("from_json", |state: &State<'_, '_>, text: String| {
+        parses(state, &text)?;
         let value: Json = serde_json::from_str(&text).map_err(|error| refuse(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
     });
     for name in ["to_yaml", "to_nice_yaml"] {
-        env.add_filter(name, |value: Value, options: Kwargs| {
+        env.add_filter(name, |state: &State<'_, '_>, value: Value, options: Kwargs| {
             ignore(
                 &options,
                 &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
             )?;
             options.assert_all_used()?;
-            let text = yaml::write(&to_json(&defined(value)?)?).map_err(refuse)?;
+            let text = yaml::write(&to_json(state, &defined(value)?)?).map_err(refuse)?;
             Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
         });
     }
-    env.add_filter("from_yaml", |text: Value| match text.as_str() {
+    env.add_filter("from_yaml", |state: &State<'_, '_>, text: Value| match text.as_str() {
         // What is no text is a value already.
         None => Ok(text),
-        Some(text) => match yaml::documents(text).map_err(refuse)?.as_slice() {
+        Some(text) => match parses(state, text).and_then(|()| yaml::documents(text).map_err(refuse))?.as_slice() {
             [] => Ok(Value::from(())),
             [document] => Ok(from_json(document)),
             several => Err(refuse(format!("from_yaml: there are {} documents: use from_yaml_all", several.len()))),
         },
     });
-    env.add_filter("from_yaml_all", |text: Value| match text.as_str() {
+    env.add_filter("from_yaml_all", |state: &State<'_, '_>, text: Value| match text.as_str() {
         None => Ok(text),
-        Some(text) => Ok::<_, Error>(from_json(yaml::documents(text).map_err(refuse)?)),
+        Some(text) => {
+            parses(state, text)?;
+            Ok::<_, Error>(from_json(yaml::documents(text).map_err(refuse)?))
+        }
     });
     env.add_filter("bool", |value: Value| match value.as_str() {
         Some(word) => yaml::truth(&word.into()).unwrap_or(false),
@@ -89,8 +96,8 @@ fn add_conversions(env: &mut Environment<'static>) {
         ValueKind::None => Ok("None".to_owned()),
         _ => Ok(value.to_string()),
     });
-    env.add_filter("type_debug", |value: Value| {
-        Ok::<_, Error>(match to_json(&value)? {
+    env.add_filter("type_debug", |state: &State<'_, '_>, value: Value| {
+        Ok::<_, Error>(match to_json(state, &value)? {
             Json::Null => "NoneType",
             Json::Bool(_) => "bool",
             Json::Number(number) if number.is_f64() => "float",
@@ -163,13 +170,13 @@ fn add_texts(env: &mut Environment<'static>) {
 }
 
 fn add_collections(env: &mut Environment<'static>) {
-    env.add_filter("combine", |first: Value, others: Rest<Value>, options: Kwargs| {
+    env.add_filter("combine", |state: &State<'_, '_>, first: Value, others: Rest<Value>, options: Kwargs| {
         let recursive = options.get::<Option<bool>>("recursive")?.unwrap_or(false);
         let lists: Option<String> = options.get("list_merge")?;
         options.assert_all_used()?;
-        let mut all = maps(&first)?;
+        let mut all = maps(state, &first)?;
         for other in &*others {
-            all.extend(maps(other)?);
+            all.extend(maps(state, other)?);
         }
         let mut combined = Map::new();
         for map in all {
@@ -177,25 +184,25 @@ fn add_collections(env: &mut Environment<'static>) {
         }
         Ok::<_, Error>(from_json(combined))
     });
-    env.add_filter("dict2items", |map: Value, options: Kwargs| {
+    env.add_filter("dict2items", |state: &State<'_, '_>, map: Value, options: Kwargs| {
         let key: Option<String> = options.get("key_name")?;
         let value: Option<String> = options.get("value_name")?;
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
-        let Json::Object(fields) = to_json(&map)? else { return Err(refuse("dict2items: it is no map")) };
+        let Json::Object(fields) = to_json(state, &map)? else { return Err(refuse("dict2items: it is no map")) };
         let item = |(name, field): (String, Json)| {
             Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
         };
         Ok(from_json(fields.into_iter().map(item).collect::<Vec<_>>()))
     });
-    env.add_filter("items2dict", |list: Value, options: Kwargs| {
+    env.add_filter("items2dict", |state: &State<'_, '_>, list: Value, options: Kwargs| {
         let key: Option<String> = options.get("key_name")?;
         let value: Option<String> = options.get("value_name")?;
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
         let mut map = Map::new();
         for item in list.try_iter()? {
-            map.insert(item.get_attr(&key)?.to_string(), to_json(&item.get_attr(&value)?)?);
+            map.insert(item.get_attr(&key)?.to_string(), to_json(state, &item.get_attr(&value)?)?);
         }
         Ok::<_, Error>(from_json(map))
     });
@@ -204,35 +211,24 @@ fn add_collections(env: &mut Environment<'static>) {
         _ if value.is_true() => yes,
         _ => no,
     });
-    env.add_filter("union", |left: Value, right: Value| {
-        let mut all = distinct(&left)?;
-        for item in right.try_iter()? {
-            if !all.contains(&item) {
-                all.push(item);
-            }
-        }
-        Ok::<_, Error>(all)
+    env.add_filter("union", |state: &State<'_, '_>, left: Value, right: Value| {
+        let mut known = BTreeSet::new();
+        let all = items(state, &left)?.into_iter().chain(items(state, &right)?);
+        Ok::<_, Error>(all.filter(|item| known.insert(item.clone())).collect::<Vec<_>>())
     });
-    env.add_filter("intersect", |left: Value, right: Value| {
-        let right = distinct(&right)?;
-        Ok::<_, Error>(distinct(&left)?.into_iter().filter(|item| right.contains(item)).collect::<Vec<_>>())
+    env.add_filter("intersect", |state: &State<'_, '_>, left: Value, right: Value| chosen(state, &left, &right, true));
+    env.add_filter("difference", |state: &State<'_, '_>, left: Value, right: Value| {
+        chosen(state, &left, &right, false)
     });
-    env.add_filter("difference", |left: Value, right: Value| {
-        let right = distinct(&right)?;
-        Ok::<_, Error>(distinct(&left)?.into_iter().filter(|item| !right.contains(item)).collect::<Vec<_>>())
+    env.add_filter("symmetric_difference", |state: &State<'_, '_>, left: Value, right: Value| {
+        Ok::<_, Error>([chosen(state, &left, &right, false)?, chosen(state, &right, &left, false)?].concat())
     });
-    env.add_filter("symmetric_difference", |left: Value, right: Value| {
-        let (left, right) = (distinct(&left)?, distinct(&right)?);
-        let only =
-            |of: &[Value], not: &[Value]| of.iter().filter(|item| !not.contains(item)).cloned().collect::<Vec<_>>();
-        Ok::<_, Error>([only(&left, &right), only(&right, &left)].concat())
-    });
-    env.add_filter("flatten", |list: Value, options: Kwargs| {
+    env.add_filter("flatten", |state: &State<'_, '_>, list: Value, options: Kwargs| {
         let levels: Option<usize> = options.get("levels")?;
         ignore(&options, &["skip_nulls"])?;
         options.assert_all_used()?;
         let mut flat = Vec::new();
-        flatten(&to_json(&list)?, levels.unwrap_or(DEEPEST).min(DEEPEST) + 1, &mut flat);
+        flatten(&to_json(state, &list)?, levels.unwrap_or(DEEPEST).min(DEEPEST) + 1, &mut flat);
         Ok::<_, Error>(from_json(flat))
     });
     env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));
@@ -293,7 +289,7 @@ fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
 /// Makes a regular expression of Python's.
 pub(super) fn regex(pattern: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Error> {
     let mut builder = RegexBuilder::new(pattern);
-    let built = builder.case_insensitive(ignore_case).multi_line(multiline).build();
+    let built = builder.case_insensitive(ignore_case).multi_line(multiline).size_limit(MAX_REGEX_BYTES).build();
     built.map_err(|_| {
         refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around"))
     })
@@ -363,8 +359,8 @@ fn digest(text: &str, kind: &str) -> Result<String, Error> {
 }
 
 /// Returns a map, or the maps of a list.
-fn maps(value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
-    match to_json(value)? {
+fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, Error> {
+    match to_json(state, value)? {
         Json::Object(map) => Ok(vec![map]),
         Json::Array(items) => items
             .into_iter()
@@ -401,13 +397,40 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
     Ok(())
 }
 
-fn distinct(list: &Value) -> Result<Vec<Value>, Error> {
-    let mut found = Vec::new();
-    for item in list.try_iter()? {
-        if !found.contains(&item) {
-            found.push(item);
-        }
+/// Converts a value, and takes fuel for all that is in it.
+fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
+    let value = super::to_json(value)?;
+    state.consume_fuel(weight(&value))?;
+    Ok(value)
+}
+
+/// Counts what is in a value.
+fn weight(value: &Json) -> u64 {
+    match value {
+        Json::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
+        Json::Object(fields) => 1 + fields.values().map(weight).sum::<u64>(),
+        _ => 1,
     }
+}
+
+/// Takes fuel for a text that is parsed, before that is done.
+fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
+    state.consume_fuel(text.len() as u64 / 4)
+}
+
+/// Returns the items of a list, and takes fuel for comparing them.
+pub(super) fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
+    to_json(state, list)?;
+    Ok(list.try_iter()?.collect())
+}
+
+/// Returns the items of a list, each once, that are in another one, or are not.
+fn chosen(state: &State<'_, '_>, of: &Value, other: &Value, is_in: bool) -> Result<Vec<Value>, Error> {
+    let other: BTreeSet<Value> = items(state, other)?.into_iter().collect();
+    let mut known = BTreeSet::new();
+    let is_chosen = |item: &Value| other.contains(item) == is_in && known.insert(item.clone());
+    let mut found = items(state, of)?;
+    found.retain(is_chosen);
     Ok(found)
 }
 

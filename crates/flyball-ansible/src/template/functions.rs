@@ -52,7 +52,11 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
             }
             "env" => {
                 let default: Option<Value> = options.get("default")?;
-                let value = std::env::var(text(term)?).ok().map(Value::from);
+                let name = text(term)?;
+                let value = Some(name)
+                    .filter(|name| scope.sees(name))
+                    .and_then(|name| std::env::var(name).ok())
+                    .map(Value::from);
                 found.push(value.or(default).unwrap_or_else(|| "".into()));
             }
             "vars" => {

@@ -1,15 +1,24 @@
 //! The variables that a template sees, and how it is evaluated.
 
-use super::{ENGINE, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression, to_json};
+use super::{Budget, ENGINE, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression, to_json};
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Error, ErrorKind};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What stands for an argument that is not to be given. Nobody writes it by chance.
-pub(crate) const OMIT: &str = "\u{e0f1}omitted\u{e0f2}";
+/// What stands for an argument that is not to be given. Drawn anew in each process, so that nobody can write it; it is never shown.
+pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
+    let drawn = ring::rand::generate::<[u8; 16]>(&ring::rand::SystemRandom::new());
+    let drawn = drawn.map(ring::rand::Random::expose).unwrap_or_default();
+    format!("\u{e0f1}{:032x}\u{e0f2}", u128::from_be_bytes(drawn))
+});
+
+/// Environment variables of the operator that roles get to see: those that find programs and collections, and say how to write.
+pub(crate) const PASSED: [&str; 8] =
+    ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
 /// How deep variables may refer to one another.
 const DEEPEST: usize = 24;
@@ -43,6 +52,7 @@ pub(crate) struct Scope {
     layers: Vec<Arc<Vars>>,
     files: Vec<Arc<Files>>,
     evaluation: Mutex<Evaluation>,
+    budget: Arc<Budget>,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +68,17 @@ struct Evaluation {
 impl Scope {
     /// Makes a scope of layers of variables, the strongest first, and the folders in which files are found.
     pub(crate) fn new(layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
-        Arc::new(Self { layers, files, evaluation: Mutex::default() })
+        Self::within(Arc::default(), layers, files)
+    }
+
+    /// The same within the budget of a run.
+    pub(crate) fn within(budget: Arc<Budget>, layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
+        Arc::new(Self { layers, files, evaluation: Mutex::default(), budget })
+    }
+
+    /// Tells whether roles get to see a variable of the environment.
+    pub(super) fn sees(&self, variable: &str) -> bool {
+        PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
 
     pub(super) fn files(&self) -> &[Arc<Files>] {
@@ -98,11 +118,12 @@ impl Scope {
 
     /// Evaluates a text that remains one.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
-        let rendered = self.strictly(text, || ENGINE.render_str(text, Value::from_dyn_object(self.clone())))?;
-        match rendered.len() > LONGEST {
-            true => Err(format!("a template gives {} bytes, and no more than {LONGEST} may be", rendered.len())),
-            false => Ok(rendered),
-        }
+        self.strictly(text, || {
+            let mut out = Bounded(Vec::new());
+            let template = ENGINE.template_from_str(text)?;
+            template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
+            String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
+        })
     }
 
     /// Evaluates an expression.
@@ -145,7 +166,9 @@ impl Scope {
             }
             take(&mut evaluation.missed)
         };
-        let value = evaluate();
+        // What is evaluated for another template is part of it.
+        let is_outermost = self.evaluation().resolving.is_empty();
+        let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
         let missed = std::mem::replace(&mut self.evaluation().missed, around);
         let guards = ["default", "d(", "defined", "mandatory"];
         match (value, missed.first()) {
@@ -189,6 +212,23 @@ impl Scope {
     }
 }
 
+/// A text that ends where it would become too long.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.0.len() + part.len() > LONGEST {
+            return Err(io::Error::other(format!("a template gives more than {LONGEST} bytes")));
+        }
+        self.0.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Tells whether Ansible takes a value for true: texts by what they say.
 fn truth(value: &Value) -> bool {
     match value.as_str() {
@@ -208,7 +248,7 @@ impl Object for Scope {
             "vars" | "hostvars" if !self.layers.iter().any(|layer| layer.contains_key(name)) => {
                 Some(Value::from_dyn_object(self.clone()))
             }
-            "omit" => Some(OMIT.into()),
+            "omit" => Some(OMIT.as_str().into()),
             _ => {
                 let found = self.variable(name);
                 if found.is_none() && !FUNCTIONS.contains(name) {

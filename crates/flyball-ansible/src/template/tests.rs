@@ -1,10 +1,11 @@
 //! Ansible's tests: what stands behind `is`.
 
-use super::filters::regex;
+use super::filters::{items, regex};
 use super::refuse;
 use minijinja::value::Value;
-use minijinja::{Environment, Error};
+use minijinja::{Environment, Error, State};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     // Of what a task registered.
@@ -27,9 +28,9 @@ pub(super) fn add(env: &mut Environment<'static>) {
     }
     env.add_test("truthy", |value: Value| value.is_true());
     env.add_test("falsy", |value: Value| !value.is_true());
-    env.add_test("contains", |list: Value, item: Value| contains(&list, &item));
-    env.add_test("subset", |list: Value, of: Value| all_in(&list, &of));
-    env.add_test("superset", |list: Value, of: Value| all_in(&of, &list));
+    env.add_test("contains", |state: &State<'_, '_>, list: Value, item: Value| contains(state, &list, &item));
+    env.add_test("subset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &list, &of));
+    env.add_test("superset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &of, &list));
     env.add_test("any", |list: Value| Ok::<_, Error>(list.try_iter()?.any(|item| item.is_true())));
     env.add_test("all", |list: Value| Ok::<_, Error>(list.try_iter()?.all(|item| item.is_true())));
     for name in ["version", "version_compare"] {
@@ -43,16 +44,16 @@ fn found_at(text: &str, pattern: &str) -> Result<Option<usize>, Error> {
     Ok(regex(pattern, false, false)?.find(text).map(|found| found.start()))
 }
 
-fn contains(list: &Value, item: &Value) -> Result<bool, Error> {
+fn contains(state: &State<'_, '_>, list: &Value, item: &Value) -> Result<bool, Error> {
     match (list.as_str(), item.as_str()) {
         (Some(text), Some(part)) => Ok(text.contains(part)),
-        _ => Ok(list.try_iter()?.any(|known| known == *item)),
+        _ => Ok(items(state, list)?.contains(item)),
     }
 }
 
-fn all_in(list: &Value, of: &Value) -> Result<bool, Error> {
-    let of: Vec<Value> = of.try_iter()?.collect();
-    Ok(list.try_iter()?.all(|item| of.contains(&item)))
+fn all_in(state: &State<'_, '_>, list: &Value, of: &Value) -> Result<bool, Error> {
+    let of: BTreeSet<Value> = items(state, of)?.into_iter().collect();
+    Ok(items(state, list)?.iter().all(|item| of.contains(item)))
 }
 
 /// Compares versions number by number; what follows the numbers counts as text.

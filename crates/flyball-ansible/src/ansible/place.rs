@@ -1,0 +1,166 @@
+//! Where the folders of runs are: below one folder of this user, each with a lock beside it that its process holds.
+//!
+//! A process that is killed leaves its folders behind, with what users wrote and the token of a proxy in them. Locks end with their
+//! processes, also across containers that share the folder, so a lock that can be had proves that nobody needs the folder.
+//! Invariant: a folder is made, and removed, only by who holds its lock; links are never followed.
+
+use super::process::kill_marked;
+use rustix::process::geteuid;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+/// The ending of locks.
+const LOCK: &str = "lock";
+/// How often a name is drawn anew because somebody swept it away.
+const MAX_TRIES: usize = 10;
+
+/// A folder of this process alone. It goes when this is dropped.
+pub(super) struct Place {
+    path: PathBuf,
+    lock: PathBuf,
+    _held: File,
+}
+
+impl Place {
+    /// Makes a folder for a run. The first one sweeps away those of processes that are dead.
+    pub(super) fn new() -> io::Result<Self> {
+        static SWEPT: Once = Once::new();
+        let base = base(&std::env::temp_dir())?;
+        SWEPT.call_once(|| sweep(&base));
+        Self::within(&base)
+    }
+
+    fn within(base: &Path) -> io::Result<Self> {
+        for _ in 0..MAX_TRIES {
+            let name = super::random(16)?;
+            let (path, lock) = (base.join(&name), base.join(&name).with_extension(LOCK));
+            let held = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
+            // Who sweeps may have had it first, and removed it.
+            if held.try_lock().is_ok() && held.metadata()?.nlink() > 0 {
+                DirBuilder::new().mode(0o700).create(&path)?;
+                return Ok(Self { path, lock, _held: held });
+            }
+        }
+        Err(io::Error::other(format!("cannot lock a folder below {}", base.display())))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path).and_then(|()| fs::remove_file(&self.lock)) {
+            tracing::warn!(path = %self.path.display(), "cannot remove the folder of a run: {error}");
+        }
+    }
+}
+
+/// Returns the folder of this user in which those of runs are.
+fn base(temporary: &Path) -> io::Result<PathBuf> {
+    let user = geteuid().as_raw();
+    let path = temporary.join(format!("flyball-ansible-{user}"));
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&path)?;
+    match found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
+        true => Ok(path),
+        false => {
+            let problem = "it is no folder that only this user can look into: remove it, or set TMPDIR";
+            Err(io::Error::other(format!("{}: {problem}", path.display())))
+        }
+    }
+}
+
+/// Removes what dead processes left, and kills what they started.
+fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let lock = entry.path();
+        // What is a link, or of another user, is none of ours.
+        let is_ours = fs::symlink_metadata(&lock)
+            .is_ok_and(|found| found.is_file() && found.uid() == geteuid().as_raw() && found.nlink() == 1);
+        if !is_ours || lock.extension().is_none_or(|ending| ending != LOCK) {
+            continue;
+        }
+        let held = File::open(&lock);
+        if held.as_ref().is_ok_and(|held| held.try_lock().is_ok()) {
+            let folder = lock.with_extension("");
+            kill_marked(&folder.display().to_string());
+            // A link in its place is removed, and not what it leads to.
+            let removed = match fs::symlink_metadata(&folder) {
+                Ok(found) if found.is_dir() => fs::remove_dir_all(&folder),
+                Ok(_) => fs::remove_file(&folder),
+                Err(_) => Ok(()),
+            };
+            match removed.and_then(|()| fs::remove_file(&lock)) {
+                Ok(()) => tracing::info!(path = %folder.display(), "removed the folder of a run whose process is dead"),
+                Err(error) => tracing::warn!(path = %folder.display(), "cannot remove the folder of a run: {error}"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn temporary(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("flyball-place-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn folders_of_dead_processes_are_swept_and_others_stay() {
+        let temporary = temporary("swept");
+        let base = base(&temporary).unwrap();
+        assert_eq!(fs::metadata(&base).unwrap().mode() & 0o777, 0o700);
+        let alive = Place::within(&base).unwrap();
+        assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);
+        // What a killed process leaves: a lock that nobody holds, and a folder.
+        let precious = temporary.join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), "kept").unwrap();
+        for (name, is_link) in [("dead", false), ("link", true)] {
+            fs::write(base.join(name).with_extension(LOCK), "").unwrap();
+            match is_link {
+                true => symlink(&precious, base.join(name)).unwrap(),
+                false => {
+                    fs::create_dir(base.join(name)).unwrap();
+                    symlink(&precious, base.join(name).join("link")).unwrap();
+                }
+            }
+        }
+        symlink(precious.join("file"), base.join("other.lock")).unwrap();
+        sweep(&base);
+        let mut left: Vec<_> = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut expected = vec![alive.path.clone(), alive.lock.clone(), base.join("other.lock")];
+        expected.sort();
+        assert_eq!(left, expected);
+        assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "kept");
+        drop(alive);
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 1);
+        fs::remove_dir_all(temporary).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_look_into_is_not_used() {
+        let temporary = temporary("open");
+        let path = base(&temporary).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(base(&temporary).unwrap_err().to_string().contains("only this user"));
+        fs::remove_dir(&path).unwrap();
+        symlink(&temporary, &path).unwrap();
+        assert!(base(&temporary).unwrap_err().to_string().contains("only this user"));
+        fs::remove_dir_all(temporary).unwrap();
+    }
+}

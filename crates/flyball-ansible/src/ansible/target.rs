@@ -1,0 +1,103 @@
+//! What a request to the API server is about, by its path alone.
+//!
+//! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers could read in two ways
+//! is no target.
+
+/// A resource, as a path names it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) group: String,
+    pub(super) resource: String,
+    pub(super) namespace: Option<String>,
+    /// `None` for a collection.
+    pub(super) name: Option<String>,
+    /// Whether it is a part of the object, such as its status.
+    pub(super) is_part: bool,
+}
+
+impl Target {
+    /// Reads a path; `Ok(None)` for one that is about no resource, such as the list of APIs.
+    pub(super) fn of(path: &str) -> Result<Option<Self>, String> {
+        let ambiguous = || format!("the path {path} can be read in two ways");
+        let parts: Option<Vec<String>> = path.trim_matches('/').split('/').map(decoded).collect();
+        let parts = parts.ok_or_else(ambiguous)?;
+        let is_plain =
+            |part: &String| !part.is_empty() && part != "." && part != ".." && !part.contains(['/', '\\', '%']);
+        if path != "/" && !parts.iter().all(is_plain) {
+            return Err(ambiguous());
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => return Ok(None),
+        };
+        let target = |resource: &str, namespace: Option<&str>, rest: &[&str]| Self {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: rest.first().map(|name| (*name).to_owned()),
+            is_part: rest.len() > 1,
+        };
+        Ok(match rest {
+            [] => None,
+            ["watch" | "proxy", ..] => return Err(format!("{path} is of an API that is gone")),
+            ["namespaces", name, part @ ("status" | "finalize")] if group.is_empty() => {
+                Some(target("namespaces", None, &[name, part]))
+            }
+            ["namespaces", namespace, resource, rest @ ..] => Some(target(resource, Some(namespace), rest)),
+            [resource, rest @ ..] => Some(target(resource, None, rest)),
+        })
+    }
+}
+
+/// Resolves percent-encoding; `None` if that gives no text.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit()? * 16 + digit()?).ok()?,
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_resources() {
+        let check = |path: &str, expected: Option<(&str, &str, Option<&str>, Option<&str>, bool)>| {
+            let found = Target::of(path).unwrap();
+            let found = found.as_ref().map(|found| {
+                (&*found.group, &*found.resource, found.namespace.as_deref(), found.name.as_deref(), found.is_part)
+            });
+            assert_eq!(found, expected, "{path}");
+        };
+        for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps/v1", "/version", "/openapi/v3"] {
+            check(path, None);
+        }
+        check("/api/v1/namespaces/a/pods", Some(("", "pods", Some("a"), None, false)));
+        check("/api/v1/namespaces/a/pods/b/exec", Some(("", "pods", Some("a"), Some("b"), true)));
+        check("/apis/apps/v1/namespaces/%61/deployments/b", Some(("apps", "deployments", Some("a"), Some("b"), false)));
+        check("/apis/apps/v1/deployments", Some(("apps", "deployments", None, None, false)));
+        check("/api/v1/namespaces", Some(("", "namespaces", None, None, false)));
+        check("/api/v1/namespaces/a", Some(("", "namespaces", None, Some("a"), false)));
+        check("/api/v1/namespaces/a/status", Some(("", "namespaces", None, Some("a"), true)));
+        for path in [
+            "/api/v1/namespaces//secrets",
+            "/api/v1/namespaces/a/../b/secrets",
+            "/api/v1/namespaces/a%2Fsecrets",
+            "/api/v1/namespaces/%2e%2e/secrets",
+            "/api/v1/watch/secrets",
+            "/api/v1/namespaces/a/secrets/%zz",
+            "/api/v1/namespaces/%252e/x",
+        ] {
+            assert!(Target::of(path).is_err(), "{path}");
+        }
+    }
+}

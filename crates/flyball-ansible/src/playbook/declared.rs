@@ -1,0 +1,301 @@
+//! Which variables roles and plays declare: those that they take, and those that they set themselves.
+//!
+//! It reads files as they are, for either executor, and follows them to all roles that may be run: what cannot be told before a run
+//! (a name that is a template) stands for all that the project has. It runs nothing and judges nothing.
+
+use super::args::pairs;
+use super::load::{named, normal};
+use crate::error::{Error, Result};
+use crate::template::{is_template, walk};
+use crate::watches::{Runs, role_places};
+use crate::yaml;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// How deep tasks may be within one another here.
+const MAX_DEPTH: usize = 64;
+/// How many roles and files a project may have.
+const MAX_FILES: usize = 10_000;
+
+/// Names of variables.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    /// Those that a role has a default or an argument spec for.
+    pub(crate) inputs: BTreeSet<String>,
+    /// Those that a role or play sets, without a default in the same role.
+    pub(crate) own: BTreeSet<String>,
+}
+
+impl Declared {
+    /// Finds the variables of a role or playbook, and of all roles that it reaches.
+    pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
+        let mut walk = Walk { project, found: Self::default(), names: Sets::default(), next: Vec::new() };
+        let mut seen = BTreeSet::new();
+        walk.next.push(match runs {
+            Runs::Role(folder) => Unit::Role(normal(folder)),
+            Runs::Playbook(file) => Unit::File(normal(file)),
+        });
+        while let Some(unit) = walk.next.pop() {
+            if !seen.insert(unit.clone()) {
+                continue;
+            }
+            if seen.len() > MAX_FILES {
+                return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files are reached")));
+            }
+            walk.unit(&unit)?;
+        }
+        Ok(walk.found)
+    }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        self.inputs.extend(other.inputs);
+        self.own.extend(other.own);
+    }
+}
+
+/// What is read as one: the names in it belong together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unit {
+    Role(PathBuf),
+    /// A playbook, or a file that one includes.
+    File(PathBuf),
+}
+
+#[derive(Default)]
+struct Sets {
+    inputs: BTreeSet<String>,
+    own: BTreeSet<String>,
+}
+
+struct Walk<'p> {
+    project: &'p Path,
+    found: Declared,
+    /// Those of the unit that is read.
+    names: Sets,
+    next: Vec<Unit>,
+}
+
+/// Reads the documents of a file as one value.
+fn read(file: &Path) -> Result<Value> {
+    let documents = yaml::documents(&yaml::text(file)?).map_err(|problem| Error::file(file, problem))?;
+    Ok(match <[Value; 1]>::try_from(documents) {
+        Ok([document]) => document,
+        Err(documents) => Value::Array(documents),
+    })
+}
+
+fn is_yaml(file: &Path) -> bool {
+    file.extension().is_none_or(|ending| ["yml", "yaml", "json"].iter().any(|known| ending == *known))
+}
+
+/// Returns the last part of a name such as `ansible.builtin.set_fact`.
+fn last(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+impl Walk<'_> {
+    fn unit(&mut self, unit: &Unit) -> Result<()> {
+        match unit {
+            Unit::Role(folder) => self.role(folder)?,
+            Unit::File(file) => {
+                let folder = file.parent().unwrap_or(self.project).to_owned();
+                // Ansible reads these beside a playbook without being told.
+                for part in ["group_vars", "host_vars"] {
+                    self.variables(&folder.join(part))?;
+                }
+                match read(file)? {
+                    // A file of variables.
+                    Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
+                    tasks => self.tasks(&tasks, &folder, 0)?,
+                }
+            }
+        }
+        let Sets { inputs, own } = std::mem::take(&mut self.names);
+        self.found.own.extend(own.into_iter().filter(|name| !inputs.contains(name)));
+        self.found.inputs.extend(inputs);
+        Ok(())
+    }
+
+    fn role(&mut self, folder: &Path) -> Result<()> {
+        self.variables(&folder.join("vars"))?;
+        let mut defaults: Vec<PathBuf> = named(&folder.join("defaults"), "main").into_iter().collect();
+        defaults.extend(walk(&folder.join("defaults").join("main"))?);
+        for file in defaults.iter().filter(|file| is_yaml(file)) {
+            if let Value::Object(vars) = read(file)? {
+                self.names.inputs.extend(vars.into_iter().map(|(name, _)| name));
+            }
+        }
+        for (part, name) in [("meta", "argument_specs"), ("meta", "main")] {
+            let Some(file) = named(&folder.join(part), name) else { continue };
+            let meta = read(&file)?;
+            let specs = meta["argument_specs"].as_object().into_iter().flat_map(Map::values);
+            let options = specs.filter_map(|spec| spec["options"].as_object()).flat_map(Map::keys);
+            self.names.inputs.extend(options.cloned());
+            self.roles(&meta["dependencies"], folder)?;
+        }
+        for part in ["tasks", "handlers"] {
+            for file in walk(&folder.join(part))?.iter().filter(|file| is_yaml(file)) {
+                self.tasks(&read(file)?, folder, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the variables in all files of a folder.
+    fn variables(&mut self, folder: &Path) -> Result<()> {
+        for file in walk(folder)?.iter().filter(|file| is_yaml(file)) {
+            if let Value::Object(vars) = read(file)? {
+                self.names.own.extend(vars.into_iter().map(|(name, _)| name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through plays, blocks and tasks, which are told apart by their keys alone.
+    fn tasks(&mut self, tasks: &Value, around: &Path, depth: usize) -> Result<()> {
+        if depth > MAX_DEPTH {
+            return Err(Error::file(around, format_args!("blocks are more than {MAX_DEPTH} deep")));
+        }
+        match tasks {
+            Value::Array(items) => items.iter().try_for_each(|item| self.tasks(item, around, depth + 1)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| self.field(key, value, around, depth)),
+            _ => Ok(()),
+        }
+    }
+
+    fn field(&mut self, key: &str, value: &Value, around: &Path, depth: usize) -> Result<()> {
+        let own = &mut self.names.own;
+        let mut note = |name: &Value| own.extend(name.as_str().map(str::to_owned));
+        match last(key) {
+            "vars" => own.extend(value.as_object().into_iter().flat_map(Map::keys).cloned()),
+            "register" => note(value),
+            "loop_control" => ["loop_var", "index_var"].iter().for_each(|name| note(&value[*name])),
+            "vars_prompt" => value.as_array().into_iter().flatten().for_each(|prompt| note(&prompt["name"])),
+            "set_fact" => {
+                let facts = self.arguments(value);
+                self.names.own.extend(facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
+            }
+            "block" | "rescue" | "always" | "pre_tasks" | "tasks" | "post_tasks" | "handlers" => {
+                self.tasks(value, around, depth + 1)?;
+            }
+            "roles" => self.roles(value, around)?,
+            "include_role" | "import_role" => {
+                let arguments = self.arguments(value);
+                let name = arguments.get("name").or_else(|| arguments.get("role"));
+                self.reach_role(name.and_then(Value::as_str), around)?;
+            }
+            "vars_files" => {
+                for file in value.as_array().into_iter().flatten() {
+                    // An item may be a list of files, the first of which is read.
+                    let files = file.as_array().map_or(std::slice::from_ref(file), Vec::as_slice);
+                    files.iter().try_for_each(|file| self.reach_file(file.as_str(), around))?;
+                }
+            }
+            "include_vars" | "include_tasks" | "import_tasks" | "include" | "import_playbook" => {
+                let arguments = match value {
+                    Value::String(file) if !file.contains('=') => {
+                        Map::from_iter([("file".to_owned(), file.trim().into())])
+                    }
+                    other => self.arguments(other),
+                };
+                self.names.own.extend(arguments.get("name").and_then(Value::as_str).map(str::to_owned));
+                match arguments.get("dir").and_then(Value::as_str).filter(|dir| !is_template(dir)) {
+                    Some(dir) => self.variables(&around.join(dir))?,
+                    None => {
+                        let file = ["file", "_raw_params"].iter().find_map(|name| arguments.get(*name)?.as_str());
+                        self.reach_file(file, around)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads arguments, which may be pairs in a text.
+    fn arguments(&self, value: &Value) -> Map<String, Value> {
+        match value {
+            Value::Object(arguments) => arguments.clone(),
+            Value::String(text) => pairs(text).unwrap_or_default(),
+            _ => Map::new(),
+        }
+    }
+
+    /// Notes the roles of a list, and the variables that they are called with.
+    fn roles(&mut self, roles: &Value, around: &Path) -> Result<()> {
+        for role in roles.as_array().into_iter().flatten() {
+            let name = [role, &role["role"], &role["name"]].into_iter().find_map(Value::as_str);
+            let fields = role.as_object().into_iter().flat_map(Map::keys);
+            let called_with = role["vars"].as_object().into_iter().flat_map(Map::keys);
+            let keywords = ["role", "name", "vars", "when", "tags", "become", "become_user", "delegate_to"];
+            let names = fields.chain(called_with).filter(|name| !keywords.contains(&name.as_str()));
+            self.names.own.extend(names.cloned());
+            self.reach_role(name, around)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a role; with all of the project if it is not known which.
+    fn reach_role(&mut self, name: Option<&str>, around: &Path) -> Result<()> {
+        match name.filter(|name| !is_template(name)) {
+            Some(name) => {
+                let beside = around.parent().map(|roles| roles.join(name));
+                let mut places: Vec<PathBuf> = beside.into_iter().chain([around.join("roles").join(name)]).collect();
+                places.extend(role_places(self.project, name));
+                // One that is not here is of a collection, and its names are not known.
+                let found = places.into_iter().map(|place| normal(&place)).find(|place| place.is_dir());
+                self.next.extend(found.map(Unit::Role));
+            }
+            None => {
+                let folder = self.project.join("roles");
+                let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+                let mut roles: Vec<PathBuf> = entries.map(|entry| normal(&entry.path())).collect();
+                roles.sort();
+                self.next.extend(roles.into_iter().filter(|role| role.is_dir()).map(Unit::Role));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a file beside a playbook; with all that are there if it is not known which. Those of a role are all read anyway.
+    fn reach_file(&mut self, file: Option<&str>, around: &Path) -> Result<()> {
+        let files = match file.filter(|file| !is_template(file)) {
+            Some(file) => vec![around.join(file), around.join("vars").join(file), around.join("tasks").join(file)],
+            None => {
+                let roles = around.join("roles");
+                walk(around)?.into_iter().filter(|file| is_yaml(file) && !file.starts_with(&roles)).collect()
+            }
+        };
+        self.next.extend(files.iter().map(|file| normal(file)).filter(|file| file.is_file()).map(Unit::File));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn own(tasks: &Value) -> Vec<String> {
+        let mut walk =
+            Walk { project: Path::new("/none"), found: Declared::default(), names: Sets::default(), next: Vec::new() };
+        walk.tasks(tasks, Path::new("/none"), 0).unwrap();
+        walk.names.own.into_iter().collect()
+    }
+
+    #[test]
+    fn every_way_to_set_a_variable_is_found() {
+        let tasks = json!([
+            {"debug": {}, "register": "a", "vars": {"b": 1}},
+            {"ansible.builtin.set_fact": {"c": 1, "cacheable": true}},
+            {"set_fact": "d=1 e='x y'"},
+            {"block": [{"debug": {}, "register": "f"}], "rescue": [{"set_fact": {"g": 1}}], "always": [{"debug": {}, "register": "h"}]},
+            {"debug": {}, "loop": [1], "loop_control": {"loop_var": "i", "index_var": "j"}},
+            {"hosts": "localhost", "vars": {"k": 1}, "tasks": [{"debug": {}, "register": "l"}], "roles": [{"role": "x", "m": 1, "vars": {"n": 1}}]},
+            {"include_vars": {"file": "none.yml", "name": "o"}},
+            {"hosts": "localhost", "vars_prompt": [{"name": "p"}]},
+        ]);
+        assert_eq!(own(&tasks), ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"]);
+    }
+}

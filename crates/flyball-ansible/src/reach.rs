@@ -1,0 +1,137 @@
+//! What a run may touch outside the namespace of its object.
+//!
+//! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in them. So a run
+//! for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names literally. An object there, or one in no
+//! namespace, is changed only if it is marked as made for this one, or if the role names it literally. Both executors ask here.
+
+use crate::playbook::Kinds;
+use crate::run::Job;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Where objects that cannot be owned say whose they are, as those of operator-sdk do.
+pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
+
+/// Stands for every namespace in `allowNamespaces`.
+const ALL: &str = "*";
+
+/// What one run may touch.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    kinds: Arc<Kinds>,
+    /// The namespace of the object that is reconciled; one without reaches everything.
+    own: Option<String>,
+    key: String,
+    primary_type: String,
+}
+
+impl Reach {
+    pub(crate) fn of(job: &Job<'_>) -> Self {
+        let types = job.object.types.clone().unwrap_or_default();
+        let (group, _) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+        Self {
+            kinds: job.kinds.clone(),
+            own: job.cx.key().namespace().map(str::to_owned),
+            key: job.cx.key().to_string(),
+            primary_type: format!("{}.{group}", types.kind),
+        }
+    }
+
+    pub(crate) fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// Tells whether a place is within the namespace of the object, in which all is allowed.
+    pub(crate) fn is_own(&self, namespace: Option<&str>) -> bool {
+        self.own.as_deref().is_none_or(|own| Some(own) == namespace)
+    }
+
+    /// Refuses a namespace that nobody named.
+    pub(crate) fn namespace(&self, namespace: &str) -> Result<(), String> {
+        let named = |name: &str| self.kinds.namespaces.contains(name);
+        match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
+            true => Ok(()),
+            false => Err(format!(
+                "an object of the namespace {} reaches no other unless the role names it literally, and {namespace:?} is none of those: \
+                 write it into the role, or into allowNamespaces in watches.yaml",
+                self.own.as_deref().unwrap_or_default()
+            )),
+        }
+    }
+
+    /// Refuses to list a kind in all namespaces where the role does not say so.
+    pub(crate) fn everywhere(&self, kind: &str) -> Result<(), String> {
+        match self.own.is_none() || self.kinds.everywhere.contains(kind) || self.kinds.namespaces.contains(ALL) {
+            true => Ok(()),
+            false => Err(format!(
+                "{kind} of all namespaces are listed, and the role does not say so literally: \
+                 say the namespace, or \"*\" in allowNamespaces in watches.yaml"
+            )),
+        }
+    }
+
+    /// Refuses to change an object that exists elsewhere, unless it is that of this run, or the role names it.
+    pub(crate) fn change(&self, kind: &str, namespace: Option<&str>, name: &str, live: &Value) -> Result<(), String> {
+        if self.is_own(namespace) || self.kinds.names.contains(&(kind.to_owned(), name.to_owned())) {
+            return Ok(());
+        }
+        let annotation = |name: &str| live["metadata"]["annotations"][name].as_str();
+        match annotation(PRIMARY) == Some(&*self.key) && annotation(PRIMARY_TYPE) == Some(&*self.primary_type) {
+            true => Ok(()),
+            false => Err(format!(
+                "{kind} {name} was not made for {}, and the role does not name it literally: it is left alone",
+                self.key
+            )),
+        }
+    }
+
+    /// Marks an object as made for that of this run.
+    pub(crate) fn mark(&self, object: &mut Value) {
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(PRIMARY.into(), self.key.as_str().into());
+            annotations.insert(PRIMARY_TYPE.into(), self.primary_type.as_str().into());
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What the object `b/a` may touch if its role names these.
+    pub(crate) fn reach(kinds: Kinds) -> Reach {
+        let primary_type = "Shop.example.com".to_owned();
+        Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }
+    }
+
+    #[test]
+    fn other_namespaces_are_reached_by_literal_names_only() {
+        let kinds = Kinds { namespaces: ["shared".to_owned()].into(), ..Kinds::default() };
+        let reach = reach(kinds);
+        assert!(reach.namespace("b").is_ok() && reach.namespace("shared").is_ok());
+        assert!(
+            reach.namespace("kube-system").is_err() && reach.namespace("").is_err() && reach.namespace("*").is_err()
+        );
+        let all = self::tests::reach(Kinds { namespaces: ["*".to_owned()].into(), ..Kinds::default() });
+        assert!(all.namespace("kube-system").is_ok() && all.everywhere("Pod").is_ok());
+        assert!(reach.everywhere("Secret").is_err());
+    }
+
+    #[test]
+    fn objects_elsewhere_are_changed_if_they_are_marked_or_named() {
+        let names = [("ClusterRole".to_owned(), "known".to_owned())].into();
+        let reach = reach(Kinds { names, ..Kinds::default() });
+        let mut mine = json!({"metadata": {}});
+        reach.mark(&mut mine);
+        assert!(reach.change("ClusterRole", None, "mine", &mine).is_ok());
+        assert!(reach.change("ClusterRole", None, "known", &json!({})).is_ok());
+        assert!(reach.change("ClusterRole", None, "cluster-admin", &json!({})).is_err());
+        assert!(reach.change("Secret", Some("b"), "any", &json!({})).is_ok());
+        mine["metadata"]["annotations"][PRIMARY] = "c/a".into();
+        assert!(reach.change("ClusterRole", None, "mine", &mine).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! Which fields of a spec may become variables of a run.
+//!
+//! Variables of an object outrank all that a role sets, with `ansible-playbook` as with the built-in executor. So the names
+//! that Ansible acts on, those of the operator, and those that the role sets for itself are refused here, before an executor is chosen.
+//! This module knows names only; it must not look at values. Invariant: no accepted name has a meaning other than the one that the
+//! role gives it as an input.
+
+use crate::snake::snake;
+use std::collections::BTreeSet;
+
+/// Names that Ansible itself sets or acts on, besides all that begin with `ansible_`; see
+/// <https://docs.ansible.com/ansible/latest/reference_appendices/special_variables.html>.
+const MAGIC: [&str; 21] = [
+    "delegated_vars",
+    "group_names",
+    "groups",
+    "hostvars",
+    "inventory_dir",
+    "inventory_file",
+    "inventory_hostname",
+    "inventory_hostname_short",
+    "item",
+    "omit",
+    "play_hosts",
+    "playbook_dir",
+    "playbook_name",
+    "role_name",
+    "role_names",
+    "role_path",
+    "role_uuid",
+    "self",
+    "undef",
+    "undefined",
+    "vars",
+];
+
+/// Beginnings of such names.
+const MAGIC_PREFIXES: [&str; 3] = ["ansible", "become", "discovered"];
+
+/// Beginnings of names that Ansible may set in some release, and that a role may mean as inputs if it says so.
+const RESERVED_PREFIXES: [&str; 4] = ["delegate", "inventory", "play", "role"];
+
+/// Keywords of plays and tasks, and functions of templates: `ansible.vars.reserved` lists them. A role that means one of them as an
+/// input says so in its defaults.
+const RESERVED: [&str; 75] = [
+    "action",
+    "always",
+    "any_errors_fatal",
+    "args",
+    "async",
+    "async_val",
+    "become",
+    "block",
+    "changed_when",
+    "check_mode",
+    "collections",
+    "connection",
+    "cycler",
+    "debugger",
+    "delay",
+    "delegate_facts",
+    "delegate_to",
+    "dict",
+    "diff",
+    "environment",
+    "fact_path",
+    "failed_when",
+    "force_handlers",
+    "gather_facts",
+    "gather_subset",
+    "gather_timeout",
+    "handlers",
+    "hosts",
+    "ignore_errors",
+    "ignore_unreachable",
+    "include",
+    "include_role",
+    "include_tasks",
+    "joiner",
+    "lipsum",
+    "local_action",
+    "lookup",
+    "loop",
+    "loop_control",
+    "loop_with",
+    "max_fail_percentage",
+    "module_defaults",
+    "name",
+    "namespace",
+    "no_log",
+    "notify",
+    "now",
+    "order",
+    "password",
+    "poll",
+    "port",
+    "post_tasks",
+    "pre_tasks",
+    "q",
+    "query",
+    "range",
+    "register",
+    "remote_addr",
+    "remote_user",
+    "rescue",
+    "retries",
+    "roles",
+    "run_once",
+    "serial",
+    "shell",
+    "strategy",
+    "tags",
+    "tasks",
+    "throttle",
+    "timeout",
+    "until",
+    "vars_files",
+    "vars_prompt",
+    "when",
+    "with_",
+];
+
+/// Why a field becomes no variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Ansible acts on it.
+    Magic,
+    /// It is a keyword of Ansible's, and no default of the role.
+    Reserved,
+    /// It is of the operator.
+    Operator,
+    /// The role sets it, and has no default for it.
+    Role,
+    /// It is no identifier.
+    NotAName,
+    /// Another field has the same name as a variable.
+    SecondSpelling,
+}
+
+impl Reason {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Magic => "Ansible acts on variables of this name",
+            Self::Reserved => "a keyword of Ansible, and not in the role's defaults",
+            Self::Operator => "set by the operator",
+            Self::Role => "set by the role, and not in its defaults",
+            Self::NotAName => "not a variable name",
+            Self::SecondSpelling => "another field is spelled the same as a variable",
+        }
+    }
+}
+
+/// The names that matter for the objects of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    /// Names that roles have in their defaults or argument specs.
+    pub(crate) inputs: BTreeSet<String>,
+    /// Names that roles and plays set themselves, and that are no inputs of theirs.
+    pub(crate) own: BTreeSet<String>,
+    /// Names that `watches.yaml` allows whatever they are.
+    pub(crate) allowed: BTreeSet<String>,
+}
+
+impl Names {
+    /// Tells why a field may not become the variable of this name; `None` if it may.
+    pub(crate) fn refuses(&self, field: &str, name: &str) -> Option<Reason> {
+        let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let spellings = [folded(field), folded(name), folded(&snake(field))];
+        let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
+        if spellings.iter().any(|spelling| spelling == "meta") {
+            return Some(Reason::Operator);
+        }
+        if !is_identifier {
+            return Some(Reason::NotAName);
+        }
+        if self.allowed.contains(name) {
+            return None;
+        }
+        let begins = |prefixes: &[&str]| {
+            let is_word = |rest: &str| rest.is_empty() || rest.starts_with('_');
+            let begins =
+                |spelling: &String| prefixes.iter().any(|prefix| spelling.strip_prefix(prefix).is_some_and(is_word));
+            spellings.iter().any(begins)
+        };
+        if is_any(&MAGIC) || begins(&MAGIC_PREFIXES) {
+            return Some(Reason::Magic);
+        }
+        if self.own.contains(name) {
+            return Some(Reason::Role);
+        }
+        let is_reserved = is_any(&RESERVED) || begins(&RESERVED_PREFIXES);
+        (is_reserved && !self.inputs.contains(name)).then_some(Reason::Reserved)
+    }
+}
+
+/// Writes a name such that spellings which differ in case or in leading underscores are one.
+fn folded(name: &str) -> String {
+    name.trim_start_matches(['_', '-', ' ']).replace(['-', ' ', '.'], "_").to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_ansible_acts_on_are_refused_in_every_spelling() {
+        let names = Names::default();
+        let corpus = [
+            "ansible_connection",
+            "ansibleConnection",
+            "AnsibleConnection",
+            "ANSIBLE_CONNECTION",
+            "Ansible_Ssh_Common_Args",
+            "ansible-python-interpreter",
+            "__ansible_shell_executable",
+            "ansible",
+            "ansibleFacts",
+            "vars",
+            "Vars",
+            "_vars",
+            "hostVars",
+            "hostvars",
+            "groupNames",
+            "inventoryHostname",
+            "inventory_dir",
+            "playbookDir",
+            "rolePath",
+            "role_name",
+            "omit",
+            "OMIT",
+            "environment",
+            "discoveredInterpreterPython",
+            "becomeUser",
+            "become",
+            "item",
+        ];
+        for field in corpus {
+            for name in [field.to_owned(), snake(field)] {
+                assert!(names.refuses(field, &name).is_some(), "{field} as {name}");
+            }
+        }
+        for field in ["size", "replicaCount", "becoming", "ansibles", "itemCount", "metadata", "roles1", "player"] {
+            assert_eq!(names.refuses(field, &snake(field)), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_identifier_is_refused() {
+        let names = Names::default();
+        for field in ["", "with.dot", "éCole", "ａnsible_connection", "1st", "a\nb", "{{ x }}", "аnsible_connection"]
+        {
+            assert!(names.refuses(field, &snake(field)).is_some(), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_make_inputs_of_keywords_and_nothing_else() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let names = Names { inputs: set(&["port", "ansible_port"]), own: set(&["result"]), allowed: BTreeSet::new() };
+        assert_eq!(names.refuses("port", "port"), None);
+        assert_eq!(names.refuses("timeout", "timeout"), Some(Reason::Reserved));
+        assert_eq!(names.refuses("ansiblePort", "ansible_port"), Some(Reason::Magic));
+        assert_eq!(names.refuses("result", "result"), Some(Reason::Role));
+        let names = Names { allowed: set(&["result", "ansible_port", "meta"]), ..names };
+        assert_eq!(names.refuses("result", "result"), None);
+        assert_eq!(names.refuses("ansiblePort", "ansible_port"), None);
+        assert_eq!(names.refuses("meta", "meta"), Some(Reason::Operator), "it is always the operator's");
+    }
+}
