@@ -16,9 +16,10 @@ use serde_json::Value;
 /// assert_eq!(ready.status, "False");
 /// ```
 ///
-/// In the spec of a CRD, give the list that holds conditions the merge key `type`, so that several operators, and several controllers
-/// of one operator, can each apply theirs: `#[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]`. Without it, the list is
-/// one value, which only one of them can set: the others get an error.
+/// In the spec of a CRD, give the list that holds conditions the merge key `type`, so that several operators, and
+/// several controllers of one operator, can each apply theirs: `#[x_kube(merge_strategy =
+/// ListMerge::Map(vec!["type".into()]))]`. Without it, the list is one value, which only one of them can set: the
+/// others get an error.
 ///
 /// [API conventions]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
