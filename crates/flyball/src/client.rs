@@ -3,10 +3,10 @@
 //! kube's client speaks the protocol; its own retries draw jitter from the thread and mix two clocks, so a simulation could
 //! not repeat them. Here time is tokio's and chance is the operator's [`Rng`].
 //!
-//! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else is:
-//! whether an answer that was lost stands for a write that happened is for the caller to find out. A client of what only a
-//! leader does sends no write, first or again, that its [`Gate`] does not let through, and gives up one that is under way when the
-//! gate shuts.
+//! A request that the server did not even begin to work on (429, or 503 with `Retry-After`) is sent again. Nothing else
+//! is: whether an answer that was lost stands for a write that happened is for the caller to find out. A client of what
+//! only a leader does sends no write, first or again, that its [`Gate`] does not let through, and gives up one that is
+//! under way when the gate shuts.
 
 mod gate;
 mod link;

@@ -80,14 +80,14 @@ use std::time::Duration;
 /// who watch them, and it is waited for again. So an operator may be started before its CRDs, and may deal with kinds
 /// that some clusters do not have. What is written to such a kind fails, and is tried again with growing waits.
 ///
-/// The API server has to say three times in a row that it does not know the kind, since of several servers one may not have heard of a
-/// new CRD yet. While the cache has objects of the kind, it has to say so for 30 seconds, and discovery as well: a server that
-/// starts, or an aggregated one that is away, deletes nothing.
+/// The API server has to say three times in a row that it does not know the kind, since of several servers one may not
+/// have heard of a new CRD yet. While the cache has objects of the kind, it has to say so for 30 seconds, and discovery
+/// as well: a server that starts, or an aggregated one that is away, deletes nothing.
 ///
 /// # Lists that lack objects
 ///
-/// A list that makes up for a break and lacks more than 30 % of the known objects, and more than ten, is confirmed by a second
-/// one before any of them counts as deleted.
+/// A list that makes up for a break and lacks more than 30 % of the known objects, and more than ten, is confirmed by a
+/// second one before any of them counts as deleted.
 pub struct Operator {
     name: String,
     version: Option<&'static str>,
@@ -522,10 +522,10 @@ impl Operator {
 
     /// Is ready, by `/readyz`, as long as no watch has failed for longer than this: 60 seconds unless told otherwise.
     ///
-    /// The page has a line for each watch. One that fails is shown from its first moment on, as in `[-]watch widgets failing for
-    /// 37s: connection refused`, and in the metric `flyball_watch_failing_seconds`; the page answers with 503 once it has failed for
-    /// longer than this. `/healthz` does not depend on watches: an operator that cannot reach its API server does not get better by
-    /// being restarted.
+    /// The page has a line for each watch. One that fails is shown from its first moment on, as in `[-]watch widgets
+    /// failing for 37s: connection refused`, and in the metric `flyball_watch_failing_seconds`; the page answers with
+    /// 503 once it has failed for longer than this. `/healthz` does not depend on watches: an operator that cannot
+    /// reach its API server does not get better by being restarted.
     pub fn longest_stale(mut self, bound: Duration) -> Self {
         self.longest_stale = bound;
         self
@@ -541,8 +541,9 @@ impl Operator {
 
     /// Calls this with every error that a reconcile returned, its controller and its object, for instance to report it elsewhere.
     ///
-    /// Of several, each is told. It is called on the way to the next reconcile and should be quick; if it panics, that is logged. Panics and passed deadlines are no errors that
-    /// were returned; they are in the metrics and the log.
+    /// Of several, each is told. It is called on the way to the next reconcile and should be quick; if it panics, that
+    /// is logged. Panics and passed deadlines of reconciles are no errors that were returned; they are in the metrics
+    /// and the log.
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
         self.on_error.push(Arc::new(tell));
         self

@@ -5,12 +5,14 @@
 //! [`Schedule`](schedule::Schedule); this file sends the requests and keeps the waits. The API server's side is told at
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/>.
 //!
-//! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and tries again
-//! without end, while the others go on. All they share is the [`Reachability`] of their server, so that one looks for it while it is away.
-//! A kind that is not installed is a state of the watch as well: it has no objects, until it is installed.
+//! Each watch stands alone: one that fails, because its kind is not allowed, or its connection is broken, waits and
+//! tries again without end, while the others go on. All they share is the [`Reachability`] of their server, so that one
+//! looks for it while it is away. A kind that is not installed is a state of the watch as well: it has no objects,
+//! until it is installed.
 //!
-//! Invariant: no object is treated as deleted because a server answered less than there is. A list that lacks many objects is
-//! confirmed by a second one, and a kind that had objects goes by the word of discovery, not by that of a 404.
+//! Invariant: no object is treated as deleted because a server answered less than there is. A list that lacks many
+//! objects is confirmed by a second one, and a kind that had objects goes by the word of discovery, not by that of a
+//! 404.
 
 mod follow;
 mod frame;
@@ -46,8 +48,8 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 
 /// How long the server may take to begin an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away for a
-/// moment, may do so for a while.
+/// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away
+/// for a moment, may do so for a while.
 const ABSENCE_DELAY: Duration = Duration::from_secs(30);
 
 /// One running watch.
@@ -64,7 +66,8 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Prepares the watch that fills a store, over a client that has this reach; of all managed fields it keeps those of `manager`.
+    /// Prepares the watch that fills a store, over a client that has this reach; of all managed fields it keeps those
+    /// of `manager`.
     pub(crate) fn new(
         client: impl Sends,
         reach: Arc<Reachability>,
@@ -148,7 +151,8 @@ impl Watcher {
         }
     }
 
-    /// Tells whether the kind is not installed. Of one that has objects, discovery has to say so as well, after a while.
+    /// Tells whether the kind is not installed. Of one that has objects, discovery has to say so as well, after a
+    /// while.
     async fn is_gone(&mut self) -> bool {
         if !self.session.is_absent() {
             self.denied = None;

@@ -64,9 +64,10 @@ impl<K: AnyResource> Context<K> {
 
     /// Makes a new object, owned by the one being reconciled, and returns it.
     ///
-    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn here.
-    /// So a request whose answer was lost is repeated without making a second object, if need be by the next reconcile. As long as the cache
-    /// does not show the new object, no other reconcile of the owner runs that could miss it in
+    /// This is for children whose names do not matter: with `metadata.generateName`, the rest of the name is drawn
+    /// here. So a request whose answer was lost is repeated without making a second object, if need be by the next
+    /// reconcile. As long as the cache does not show the new object, no other reconcile of the owner runs that could
+    /// miss it in
     /// [`children`](Self::children).
     ///
     /// # Errors

@@ -74,8 +74,8 @@ impl Children {
         self
     }
 
-    /// Deletes what is declared no more only once all that is declared is ready, so that what a child replaces stays until then.
-    /// Otherwise it is deleted as soon as what may be applied is applied, ready or not.
+    /// Deletes what is declared no more only once all that is declared is ready, so that what a child replaces stays
+    /// until then. Otherwise it is deleted as soon as what may be applied is applied, ready or not.
     pub fn prune_last(mut self) -> Self {
         self.prune_last = true;
         self
@@ -148,8 +148,9 @@ impl<K: AnyResource> Context<K> {
     /// all. The owner is reconciled again when a child changes, so nothing has to be asked for: return
     /// [`Action::done`](crate::Action::done).
     ///
-    /// After that, what was applied for this object before and is declared no more is deleted, whether or not the others are ready
-    /// (but see [`Children::prune_last`]): any child of the kinds that the controller [owns](crate::Controller::owns) and that was applied, not
+    /// After that, what was applied for this object before and is declared no more is deleted, whether or not the
+    /// others are ready (but see [`Children::prune_last`]): any child of the kinds that the controller
+    /// [owns](crate::Controller::owns) and that was applied, not
     /// [created](Self::create). So children are kept either by this method or by [`apply`](Self::apply), not by both.
     ///
     /// # Errors

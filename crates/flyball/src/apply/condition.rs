@@ -16,9 +16,9 @@ use serde_json::Value;
 /// assert_eq!(ready.status, "False");
 /// ```
 ///
-/// In the status of a CRD, give the list that holds conditions the merge key `type`. Then several operators, and several controllers
-/// of one operator, can each apply theirs, and the framework can add `CleanedUp`, which says why a deletion does not end. Without the
-/// key, the list is one value, which only one of them can set: the others get an error.
+/// In the status of a CRD, give the list that holds conditions the merge key `type`. Then several operators, and several
+/// controllers of one operator, can each apply theirs, and the framework can add `CleanedUp`, which says why a deletion
+/// does not end. Without the key, the list is one value, which only one of them can set: the others get an error.
 ///
 /// ```
 /// # use flyball::Condition;

@@ -1,9 +1,10 @@
 //! Names that were drawn for objects of which it is not known whether they were made.
 //!
-//! A create whose answer is lost each time may be carried out late, when the next reconcile is under way already. If that drew
-//! another name, there would be two objects. So it takes the name that was drawn before.
+//! A create whose answer is lost each time may be carried out late, when the next reconcile is under way already. If
+//! that drew another name, there would be two objects. So it takes the name that was drawn before.
 //!
-//! Invariant: a name is handed out to one create at a time, and not at all once its object was seen: that one counts already.
+//! Invariant: a name is handed out to one create at a time, and not at all once its object was seen: that one counts
+//! already.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,8 @@ const MAX_PLACES: usize = 1000;
 /// So many names are kept of one place.
 const MAX_NAMES: usize = 100;
 
-/// What a name was drawn for: the UID of the object that was reconciled, the URL of the kind, and what the name begins with.
+/// What a name was drawn for: the UID of the object that was reconciled, the URL of the kind, and what the name begins
+/// with.
 pub(crate) type Place = (String, String, String);
 
 /// Names that may be taken, by objects that come late.

@@ -1,11 +1,13 @@
 //! Several controllers of one kind, each of which sets some of the status.
 //!
-//! A server-side apply removes what its field manager applied before and does not any more: under one name, controllers would
-//! remove each other's fields for ever. So the first controller of a kind, in the order of declaration, applies the status under
-//! the operator's field manager, as the only one of a kind does, and each further one under `OPERATOR/CONTROLLER`.
+//! A server-side apply removes what its field manager applied before and does not any more: under one name, controllers
+//! would remove each other's fields for ever. So the first controller of a kind, in the order of declaration, applies
+//! the status under the operator's field manager, as the only one of a kind does, and each further one under
+//! `OPERATOR/CONTROLLER`.
 //!
-//! Invariant: no two controllers take a field from each other for ever. Who wants to set what it set before, and finds that another
-//! one set it to something else meanwhile, gets an error. What both set to the same value in the end is nobody's business.
+//! Invariant: no two controllers take a field from each other for ever. Who wants to set what it set before, and finds
+//! that another one set it to something else meanwhile, gets an error. What both set to the same value in the end is
+//! nobody's business.
 
 use crate::cache::{Entry, percent_encoded};
 use crate::error::{Error, Result};

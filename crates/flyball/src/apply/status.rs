@@ -19,14 +19,14 @@ impl<K: AnyResource> Context<K> {
     ///
     /// Nothing is sent if the status says all that already.
     ///
-    /// Of several controllers of one kind in an operator, the one that was declared first applies under the operator's field
-    /// manager, and each further one under `OPERATOR/CONTROLLER`. So each sets fields of its own, among them conditions, if their
-    /// list is [merged by type](crate::Condition).
+    /// Of several controllers of one kind in an operator, the one that was declared first applies under the operator's
+    /// field manager, and each further one under `OPERATOR/CONTROLLER`. So each sets fields of its own, among them
+    /// conditions, if their list is [merged by type](crate::Condition).
     ///
     /// # Errors
     ///
-    /// When the API server refuses; with a conflict if another object has taken the name in the meantime; when another controller of
-    /// the operator sets the same field to something else.
+    /// When the API server refuses; with a conflict if another object has taken the name in the meantime; when another
+    /// controller of the operator sets the same field to something else.
     pub async fn set_status(&self, status: &impl Serialize) -> Result<()> {
         self.pass.set_status(serde_json::to_value(status)?).await
     }

@@ -233,7 +233,8 @@ impl Entry {
         Raw(&self.json)
     }
 
-    /// Returns the managed fields that a field manager of the operator applied, to `subresource` or with `""` to the object itself.
+    /// Returns the managed fields that a field manager of the operator applied, to `subresource` or with `""` to the
+    /// object itself.
     pub(crate) fn applied_fields(&self, subresource: &str, manager: &str) -> Option<Raw<'_>> {
         fn text<'a>(entry: Raw<'a>, field: &str) -> Option<Cow<'a, str>> {
             Some(entry.find(field).ok()?.and_then(Raw::text).unwrap_or_default())

@@ -313,8 +313,9 @@ impl Writer {
         }
     }
 
-    /// Says why the list that has come in is to be confirmed by another one before it is taken for complete, if it is: it lacks
-    /// more than [`MAX_UNCONFIRMED`] objects that are known, and more than 30 % of all, and the list before it did not.
+    /// Says why the list that has come in is to be confirmed by another one before it is taken for complete, if it is:
+    /// it lacks more than [`MAX_UNCONFIRMED`] objects that are known, and more than 30 % of all, and the list before it
+    /// did not.
     pub(crate) fn doubts(&mut self) -> Option<String> {
         let (staged, first) = (self.staged.as_ref()?, self.doubted.as_ref());
         let known = self.store.read();

@@ -39,8 +39,8 @@ const LONGEST_IDLE: Duration = Duration::from_secs(60);
 const MOST_IDLE: usize = 64;
 /// So many connections are made at once at most: for so many rustls keeps what lets a TLS session be resumed.
 const MOST_TURNS: usize = 8;
-/// How long the server's machine may take to accept a connection: it does so however busy it is. One that is away and comes back
-/// is not to be waited for by a connection that was begun before.
+/// How long the server's machine may take to accept a connection: it does so however busy it is. One that is away and
+/// comes back is not to be waited for by a connection that was begun before.
 const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request waits for its turn to make a connection. Then it makes one beside others, which may never come.
 const PATIENCE: Duration = Duration::from_millis(100);

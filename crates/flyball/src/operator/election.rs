@@ -46,8 +46,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// reconciles nothing. One that leads reconciles, and sends no write (events and status included) once
 /// [`renew_deadline`](Self::renew_deadline) has passed since it *sent* what renewed its lease last, while others wait for
 /// [`lease_duration`](Self::lease_duration) after they *saw* it. That holds however long the process was paused or cut off, since each
-/// write asks the clock before it is sent, and one that is under way then is given up and its connection closed. The time of day plays no part: it stands in the lease, but is compared with
-/// nothing. When the lease is lost [`Operator::run`](crate::Operator::run) ends with
+/// write asks the clock before it is sent, and one that is under way then is given up and its connection closed. The
+/// time of day plays no part: it stands in the lease, but is compared with nothing. When the lease is lost
+/// [`Operator::run`](crate::Operator::run) ends with
 /// [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) with exit code 1, to be started anew:
 /// a process that does not know what became of its last writes had better begin with nothing. Events about the lease,
 /// `BecameLeader` and `LostLeadership`, tell of it. A clean stop lets

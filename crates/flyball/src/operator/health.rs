@@ -58,9 +58,9 @@ impl Report {
         }
     }
 
-    /// Tells whether every watch works, the leader is known, and the API server can call the webhooks; one line for each, as `/readyz?verbose`
-    /// of Kubernetes has them. What fails is shown from its first moment on; it makes the operator not ready once it has failed
-    /// for longer than is allowed.
+    /// Tells whether every watch works, the leader is known, and the API server can call the webhooks; one line for each, as
+    /// `/readyz?verbose` of Kubernetes has them. What fails is shown from its first moment on; it makes the operator
+    /// not ready once it has failed for longer than is allowed.
     pub(super) fn readiness(&self) -> (StatusCode, String) {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
@@ -104,8 +104,8 @@ impl Report {
     /// Says how the watch of a cache is.
     fn watch(&self, store: &Store) -> (Option<Fails>, String) {
         match store.trouble() {
-            // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the webhooks of
-            // all others away.
+            // Operators deal with kinds that are not in every cluster. Whoever is not ready for that would take the
+            // webhooks of all others away.
             _ if store.is_absent() => (None, "ok: not installed, waited for".into()),
             trouble if !store.is_synced() => {
                 let why = trouble.map(|trouble| format!(", {}", self.failing(&trouble).1)).unwrap_or_default();

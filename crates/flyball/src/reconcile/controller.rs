@@ -129,9 +129,9 @@ impl<R: Reconcile> Controller<R> {
     ///
     /// # When the mapping fails
     ///
-    /// A change that `map` returns an error for, or panics at, may concern anybody: all objects are reconciled in the background,
-    /// at once, and then no more often than once a minute for all such changes together. The metric `flyball_map_errors_total`
-    /// counts them.
+    /// A change that `map` returns an error for, or panics at, may concern anybody: all objects are reconciled in the
+    /// background, at once, and then no more often than once a minute for all such changes together. The metric
+    /// `flyball_map_errors_total` counts them.
     pub fn watches<T: Resource>(
         self,
         map: impl Fn(&T, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,

@@ -155,8 +155,8 @@ impl Sources {
         self.maps.values().flatten().any(may_fail)
     }
 
-    /// Wakes all objects, in the background, after a change that could not be mapped: it may concern any of them. It does so at
-    /// once, and then once in a while for all such changes together.
+    /// Wakes all objects, in the background, after a change that could not be mapped: it may concern any of them. It
+    /// does so at once, and then once in a while for all such changes together.
     pub(super) async fn wake_for_unmapped(&self, rng: &Rng) {
         loop {
             self.unmapped.bell.notified().await;

@@ -1,6 +1,8 @@
-//! What the watches of one client share while their server cannot be reached: one of them looks for it, the others follow.
+//! What the watches of one client share while their server cannot be reached: one of them looks for it, the others
+//! follow.
 //!
-//! The shell around [`Probes`], which decide whose turn it is. A watch asks for nothing but to go on; it knows of no other watch.
+//! The shell around [`Probes`], which decide whose turn it is. A watch asks for nothing but to go on; it knows of no
+//! other watch.
 
 use super::schedule::{Probes, Schedule, Turn};
 use std::sync::{Mutex, MutexGuard, PoisonError};

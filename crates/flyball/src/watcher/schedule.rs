@@ -1,6 +1,7 @@
 //! When a watch sends its next request: waits after failures, and the probes of a server that cannot be reached.
 //!
-//! Takes what came of a request and gives a wait. It knows no clock and no I/O: time is an argument, jitter is drawn from the seed.
+//! Takes what came of a request and gives a wait. It knows no clock and no I/O: time is an argument, jitter is drawn
+//! from the seed.
 //!
 //! | What came of the request | Wait |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
 //! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
 //!
-//! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while does. One
-//! that ends in 410 has to have lived for [`STABLE_WATCH`], any other for [`SHORTEST_WATCH`].
+//! Invariant: an answer that began well ends no backoff, and neither does an event: only a watch that lived for a while
+//! does. One that ends in 410 has to have lived for [`STABLE_WATCH`], any other for [`SHORTEST_WATCH`].
 
 use flyball_core::Rng;
 use std::time::Duration;

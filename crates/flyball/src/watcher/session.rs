@@ -8,8 +8,8 @@
 //!      └───┘ broken off, refused, or to be confirmed                    └─────────┘ stream ends: resumed
 //! ```
 //!
-//! Whatever goes wrong leads to one of two things: the same request again, or the list again. How long it waits before that is up
-//! to the [`Schedule`].
+//! Whatever goes wrong leads to one of two things: the same request again, or the list again. How long it waits before
+//! that is up to the [`Schedule`].
 
 use super::frame::{self, Event, ListMeta};
 use super::schedule::{MAX_BACKOFF, Schedule};
@@ -144,7 +144,8 @@ pub(super) enum Step {
     Nothing,
     /// The line could not be read: it is lost, and made up for by the next list.
     Lost(String),
-    /// The list is complete, as of this revision: the session wants to know whether it is [believed](Session::complete) or
+    /// The list is complete, as of this revision: the session wants to know whether it is [believed](Session::complete)
+    /// or
     /// [doubted](Session::doubt).
     Listed(u64),
     /// The server ended the watch, for this reason.
@@ -259,7 +260,8 @@ impl Session {
                 self.other_means();
                 self.schedule.failed(MAX_BACKOFF, asked)
             }
-            // The server forgot what came after the place of the watch, as it does when it starts: nothing is wrong with it.
+            // The server forgot what came after the place of the watch, as it does when it starts: nothing is wrong
+            // with it.
             (410, State::Watching { .. }) => {
                 self.list_again();
                 let wait = self.schedule.expired();
@@ -268,8 +270,8 @@ impl Session {
                 }
                 wait
             }
-            // 504 from a server that lags behind what it told before, which it may do for ever where nothing changes: only a
-            // list does not depend on the place that was lost.
+            // 504 from a server that lags behind what it told before, which it may do for ever where nothing changes:
+            // only a list does not depend on the place that was lost.
             (_, State::Watching { .. }) => {
                 self.list_again();
                 self.schedule.failed(MAX_BACKOFF, asked)

@@ -394,7 +394,8 @@ impl World {
         }
     }
 
-    /// Tells of the resources that there are objects of, each with the kind that its name stands for, in whatever group.
+    /// Tells of the resources that there are objects of, each with the kind that its name stands for, in whatever
+    /// group.
     fn discovery(&self) -> Answer {
         let names: BTreeSet<&String> = self.objects.keys().map(|key| &key.0).collect();
         let served = names.into_iter().filter(|name| !self.absent.contains(*name));

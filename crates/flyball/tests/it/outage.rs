@@ -1,5 +1,5 @@
-//! The API server goes and comes back, or answers less than there is: how soon watches live again, and that nothing counts as
-//! deleted that is not.
+//! The API server goes and comes back, or answers less than there is: how soon watches live again, and that nothing
+//! counts as deleted that is not.
 
 use crate::api::{Api, Fault, Seen};
 use crate::widgets::*;
