@@ -55,6 +55,10 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
     args.overlay.lay_over(&mut objects, &installation.place)?;
     let mut findings = findings(&installation.description, &objects);
     findings.extend(chaos(args)?);
+    // An operator without webhooks cannot break this one.
+    if objects.iter().any(is_webhook_configuration) {
+        findings.push(Finding::of("no webhook that locks the operator out", lockout(&objects)));
+    }
     match args.output {
         Some(output) => output.say(&findings)?,
         None => lines(&findings).iter().for_each(|line| say(line)),
@@ -80,14 +84,13 @@ fn lines(findings: &[Finding]) -> Vec<String> {
 
 fn findings(description: &Description, objects: &[Value]) -> Vec<Finding> {
     let deployments: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Deployment").collect();
-    let rules: [(&'static str, Option<String>); 7] = [
+    let rules: [(&'static str, Option<String>); 6] = [
         ("one Deployment", one_deployment(&deployments)),
         ("one controller for a kind", one_controller(description)),
         ("no permission for everything", wildcard(objects)),
         ("leader election with several replicas", leader(description, &deployments)),
         ("probes and bounds of memory", probes(&deployments)),
         ("no root", root(&deployments)),
-        ("no webhook that locks the operator out", lockout(objects, &deployments)),
     ];
     rules.into_iter().map(|(rule, why)| Finding::of(rule, why)).collect()
 }
@@ -189,11 +192,12 @@ fn root(deployments: &[&Value]) -> Option<String> {
 }
 
 /// Finds a webhook that must be asked about what the operator needs in order to run: it could never be started again.
-fn lockout(objects: &[Value], deployments: &[&Value]) -> Option<String> {
+fn lockout(objects: &[Value]) -> Option<String> {
     let webhooks = |object: &'_ Value| object["webhooks"].as_array().cloned().unwrap_or_default();
     let all = objects.iter().filter(|object| is_webhook_configuration(object)).flat_map(webhooks);
     let needed: Vec<Value> = all.filter(is_needed_to_run).collect();
-    let namespaces = deployments.iter().filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
+    let deployments = objects.iter().filter(|object| object["kind"] == "Deployment");
+    let namespaces = deployments.filter_map(|deployment| deployment["metadata"]["namespace"].as_str());
     namespaces.flat_map(|namespace| needed.iter().map(move |webhook| (namespace, webhook))).find_map(
         |(namespace, webhook)| {
             let name = webhook["name"].as_str().unwrap_or_default();
@@ -242,13 +246,13 @@ mod tests {
 
     #[test]
     fn a_webhook_that_is_asked_about_its_own_namespace_is_found() {
-        let deployment = json!({"metadata": {"namespace": "sites"}});
+        let deployment = json!({"kind": "Deployment", "metadata": {"namespace": "sites"}});
         let found = |group: &str, policy: &str, selector: Value| {
             let rules = json!([{"apiGroups": [group], "scope": "Namespaced"}]);
             let webhook =
                 json!({"name": "judge", "rules": rules, "failurePolicy": policy, "namespaceSelector": selector});
             let configuration = json!({"kind": "ValidatingWebhookConfiguration", "webhooks": [webhook]});
-            lockout(&[configuration], &[&deployment]).is_some()
+            lockout(&[configuration, deployment.clone()]).is_some()
         };
         let by_name = |operator: &str, name: &str| json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": [name]}]});
         assert!(found("", "Fail", Value::Null) && found("apps", "Fail", by_name("NotIn", "other")));
