@@ -26,6 +26,7 @@ mod revisions;
 mod service_account;
 mod service_lb;
 mod stateful_set;
+mod token;
 mod ttl_after_finished;
 mod volume_binder;
 mod volume_provisioner;
@@ -63,6 +64,8 @@ pub enum Controller {
     Endpoints,
     /// Publishes the endpoints of services.
     EndpointSlice,
+    /// Publishes the endpoints that somebody wrote by hand in the older form.
+    EndpointSliceMirroring,
     /// Deletes what has lost its owner, and carries out foreground deletion and orphaning.
     GarbageCollector,
     /// Scales workloads by what is [measured](crate::Metrics) of them.
@@ -95,6 +98,8 @@ pub enum Controller {
     Scheduler,
     /// Puts the `default` service account into every namespace.
     ServiceAccount,
+    /// Fills and deletes secrets that hold the tokens of service accounts.
+    ServiceAccountToken,
     /// Gives services addresses at which they are balanced.
     ServiceLb,
     /// Keeps the pods of stateful sets.
@@ -108,7 +113,7 @@ pub enum Controller {
 }
 
 impl Controller {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 30] = [
         Self::ClusterRoleAggregation,
         Self::CronJob,
         Self::DaemonSet,
@@ -116,6 +121,7 @@ impl Controller {
         Self::Disruption,
         Self::Endpoints,
         Self::EndpointSlice,
+        Self::EndpointSliceMirroring,
         Self::GarbageCollector,
         Self::HorizontalPodAutoscaler,
         Self::Job,
@@ -132,6 +138,7 @@ impl Controller {
         Self::RootCaPublisher,
         Self::Scheduler,
         Self::ServiceAccount,
+        Self::ServiceAccountToken,
         Self::ServiceLb,
         Self::StatefulSet,
         Self::TtlAfterFinished,
@@ -148,6 +155,7 @@ impl Controller {
             Self::Disruption => "disruption-controller",
             Self::Endpoints => "endpoints-controller",
             Self::EndpointSlice => "endpointslice-controller",
+            Self::EndpointSliceMirroring => "endpointslice-mirroring-controller",
             Self::GarbageCollector => "garbage-collector-controller",
             Self::HorizontalPodAutoscaler => "horizontal-pod-autoscaler-controller",
             Self::Job => "job-controller",
@@ -164,6 +172,7 @@ impl Controller {
             Self::RootCaPublisher => "root-ca-certificate-publisher-controller",
             Self::Scheduler => "kube-scheduler",
             Self::ServiceAccount => "serviceaccount-controller",
+            Self::ServiceAccountToken => "serviceaccount-token-controller",
             Self::ServiceLb => "service-lb-controller",
             Self::StatefulSet => "statefulset-controller",
             Self::TtlAfterFinished => "ttl-after-finished-controller",
@@ -313,6 +322,7 @@ async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rn
                 .controller(me.whole(endpoints::legacy()))
                 .controller(me.part("leftovers", endpoints::leftovers())),
             Controller::EndpointSlice => shared.controller(me.whole(endpoints::slices())),
+            Controller::EndpointSliceMirroring => shared.controller(me.whole(endpoints::mirror())),
             Controller::HorizontalPodAutoscaler => {
                 shared.controller(me.whole(horizontal_pod_autoscaler::controller(cluster.metrics().clone())))
             }
@@ -343,6 +353,10 @@ async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rn
                 shared
             }
             Controller::ServiceAccount => shared.controller(me.whole(service_account::accounts())),
+            Controller::ServiceAccountToken => {
+                let (server, certificate) = (cluster.server().clone(), cluster.certificate().map(str::to_owned));
+                shared.cache(token::cache()).controller(me.whole(token::controller(server, certificate)))
+            }
             Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
             Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),
             Controller::TtlAfterFinished => shared.controller(me.whole(ttl_after_finished::controller())),

@@ -5,14 +5,17 @@
 
 mod authenticate;
 pub(crate) mod bootstrap;
+mod impersonation;
 mod rbac;
 pub(crate) mod reviews;
 mod tokens;
 
 pub(crate) use authenticate::{impersonated, of_request};
+pub(crate) use impersonation::LastModes;
 pub(crate) use rbac::{Rbac, Rule};
 pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};
 
+use crate::request::Target;
 use crate::server::Inner;
 use flyball_core::{GroupResource, Status};
 use serde_json::{Map, Value, json};
@@ -90,6 +93,20 @@ pub(crate) struct Action<'a> {
 pub(crate) enum On<'a> {
     Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str, name: &'a str },
     Path(&'a str),
+}
+
+impl<'a> On<'a> {
+    /// Names what a request is about.
+    pub(crate) fn of(target: &'a Target) -> Self {
+        let Some(path) = &target.resource else { return Self::Path(&target.path) };
+        Self::Resource {
+            group: &path.group,
+            resource: &path.resource,
+            subresource: path.subresource.as_deref().unwrap_or_default(),
+            namespace: path.namespace.as_deref().unwrap_or_default(),
+            name: path.name.as_deref().unwrap_or_default(),
+        }
+    }
 }
 
 /// Whether something may be done.

@@ -9,9 +9,12 @@ mod acceptance;
 mod cache;
 mod columns;
 mod conversion;
+mod converted;
 mod definition;
+mod json_path;
 mod lifecycle;
 mod rules;
+pub(crate) mod schema_number;
 mod structural;
 
 pub(crate) use cache::Definitions;
@@ -20,6 +23,7 @@ pub(crate) use definition::{default, prepare, validate};
 pub(crate) use lifecycle::{mark, table};
 
 use conversion::Conversion;
+use converted::Converted;
 
 use crate::kinds::Part;
 use crate::registry::{Behaviour, Resource, head, validate_labels};
@@ -27,7 +31,6 @@ use flyball_core::field::{FieldError, Mistake, Path, go_print};
 use flyball_core::{GroupResource, GroupVersion, GroupVersionKind, Object, names};
 use flyball_schema::schema::{Node, Root};
 use serde_json::{Map, Value};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// What a served version of a CRD adds to a resource.
@@ -50,6 +53,8 @@ pub(crate) struct CustomKind {
     pub(crate) openapi: Option<Value>,
     /// The webhook that converts between versions, if one does.
     pub(crate) conversion: Option<Conversion>,
+    /// What the webhook made of objects that are stored in another version.
+    converted: Converted,
     /// Whether any rule in CEL stands in the schema.
     has_rules: bool,
 }
@@ -103,6 +108,7 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
                 .collect(),
             deprecation: deprecation(version, &kind, preferred.as_deref()),
             conversion: Conversion::read(&spec["conversion"]),
+            converted: Converted::default(),
             terminating: crd.deletion_timestamp().is_some(),
             has_rules: openapi
                 .as_ref()
@@ -118,18 +124,15 @@ pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
             namespaced: spec["scope"] == "Namespaced",
             table: GroupResource::new(&group, &text(&names["plural"])),
             schema: flyball_schema::openapi::read(custom.openapi.as_ref()),
-            schema_number: number(custom.openapi.as_ref(), &kind.version),
+            schema_number: schema_number::of(custom.openapi.as_ref(), &kind.version),
             empty: Object::default(),
             head: head(&kind),
             behaviour: Behaviour::Custom(Arc::new(custom)),
             kind,
         }
     };
-    versions
-        .iter()
-        .filter(|version| version["served"] == true || text(&version["name"]) == storage_version)
-        .map(resource)
-        .collect()
+    // Those that are not served are kept as well: objects may be stored in them.
+    versions.iter().map(resource).collect()
 }
 
 fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>) -> Option<String> {
@@ -144,27 +147,6 @@ fn deprecation(version: &Value, kind: &GroupVersionKind, preferred: Option<&str>
         words += &format!("; use {}/{preferred} {}", kind.group, kind.kind);
     }
     Some(words)
-}
-
-/// Numbers the schema of a version: equal ones alike, in every process.
-fn number(schema: Option<&Value>, version: &str) -> u64 {
-    /// FNV-1a, which the standard library's hasher is not bound to be.
-    struct Fnv(u64);
-    impl Hasher for Fnv {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-        fn write(&mut self, bytes: &[u8]) {
-            for b in bytes {
-                self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-    }
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    schema.map(Value::to_string).hash(&mut hasher);
-    version.hash(&mut hasher);
-    // 0 is what built-in kinds are written by.
-    hasher.finish() | 1
 }
 
 /// Returns the value of a selectable field as a text; what is absent is empty.

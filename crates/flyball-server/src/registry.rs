@@ -18,6 +18,7 @@ pub(crate) mod protobuf;
 mod read;
 mod resource;
 pub(crate) mod scale;
+mod seed;
 mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};

@@ -12,7 +12,7 @@ pub(crate) use reply::Presenter;
 pub use state::Snapshot;
 
 use crate::admission::Admission;
-use crate::auth::{Issuer, Rbac};
+use crate::auth::{Issuer, LastModes, Rbac};
 use crate::bounds::{Bounds, InFlight};
 use crate::custom::Definitions;
 use crate::data_dir::{DataDir, DataDirError};
@@ -85,6 +85,7 @@ pub(crate) struct Inner {
     pub(crate) rng: Rng,
     pub(crate) issuer: Arc<Issuer>,
     pub(crate) rbac: Rbac,
+    pub(crate) impersonations: LastModes,
     pub(crate) admission: Admission,
     pub(crate) webhooks: Arc<dyn Caller>,
     /// Held from looking for a free address or port until the service that has it is stored.
@@ -109,7 +110,7 @@ impl Server {
     pub fn new(options: Options) -> Self {
         let issuer = Arc::new(Issuer::new(&options.secret));
         let inner = Inner::of(Store::new(Limits::of(&options.bounds)), issuer, Rbac::default(), options);
-        crate::auth::bootstrap::write(&inner);
+        inner.seed();
         Self(inner)
     }
 
@@ -144,6 +145,14 @@ impl Server {
         B::Error: std::fmt::Display,
     {
         dispatch::handle(&self.0, request).await
+    }
+
+    /// Makes the token of a service account, known by namespace, name and UID, for the secret that is to hold it.
+    ///
+    /// It is good as long as the secret holds it and the account is there. See
+    /// <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
+    pub fn token_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
+        self.0.issuer.issue_in_secret(account, secret)
     }
 
     /// Tells how many watches were cut off because they read too slowly.
@@ -195,6 +204,7 @@ impl Inner {
             clock: options.clock,
             rng: options.rng,
             rbac,
+            impersonations: LastModes::default(),
             admission: Admission::default(),
             webhooks: options.webhooks,
             services: tokio::sync::Mutex::default(),

@@ -58,11 +58,9 @@ pub(crate) async fn answer(
     let selection = Selection::new(&show.resource, &options.labels, &options.fields)?;
     let version = parse_version(&options.resource_version).map_err(|why| Status::new(500, None, why))?;
     let initial = options.initial_events == Some(true);
-    if let (true, Some(version)) = (initial, version) {
-        show.inner.wait_for(version).await?;
-    }
     let inner = show.inner.clone();
     let from_state = initial || options.initial_events.is_none() && version.unwrap_or(0) == 0;
+    let awaited = version.filter(|version| initial && *version > inner.store.revision());
     let (told, state) = match version {
         Some(version) if !from_state && version > 0 => (version, Vec::new()),
         _ => {
@@ -80,6 +78,7 @@ pub(crate) async fn answer(
         bell: inner.store.bell(&show.resource.table),
         namespace: namespace.map(str::to_owned),
         selection,
+        awaited,
         told,
         state,
         initial_end: initial && options.bookmarks,
@@ -103,6 +102,8 @@ struct Watch {
     bell: Arc<Bell>,
     namespace: Option<String>,
     selection: Selection,
+    /// The revision that the state to begin with must reach first.
+    awaited: Option<Revision>,
     /// Every event up to this revision has been told.
     told: Revision,
     /// The state to begin with, not yet told.
@@ -131,6 +132,15 @@ impl Watch {
             return None;
         }
         let mut out = BytesMut::new();
+        if let Some(revision) = self.awaited.take() {
+            if let Err(status) = self.show.inner.wait_for(revision).await {
+                write(&mut out, "ERROR", &status_value(&status));
+                self.done = true;
+                return Some(out.freeze());
+            }
+            let snapshot = self.show.inner.store.list(&self.show.resource.table, self.namespace.as_deref());
+            (self.told, self.state) = (snapshot.revision, snapshot.entries);
+        }
         if !std::mem::replace(&mut self.is_shown, true) {
             let mut state = std::mem::take(&mut self.state);
             state.retain(|entry| self.selection.matches(entry));

@@ -3,9 +3,11 @@
 //! See <https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/>.
 
 mod legacy;
+mod mirror;
 mod slices;
 
 pub(super) use legacy::{controller as legacy, leftovers};
+pub(super) use mirror::controller as mirror;
 pub(super) use slices::controller as slices;
 
 use super::owners::Selector;

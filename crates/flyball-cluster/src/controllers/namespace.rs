@@ -156,14 +156,10 @@ async fn list(client: &kube::Client, path: &str) -> kube::Result<ObjectList<Part
     client.request(request.map_err(kube::Error::BuildRequest)?).await
 }
 
-/// Writes into the status what stands in the way.
+/// Writes into the status what stands in the way, or that nothing does.
 async fn tell(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
     let status = namespace.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.clone().unwrap_or_default();
-    // A namespace that goes at once has nothing to tell.
-    if found.is_empty() && conditions.is_empty() {
-        return Ok(());
-    }
     let now: Time = serde_json::from_value(rfc3339(cx.now()).into())?;
     for (kind, holds, reason, message) in found.conditions() {
         let holds = if holds { "True" } else { "False" };

@@ -1,10 +1,12 @@
 //! The life of namespaces.
 
 use crate::{cluster, eventually, namespace};
+use futures_util::TryStreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
+use std::pin::pin;
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_has_its_service_account_and_gets_it_back() {
@@ -43,4 +45,33 @@ async fn what_is_in_a_namespace_goes_with_it() {
     maps.patch("held", &PatchParams::default(), &Patch::Merge(free)).await.unwrap();
     eventually("the end", || async { namespaces.get_opt("a").await.unwrap().is_none() }).await;
     assert!(maps.list(&ListParams::default()).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_namespace_says_that_it_is_empty_before_it_goes() {
+    let client = cluster().admin();
+    namespace(&client, "a").await;
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let version = namespaces.get("a").await.unwrap().metadata.resource_version.unwrap();
+    let params = WatchParams::default().fields("metadata.name=a");
+    let mut events = pin!(namespaces.watch(&params, &version).await.unwrap());
+    namespaces.delete("a", &DeleteParams::default()).await.unwrap();
+    let mut last = None;
+    while let Some(event) = events.try_next().await.unwrap() {
+        match event {
+            WatchEvent::Modified(namespace) => last = Some(namespace),
+            WatchEvent::Deleted(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let conditions = last.unwrap().status.and_then(|status| status.conditions).unwrap_or_default();
+    let told: Vec<(&str, &str)> = conditions.iter().map(|known| (&*known.type_, &*known.status)).collect();
+    let expected = [
+        "NamespaceDeletionDiscoveryFailure",
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "NamespaceDeletionContentFailure",
+        "NamespaceContentRemaining",
+        "NamespaceFinalizersRemaining",
+    ];
+    assert_eq!(told, expected.map(|kind| (kind, "False")));
 }

@@ -148,6 +148,11 @@ impl ManagedFields {
         self.0.iter().find(|entry| entry.manager == *manager)
     }
 
+    /// Forgets a manager and what it owns.
+    pub fn remove(&mut self, manager: &Manager) {
+        self.take(manager);
+    }
+
     pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
         let at = self.0.iter().position(|entry| entry.manager == *manager)?;
         Some(self.0.remove(at))

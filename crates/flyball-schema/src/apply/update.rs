@@ -175,6 +175,11 @@ impl Objects<'_> {
         Ok(Some((converted, ty)))
     }
 
+    /// Checks that an object fits the types of its schema; a set may hold an item twice.
+    pub fn check(&self, object: &Value) -> Result<(), Error> {
+        self.ty()?.check(object, true).map_err(Error::Live)
+    }
+
     /// Records what a plain write changed from `live` to `new`, at a time if that is to be noted: that now belongs to `manager`, and to nobody else.
     ///
     /// Both objects come without managedFields; `live` is `{}` for a create. An object that nobody ever owned anything

@@ -1,12 +1,16 @@
 //! Who a request comes from.
 
 use super::tokens::{Bound, Claims, ISSUER};
-use super::{ANONYMOUS, AUTHENTICATED, Action, On, Refusal, UNAUTHENTICATED, User};
+use super::{Refusal, User, impersonation};
+use crate::request::Target;
 use crate::server::Inner;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::field::go_quote;
 use flyball_core::{GroupResource, ObjectKey, Status};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Finds out who sends a request: what the caller in this process or the certificate says, else the token, else nobody.
@@ -32,19 +36,25 @@ impl Inner {
         if shared.is_empty() {
             return Err(Refusal::Audience(claims.audiences, audiences.to_vec()));
         }
-        if !self.still_holds(&claims) {
+        if !self.still_holds(&claims, token) {
             return Err(Refusal::Invalid);
         }
         Ok((claims.user(), shared))
     }
 
     /// Tells whether the account, and what the token is bound to, are still the same ones.
-    fn still_holds(&self, claims: &Claims) -> bool {
+    fn still_holds(&self, claims: &Claims, token: &str) -> bool {
         let same = |resource: &str, namespace: Option<&str>, name: &str, uid: &str| {
             let key = ObjectKey::new(namespace, name);
             self.store.get(&GroupResource::new("", resource), &key).is_some_and(|entry| {
                 let object = entry.object();
-                object.uid() == uid && object.deletion_timestamp().is_none()
+                let same = if resource == "secrets" && claims.in_secret {
+                    let held = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
+                    held == BASE64.encode(token)
+                } else {
+                    object.uid() == uid
+                };
+                same && object.deletion_timestamp().is_none()
             })
         };
         let namespace = Some(claims.namespace.as_str());
@@ -58,7 +68,7 @@ impl Inner {
 }
 
 /// Finds out as whom a client wants to act, if not as itself; it must be allowed to.
-pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Result<User, Status> {
+pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User, target: &Target) -> Result<User, Status> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = text("impersonate-user").to_owned();
     let uid = text("impersonate-uid").to_owned();
@@ -87,37 +97,7 @@ pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User) -> Re
             shown.1
         )));
     }
-    let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
-    let mut asked: Vec<(&str, &str, String, &str, &str)> = Vec::new();
-    match account {
-        Some((namespace, account)) => asked.push(("", "serviceaccounts", String::new(), namespace, account)),
-        None => asked.push(("", "users", String::new(), "", &name)),
-    }
-    asked.extend(groups.iter().map(|group| ("", "groups", String::new(), "", group.as_str())));
-    for (key, values) in &extra {
-        asked.extend(
-            values.iter().map(|value| ("authentication.k8s.io", "userextras", key.clone(), "", value.as_str())),
-        );
-    }
-    if !uid.is_empty() {
-        asked.push(("authentication.k8s.io", "uids", String::new(), "", &uid));
-    }
-    for (group, resource, subresource, namespace, name) in &asked {
-        let on = On::Resource { group, resource, subresource, namespace, name };
-        inner.authorize(&Action { user: &user, verb: "impersonate", on })?;
-    }
-    let mut all = groups;
-    if let (Some((namespace, _)), true) = (account, all.is_empty()) {
-        all = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
-    }
-    if name == ANONYMOUS {
-        if !all.iter().any(|group| group == UNAUTHENTICATED) {
-            all.push(UNAUTHENTICATED.into());
-        }
-    } else if !all.iter().any(|group| group == UNAUTHENTICATED || group == AUTHENTICATED) {
-        all.push(AUTHENTICATED.into());
-    }
-    Ok(User { name, uid, groups: all, extra })
+    impersonation::authorize(inner, &user, &User { name, uid, groups, extra }, target)
 }
 
 /// Writes texts as Go writes a list of them.

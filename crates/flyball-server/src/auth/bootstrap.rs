@@ -1,8 +1,8 @@
 //! What every cluster holds from the start: its namespaces, the default roles and who they are bound to.
 
 use super::Rule;
-use crate::server::Inner;
-use flyball_core::Object;
+use crate::kinds;
+use flyball_core::{GroupResource, Object};
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -10,48 +10,67 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// A role as the list has it.
 #[derive(Default)]
 struct Role {
+    /// The namespace, for one that is no cluster role.
+    namespace: Option<String>,
     name: String,
     /// The role that its rules are added to.
     to: Option<String>,
     /// The role whose added rules it has.
     from: Option<String>,
-    bound: Vec<String>,
+    /// The name of its binding, if it has one.
+    binding: Option<String>,
+    subjects: Vec<Value>,
     rules: Vec<Rule>,
+}
+
+impl Role {
+    /// Reads `[NAMESPACE/]NAME [to AGGREGATE] [from AGGREGATE] [by BINDING] [: SUBJECT…]`.
+    fn read(line: &str) -> Self {
+        let (head, bound) = line.split_once(" : ").map_or((line, None), |(head, bound)| (head, Some(bound)));
+        let head = words(head);
+        let after = |word: &str| head.iter().position(|known| known == word).map(|at| head[at + 1].clone());
+        let (namespace, name) = match head[0].split_once('/') {
+            Some((namespace, name)) => (Some(namespace.to_owned()), name.to_owned()),
+            None => (None, head[0].clone()),
+        };
+        let subjects =
+            bound.into_iter().flat_map(words).filter(|word| word != "-").map(|word| subject(&word)).collect();
+        let binding = bound.map(|_| after("by").unwrap_or_else(|| name.clone()));
+        Self { namespace, name, to: after("to"), from: after("from"), binding, subjects, rules: Vec::new() }
+    }
+}
+
+/// Reads `GROUP`, `user/NAME` or `account/NAME`.
+fn subject(word: &str) -> Value {
+    match word.split_once('/') {
+        Some(("account", name)) => json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"}),
+        Some((_, name)) => json!({"apiGroup": RBAC, "kind": "User", "name": name}),
+        None => json!({"apiGroup": RBAC, "kind": "Group", "name": word}),
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Reads the list of roles, which is part of the program.
 fn roles() -> Vec<Role> {
     let mut roles: Vec<Role> = Vec::new();
     for line in include_str!("roles.txt").lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
-        if let Some(head) = line.strip_prefix("role ") {
-            let (head, bound) = head.split_once(" : ").unwrap_or((head, ""));
-            let head = words(head);
-            let after = |word: &str| head.iter().position(|known| known == word).map(|at| head[at + 1].clone());
-            roles.push(Role {
-                to: after("to"),
-                from: after("from"),
-                bound: words(bound),
-                name: head[0].clone(),
-                rules: Vec::new(),
-            });
-        } else {
-            let parts: Vec<Vec<String>> = line.split('|').map(words).collect();
-            let [verbs, groups, targets] = &parts[..] else { panic!("a rule has three parts: {line}") };
-            let rule = Rule { verbs: verbs.iter().flat_map(|verb| expand(verb)).collect(), ..Rule::default() };
-            let rule = match groups.is_empty() {
-                true => Rule { paths: targets.clone(), ..rule },
-                false => Rule {
-                    groups: groups
-                        .iter()
-                        .map(|group| if group == "core" { String::new() } else { group.clone() })
-                        .collect(),
-                    resources: targets.clone(),
-                    ..rule
-                },
-            };
-            roles.last_mut().expect("a rule follows its role").rules.push(rule);
+        if let Some(role) = line.strip_prefix("role ") {
+            roles.push(Role::read(role));
+            continue;
         }
+        let mut parts = line.split('|').map(words);
+        let mut part = || parts.next().unwrap_or_default();
+        let (verbs, groups, targets, names) = (part(), part(), part(), part());
+        let rule = Rule { verbs: verbs.iter().flat_map(|verb| expand(verb)).collect(), names, ..Rule::default() };
+        let group = |group: String| if group == "core" { String::new() } else { group };
+        let rule = match groups.is_empty() {
+            true => Rule { paths: targets, ..rule },
+            false => Rule { groups: groups.into_iter().map(group).collect(), resources: targets, ..rule },
+        };
+        roles.last_mut().expect("a rule follows its role").rules.push(rule);
     }
     roles
 }
@@ -91,42 +110,15 @@ pub(crate) fn add_rules(known: &mut Object, new: &Object) -> bool {
     is_more
 }
 
-/// Writes what a cluster holds from the start, as far as it is not there.
-pub(crate) fn write(inner: &Inner) {
-    let seed = |group: &str, plural: &str, value: Value| {
-        inner.seed(group, "v1", plural, Object::try_from(value).expect("written as an object"))
-    };
+/// Returns what a cluster holds from the start, with the tables that it is stored in.
+pub(crate) fn objects() -> Vec<(GroupResource, Object)> {
+    let mut all: Vec<(&str, &str, Value)> = Vec::new();
     for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-        seed("", "namespaces", json!({"metadata": {"name": name}}));
+        all.push(("", "namespaces", json!({"metadata": {"name": name}})));
     }
     let roles = roles();
     for role in &roles {
-        let labels = |to: &Option<String>| {
-            let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
-            if let Some(to) = to {
-                labels[format!("{RBAC}/aggregate-to-{to}")] = "true".into();
-            }
-            labels
-        };
-        let metadata = |labels: Value| json!({"name": role.name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}});
-        let rules: Value = rules_of(&roles, role).iter().map(Rule::write).collect();
-        let mut value = json!({"metadata": metadata(labels(&role.to)), "rules": rules});
-        if let Some(from) = &role.from {
-            value["aggregationRule"] =
-                json!({"clusterRoleSelectors": [{"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}}]});
-        }
-        seed(RBAC, "clusterroles", value);
-        if role.bound.is_empty() {
-            continue;
-        }
-        let subjects: Value =
-            role.bound.iter().map(|group| json!({"apiGroup": RBAC, "kind": "Group", "name": group})).collect();
-        let reference = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": role.name});
-        seed(
-            RBAC,
-            "clusterrolebindings",
-            json!({"metadata": metadata(labels(&None)), "roleRef": reference, "subjects": subjects}),
-        );
+        write_role(&roles, role, &mut all);
     }
     for (name, value, description) in [
         (
@@ -141,14 +133,56 @@ pub(crate) fn write(inner: &Inner) {
         ),
     ] {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority"});
-        seed("scheduling.k8s.io", "priorityclasses", class);
+        all.push(("scheduling.k8s.io", "priorityclasses", class));
     }
     let service = json!({
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"],
                  "ports": [{"name": "https", "port": 443, "targetPort": 6443, "protocol": "TCP"}]},
     });
-    seed("", "services", service);
+    all.push(("", "services", service));
+    all.extend(
+        kinds::flow_objects().into_iter().map(|(plural, value)| ("flowcontrol.apiserver.k8s.io", plural, value)),
+    );
+    let object = |value| Object::try_from(value).expect("written as an object");
+    all.into_iter().map(|(group, plural, value)| (GroupResource::new(group, plural), object(value))).collect()
+}
+
+/// Writes a role down, and its binding if it has one.
+fn write_role(roles: &[Role], role: &Role, all: &mut Vec<(&str, &str, Value)>) {
+    let metadata = |name: &str, to: Option<&String>| {
+        let mut labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
+        if let Some(to) = to {
+            labels[format!("{RBAC}/aggregate-to-{to}")] = "true".into();
+        }
+        let annotations = json!({"rbac.authorization.kubernetes.io/autoupdate": "true"});
+        let mut metadata = json!({"name": name, "labels": labels, "annotations": annotations});
+        if let Some(namespace) = &role.namespace {
+            metadata["namespace"] = namespace.as_str().into();
+        }
+        metadata
+    };
+    let rules: Value = rules_of(roles, role).iter().map(Rule::write).collect();
+    let mut value = json!({"metadata": metadata(&role.name, role.to.as_ref()), "rules": rules});
+    if let Some(from) = &role.from {
+        value["aggregationRule"] =
+            json!({"clusterRoleSelectors": [{"matchLabels": {format!("{RBAC}/aggregate-to-{from}"): "true"}}]});
+    }
+    let (plural, kind, bindings) = match role.namespace {
+        Some(_) => ("roles", "Role", "rolebindings"),
+        None => ("clusterroles", "ClusterRole", "clusterrolebindings"),
+    };
+    all.push((RBAC, plural, value));
+    if let Some(binding) = &role.binding {
+        let mut value = json!({
+            "metadata": metadata(binding, None),
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role.name},
+        });
+        if !role.subjects.is_empty() {
+            value["subjects"] = role.subjects.clone().into();
+        }
+        all.push((RBAC, bindings, value));
+    }
 }
 
 #[cfg(test)]

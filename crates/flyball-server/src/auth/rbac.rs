@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
 use super::{Action, Decision, MASTERS, On, User};
-use crate::storage::{Revision, Store};
+use crate::storage::{Entry, Revision, Store};
 use flyball_core::{GroupResource, Object};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -25,11 +25,14 @@ type Versions = [Revision; 4];
 #[derive(Debug, Default)]
 struct Policy {
     /// Rules by namespace (`None` for cluster roles) and name.
-    roles: BTreeMap<(Option<String>, String), Vec<Rule>>,
-    cluster_bindings: Vec<Binding>,
+    roles: BTreeMap<(Option<String>, String), Known<[Rule]>>,
+    cluster_bindings: Vec<Known<Binding>>,
     /// Bindings by namespace.
-    bindings: BTreeMap<String, Vec<Binding>>,
+    bindings: BTreeMap<String, Vec<Known<Binding>>>,
 }
+
+/// What was read of a state of an object.
+type Known<T> = (Revision, Arc<T>);
 
 #[derive(Debug)]
 struct Binding {
@@ -231,32 +234,45 @@ impl Binding {
 }
 
 impl Policy {
-    fn read(store: &Store) -> Self {
-        let objects = |resource: &str| {
-            store.list(&GroupResource::new(GROUP, resource), None).entries.into_iter().map(|entry| entry.object())
-        };
+    /// Reads all roles and bindings; those that are as they were are taken over.
+    fn read(store: &Store, before: &Self) -> Self {
+        let entries = |resource: &str| store.list(&GroupResource::new(GROUP, resource), None).entries.into_iter();
         let mut policy = Self::default();
-        for role in objects("roles").chain(objects("clusterroles")) {
-            let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
-            policy.roles.insert((role.namespace().map(str::to_owned), role.name().to_owned()), rules);
+        for entry in entries("roles").chain(entries("clusterroles")) {
+            let key = (entry.key.namespace().map(str::to_owned), entry.key.name().to_owned());
+            let known = before.roles.get(&key).filter(|known| known.0 == entry.revision).cloned();
+            let read = || {
+                let role = entry.object();
+                let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
+                (entry.revision, rules.map(Rule::read).collect())
+            };
+            policy.roles.insert(key, known.unwrap_or_else(read));
         }
-        policy.cluster_bindings = objects("clusterrolebindings").map(|binding| Binding::read(&binding)).collect();
-        for binding in objects("rolebindings") {
-            let namespace = binding.namespace().unwrap_or_default().to_owned();
-            policy.bindings.entry(namespace).or_default().push(Binding::read(&binding));
+        let bindings = before.bindings.values().flatten().chain(&before.cluster_bindings);
+        let bindings: BTreeMap<Revision, &Arc<Binding>> =
+            bindings.map(|(revision, binding)| (*revision, binding)).collect();
+        let binding = |entry: &Entry| {
+            let known = bindings.get(&entry.revision).copied().cloned();
+            (entry.revision, known.unwrap_or_else(|| Arc::new(Binding::read(&entry.object()))))
+        };
+        policy.cluster_bindings = entries("clusterrolebindings").map(|entry| binding(&entry)).collect();
+        for entry in entries("rolebindings") {
+            let namespace = entry.key.namespace().unwrap_or_default().to_owned();
+            policy.bindings.entry(namespace).or_default().push(binding(&entry));
         }
         policy
     }
 
     fn rules(&self, binding: &Binding) -> &[Rule] {
         let namespace = if binding.role_kind == "Role" { binding.namespace.clone() } else { None };
-        self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], Vec::as_slice)
+        self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], |(_, rules)| rules)
     }
 
     /// Returns the bindings that hold for a user in a namespace (empty: the cluster), with the subject they hold by.
     fn held<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = (&'p Binding, &'p Subject)> {
         let local = self.bindings.get(namespace).into_iter().flatten();
-        self.cluster_bindings.iter().chain(local).filter_map(|binding| Some((binding, binding.subject_of(user)?)))
+        let all = self.cluster_bindings.iter().chain(local);
+        all.filter_map(|(_, binding)| Some((&**binding, binding.subject_of(user)?)))
     }
 }
 
@@ -273,8 +289,10 @@ impl Rbac {
         let mut known = self.policy.lock().expect("nothing panics while it reads the rules");
         match &*known {
             Some((read, policy)) if *read == versions => policy.clone(),
-            _ => {
-                let policy = Arc::new(Policy::read(store));
+            before => {
+                let empty = Policy::default();
+                let before = before.as_ref().map_or(&empty, |(_, policy)| policy);
+                let policy = Arc::new(Policy::read(store, before));
                 *known = Some((versions, policy.clone()));
                 policy
             }
@@ -312,7 +330,8 @@ impl Rbac {
 
     /// Returns the rules of a role, if there is one.
     pub(crate) fn rules_of_role(&self, store: &Store, namespace: Option<&str>, name: &str) -> Option<Vec<Rule>> {
-        self.policy(store).roles.get(&(namespace.map(str::to_owned), name.to_owned())).cloned()
+        let policy = self.policy(store);
+        policy.roles.get(&(namespace.map(str::to_owned), name.to_owned())).map(|(_, rules)| rules.to_vec())
     }
 }
 

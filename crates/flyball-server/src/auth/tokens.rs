@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 /// The name of the issuer, and the audience of tokens that name none.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
+/// The name of the issuer of tokens that secrets hold.
+const SECRET_ISSUER: &str = "kubernetes/serviceaccount";
+
 /// Makes tokens and knows its own.
 pub(crate) struct Issuer {
     keys: Ed25519KeyPair,
@@ -36,6 +39,8 @@ pub(crate) struct Claims {
     pub(crate) account_uid: String,
     pub(crate) bound: Option<Bound>,
     pub(crate) audiences: Vec<String>,
+    /// Whether the token is good only as long as the secret that it is bound to holds it.
+    pub(crate) in_secret: bool,
     id: String,
 }
 
@@ -79,10 +84,28 @@ impl Issuer {
             "aud": audiences, "exp": now + seconds, "iat": now, "nbf": now, "iss": ISSUER, "jti": rng.uuid(),
             "kubernetes.io": private, "sub": format!("system:serviceaccount:{namespace}:{name}"),
         });
+        (self.sign(&claims), now + seconds)
+    }
+
+    /// Makes the token of a service account that a secret holds, without an end of its own.
+    pub(crate) fn issue_in_secret(&self, account: (&str, &str, &str), secret: &str) -> String {
+        let (namespace, name, uid) = account;
+        let claim = |name: &str| format!("kubernetes.io/serviceaccount/{name}");
+        self.sign(&json!({
+            "iss": SECRET_ISSUER,
+            claim("namespace"): namespace,
+            claim("secret.name"): secret,
+            claim("service-account.name"): name,
+            claim("service-account.uid"): uid,
+            "sub": format!("system:serviceaccount:{namespace}:{name}"),
+        }))
+    }
+
+    fn sign(&self, claims: &Value) -> String {
         let header = json!({"alg": "EdDSA", "kid": self.id, "typ": "JWT"});
         let signed = format!("{}.{}", BASE64.encode(header.to_string()), BASE64.encode(claims.to_string()));
         let signature = self.keys.sign(signed.as_bytes());
-        (format!("{signed}.{}", BASE64.encode(signature)), now + seconds)
+        format!("{signed}.{}", BASE64.encode(signature))
     }
 
     /// Reads a token of ours that has not ended.
@@ -92,6 +115,9 @@ impl Issuer {
         UnparsedPublicKey::new(&ED25519, self.keys.public_key()).verify(signed.as_bytes(), &signature).ok()?;
         let (_, payload) = signed.split_once('.')?;
         let claims: Value = serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()?;
+        if claims["iss"] == SECRET_ISSUER {
+            return Some(Claims::in_secret(&claims));
+        }
         let now = clock.now().as_second();
         if claims["iss"] != ISSUER || claims["exp"].as_i64()? <= now || claims["nbf"].as_i64()? > now {
             return None;
@@ -108,6 +134,7 @@ impl Issuer {
             account_uid: text(&private["serviceaccount"]["uid"]),
             bound,
             audiences: claims["aud"].as_array().into_iter().flatten().map(text).collect(),
+            in_secret: false,
             id: text(&claims["jti"]),
         })
     }
@@ -120,10 +147,30 @@ impl Issuer {
 }
 
 impl Claims {
+    /// Reads what a token says that a secret holds.
+    fn in_secret(claims: &Value) -> Self {
+        let text = |name: &str| {
+            let claim = &claims[format!("kubernetes.io/serviceaccount/{name}")];
+            claim.as_str().unwrap_or_default().to_owned()
+        };
+        Self {
+            namespace: text("namespace"),
+            account: text("service-account.name"),
+            account_uid: text("service-account.uid"),
+            bound: Some(Bound { kind: "Secret".into(), name: text("secret.name"), uid: String::new() }),
+            audiences: vec![ISSUER.into()],
+            in_secret: true,
+            id: String::new(),
+        }
+    }
+
     /// The user that the bearer is.
     pub(crate) fn user(&self) -> User {
         let mut user = User::service_account(&self.namespace, &self.account);
         user.uid = self.account_uid.clone();
+        if self.in_secret {
+            return user;
+        }
         user.extra.insert("authentication.kubernetes.io/credential-id".into(), vec![format!("JTI={}", self.id)]);
         if let Some(bound) = self.bound.as_ref().filter(|bound| bound.kind == "Pod") {
             user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![bound.name.clone()]);

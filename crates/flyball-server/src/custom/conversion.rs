@@ -181,9 +181,10 @@ impl Inner {
         }
     }
 
-    /// Returns entries as a version of their resource shows them, so that nothing is left to convert.
+    /// Returns the entries of a list as a version of their resource shows them, so that nothing is left to convert.
     ///
-    /// Those of resources that no webhook converts are returned as they are.
+    /// Those of resources that no webhook converts are returned as they are. What has been converted before is not
+    /// converted again.
     pub(crate) async fn shown(
         &self,
         resource: &Resource,
@@ -191,7 +192,11 @@ impl Inner {
     ) -> Result<Vec<Arc<Entry>>, Status> {
         if resource.converts() {
             for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
-                *entry = self.shown_one(resource, entry.clone()).await?;
+                let known = resource.custom().and_then(|custom| custom.converted.get(entry));
+                *entry = match known {
+                    Some(known) => known,
+                    None => self.shown_one(resource, entry.clone()).await?,
+                };
             }
         }
         Ok(entries)
@@ -210,6 +215,8 @@ impl Inner {
         object.metadata_mut().remove("resourceVersion");
         let object = self.as_version(&stored, resource, object).await?;
         let facts = resource.facts(&object);
-        Ok(Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number)))
+        let made = Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number));
+        resource.custom().into_iter().for_each(|custom| custom.converted.put(&made));
+        Ok(made)
     }
 }

@@ -2,8 +2,9 @@
 
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
-    access, admission_policy, apps, attachment, batch, certificate, config, defaults, event, job, namespace, network,
-    node, pod, policy, printers, quota, registration, scaling, service, storage, webhook, workload,
+    access, admission_policy, apps, attachment, batch, certificate, config, defaults, event, flow, job, namespace,
+    network, node, pod, policy, printers, quota, registration, scaling, scaling_v1, service, storage, webhook,
+    workload,
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;
@@ -18,6 +19,7 @@ const CORE: &str = "";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const STORAGE: &str = "storage.k8s.io";
@@ -73,7 +75,7 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers").printed(printers::scaling::autoscaler).default(defaults::autoscaler).validate(scaling::validate).short(&["hpa"]).category("all").subresources(&[Sub::STATUS]),
     kind("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers").printed(printers::scaling::first_version).default(defaults::first_autoscaler).validate(scaling::validate_v1).short(&["hpa"]).category("all").subresources(&[Sub::STATUS])
-        .stored_as("autoscaling", scaling::to_v2, scaling::from_v2),
+        .stored_as("autoscaling", scaling_v1::to_v2, scaling_v1::from_v2),
 
     kind("batch", "v1", "CronJob", "cronjobs").printed(printers::workload::cron_job).default(workload::cron_job).warn(batch::warn_of_cron_job).validate(batch::cron_job).short(&["cj"]).category("all").generation().subresources(&[Sub::STATUS]),
     kind("batch", "v1", "Job", "jobs").printed(printers::workload::job).default(workload::job).checks(Checks::Whole).warn(batch::warn_of_job).prepare(batch::prepare_job).validate(batch::job).category("all").generation().subresources(&[Sub::STATUS])
@@ -121,6 +123,9 @@ pub(crate) static KINDS: &[Kind] = &[
     kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses").printed(printers::configuration::runtime_class).validate(policy::runtime_class).checks(Checks::Whole).cluster().create_on_update().versioned_updates(),
 
     kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices").printed(printers::network::endpoint_slice).default(defaults::endpoint_slice).warn(network::warn_of_slice).validate(network::endpoint_slice).generation(),
+
+    kind(FLOW, "v1", "FlowSchema", "flowschemas").printed(printers::flow::schema).default(flow::default_schema).checks(Checks::Whole).validate(flow::schema).cluster().generation().subresources(&[Sub::STATUS]),
+    kind(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations").printed(printers::flow::level).default(flow::default_level).checks(Checks::Whole).validate(flow::level).cluster().generation().subresources(&[Sub::STATUS]),
 ];
 
 /// Kinds of what is sent to subresources and of what they show.
@@ -147,7 +152,7 @@ pub(crate) fn library() -> &'static Library {
             "admissionregistration.k8s.io.v1" "apiextensions.k8s.io.v1" "apiregistration.k8s.io.v1" "apps.v1"
             "authentication.k8s.io.v1" "authorization.k8s.io.v1" "autoscaling.v1" "autoscaling.v2" "batch.v1"
             "certificates.k8s.io.v1" "coordination.k8s.io.v1" "core.v1" "discovery.k8s.io.v1" "events.k8s.io.v1"
-            "networking.k8s.io.v1" "node.k8s.io.v1" "policy.v1" "rbac.authorization.k8s.io.v1" "scheduling.k8s.io.v1"
+            "flowcontrol.apiserver.k8s.io.v1" "networking.k8s.io.v1" "node.k8s.io.v1" "policy.v1" "rbac.authorization.k8s.io.v1" "scheduling.k8s.io.v1"
             "storage.k8s.io.v1"
         })
     });

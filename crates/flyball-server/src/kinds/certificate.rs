@@ -3,12 +3,13 @@
 use super::Part;
 use super::field::Field;
 use super::fill::Fields;
-use super::rules::text;
+use super::rules::{pem, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::Value;
+use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 type Errors = Vec<FieldError>;
 
@@ -111,6 +112,15 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
         }
         seen.push(kind.text().to_owned());
     }
+    let certificate = status.at("certificate");
+    let pem = |object: &Object| {
+        let text = object.at(&["status", "certificate"]).and_then(Value::as_str).unwrap_or_default();
+        wrong_certificate(&STANDARD.decode(text).unwrap_or_default())
+    };
+    // What was stored before it was checked may stay.
+    if let (Some(why), None) = (pem(request), pem(old)) {
+        errors.push(certificate.invalid(why));
+    }
     for kind in [APPROVED, DENIED, FAILED] {
         let (now, before) = (conditions(request, kind), conditions(old, kind));
         if now.len() < before.len() {
@@ -120,7 +130,6 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
         }
     }
     let before = old.at(&["status", "certificate"]);
-    let certificate = status.at("certificate");
     if before.is_some_and(|before| before != certificate.value()) {
         errors.push(certificate.forbidden("updates may not modify existing certificate content"));
     }
@@ -136,9 +145,7 @@ pub(super) fn signing_request(object: &Object, old: Option<&Object>, part: Part)
     let request = spec.at("request");
     let mut errors = Errors::new();
     let pem = STANDARD.decode(request.text()).unwrap_or_default();
-    if !pem.windows(BEGIN.len()).any(|window| window == BEGIN) {
-        errors.push(request.invalid("PEM block type must be CERTIFICATE REQUEST"));
-    }
+    errors.extend(wrong_request(&pem).map(|why| request.invalid(why)));
     let usages = spec.at("usages");
     errors.extend(usages.must_be_set());
     errors.extend(usages.items().filter_map(|usage| usage.must_be_in(USAGES)));
@@ -160,4 +167,54 @@ pub(super) fn signing_request(object: &Object, old: Option<&Object>, part: Part)
     errors
 }
 
-const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE REQUEST-----";
+/// Says what is wrong with a request in PEM; only its first block counts.
+fn wrong_request(text: &[u8]) -> Option<String> {
+    let Some(block) = pem::blocks(text).next().filter(|block| block.label == "CERTIFICATE REQUEST") else {
+        return Some("PEM block type must be CERTIFICATE REQUEST".into());
+    };
+    match X509CertificationRequest::from_der(&block.content) {
+        Ok((rest, _)) if rest.is_empty() => None,
+        Ok(_) => Some("asn1: syntax error: trailing data".into()),
+        Err(_) => Some(wrong_der(&block.content)),
+    }
+}
+
+/// Says what Go finds wrong with bytes that are no signing request: here it knows the outermost layer alone.
+fn wrong_der(bytes: &[u8]) -> String {
+    const SEQUENCE: u8 = 0x30;
+    match bytes {
+        [] => "asn1: syntax error: sequence truncated",
+        [SEQUENCE, ..] => "asn1: syntax error: data truncated",
+        _ => "asn1: structure error: tags don't match",
+    }
+    .into()
+}
+
+/// Says what is wrong with issued certificates in PEM; there may be none yet.
+fn wrong_certificate(text: &[u8]) -> Option<String> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut count = 0;
+    for block in pem::blocks(text) {
+        if block.label != "CERTIFICATE" {
+            let label = flyball_core::field::go_quote(&block.label);
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {label}"));
+        }
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".into());
+        }
+        let mut rest = &block.content[..];
+        if rest.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".into());
+        }
+        while !rest.is_empty() {
+            match X509Certificate::from_der(rest) {
+                Ok((after, _)) => rest = after,
+                Err(_) => return Some("x509: malformed certificate".into()),
+            }
+        }
+        count += 1;
+    }
+    (count == 0).then(|| "must contain at least one CERTIFICATE PEM block".into())
+}

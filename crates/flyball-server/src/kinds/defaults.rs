@@ -175,7 +175,10 @@ pub(super) fn policy_binding(binding: &mut Object) {
 
 pub(super) fn first_autoscaler(scaler: &mut Object) {
     scaler.inner_or_new("spec").fill("minReplicas", 1);
-    scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
+    // Metrics that the first version does not know stand in an annotation: then there is no default.
+    if !super::scaling_v1::has_other_metrics(scaler) {
+        scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
+    }
 }
 
 pub(super) fn autoscaler(scaler: &mut Object) {

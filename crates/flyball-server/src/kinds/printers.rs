@@ -5,6 +5,7 @@
 pub(super) mod cluster;
 pub(super) mod configuration;
 pub(super) mod event;
+pub(super) mod flow;
 pub(super) mod network;
 pub(super) mod pod;
 pub(super) mod scaling;

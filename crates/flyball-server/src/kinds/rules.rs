@@ -7,6 +7,7 @@ pub(super) mod affinity;
 pub(super) mod label;
 pub(super) mod number;
 pub(super) mod path;
+pub(super) mod pem;
 pub(super) mod port;
 pub(super) mod resource;
 pub(super) mod text;

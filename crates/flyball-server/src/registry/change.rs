@@ -9,6 +9,7 @@ use super::resource::Resource;
 use super::write::{Change, Outcome, Target, Writer, Written};
 use super::{managed, meta};
 use crate::admission::{Attributes, Operation};
+use crate::custom::schema_number;
 use crate::kinds::{Checks, Part};
 use crate::server::Inner;
 use crate::storage::{self, Entry};
@@ -49,8 +50,7 @@ impl Inner {
             if !writer.options.dry_run {
                 resource.settle(&mut object);
             }
-            // What changes nothing is written all the same where that moves the object to the storage version.
-            let object = if object == live && !resource.is_outdated(self, &entry) {
+            let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
                 Written::Stored(self.shown_one(resource, entry).await?)
             } else if writer.options.dry_run {
                 Written::Shown(Box::new(object))
@@ -65,6 +65,20 @@ impl Inner {
             return Ok(Outcome { object, created: false });
         }
         Err(Status::stale(&resource.group_resource(), key.name()))
+    }
+
+    /// Tells whether a write that changes nothing changes what is stored: it moves a custom resource to the storage
+    /// version, and adds defaults that are younger than the object.
+    async fn rewrites(&self, resource: &Arc<Resource>, entry: &Arc<Entry>, live: &Object) -> Result<bool, Status> {
+        let Some(stored) = resource.stored_as(self) else { return Ok(false) };
+        if entry.schema == stored.schema_number {
+            return Ok(false);
+        }
+        if !schema_number::same_version(entry.schema, stored.schema_number) {
+            return Ok(true);
+        }
+        let (stored_as, object) = self.to_stored(resource, live.clone()).await?;
+        Ok(self.entry(&stored_as, &entry.key, object, entry.revision).object() != entry.object())
     }
 
     /// Stores what an object has become; one that was only held by finalizers goes with the last of them.

@@ -3,7 +3,7 @@
 use super::managed::Conversions;
 use super::resource::{Behaviour, Resource};
 use super::write::{Outcome, Target, Writer, Written};
-use super::{decode, managed, meta};
+use super::{managed, meta};
 use crate::admission::{Attributes, Operation};
 use crate::auth::{Action, On};
 use crate::kinds::Part;
@@ -102,35 +102,6 @@ impl Inner {
         let on = On::Resource { group, resource, subresource: "", namespace, name: target.name() };
         self.authorize(&Action { user: writer.user, verb: "create", on })
     }
-
-    /// Stores an object that comes with the server, past admission and validation, unless it is there.
-    pub(crate) fn seed(&self, group: &str, version: &str, plural: &str, mut object: Object) {
-        let catalog = self.catalog();
-        let resource = catalog.get(group, version, plural).expect("only built-in kinds are seeded");
-        if let Some(entry) = self.store.get(&resource.table, &object.key()) {
-            let mut known = entry.object();
-            if crate::auth::bootstrap::add_rules(&mut known, &object) {
-                self.store
-                    .seed(&resource.table, &entry.key, |revision| self.entry(&resource, &entry.key, known, revision));
-            }
-            return;
-        }
-        object.set_kind(&resource.kind);
-        let (mut object, _) = decode::read(&resource, object).expect("what comes with the server can be read");
-        resource.default(&mut object);
-        let now = self.clock.now_rfc3339();
-        let by =
-            managed::By { name: "kube-apiserver", part: Part::Whole, now: &now, conversions: &Conversions::default() };
-        managed::update(&catalog, &resource, None, &mut object, &by);
-        clear_status(&resource, &mut object);
-        meta::fill(&mut object, &self.clock, &self.rng);
-        if resource.counts_generations() {
-            object.metadata_mut().insert("generation".into(), 1.into());
-        }
-        resource.prepare(&mut object, None, Part::Whole, &self.clock);
-        let key = object.key();
-        self.store.seed(&resource.table, &key, |revision| self.entry(&resource, &key, object, revision));
-    }
 }
 
 /// Tells the version of an object from what means nothing.
@@ -139,7 +110,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// A new object has no status but the one that it begins with.
-fn clear_status(resource: &Resource, object: &mut Object) {
+pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
     // Nodes tell of themselves as they come.
     if !resource.has_part(Part::Status) || resource.custom().is_none() && &*resource.kind.kind == "Node" {
         return;

@@ -179,8 +179,19 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
         empty: resource.empty.as_value(),
     };
     let manager = Manager::updater(by.name, &api_version, by.part.name());
-    match objects.update(live.as_value(), new.as_value(), managed, manager, by.time()) {
-        Ok(managed) => put(new, managed),
+    // Custom resources may be older than their schema.
+    let fits = match resource.custom() {
+        Some(_) => objects.check(new.as_value()).and_then(|()| objects.check(live.as_value())),
+        None => Ok(()),
+    };
+    let recorded = fits.and_then(|()| objects.update(live.as_value(), new.as_value(), managed, manager, by.time()));
+    match recorded {
+        Ok(mut managed) => {
+            if by.part == Part::Scale && scale_is_deep(resource) {
+                managed.remove(&Manager::updater(by.name, &api_version, by.part.name()));
+            }
+            put(new, managed);
+        }
         // A write does not fail because its bookkeeping does: nobody owns anything then.
         Err(error) => tracing::warn!(%error, object = %new.key(), "managedFields could not be updated"),
     }
@@ -202,6 +213,11 @@ pub(crate) fn apply(
     };
     let mut live = live.cloned().unwrap_or_else(empty);
     let stored = take(&mut live);
+    let of_custom_scale = by.part == Part::Scale && resource.custom().is_some();
+    if of_custom_scale && !owns_replicas(resource, stored.as_ref()) {
+        let what = format!("failed to convert live object (/; {})", super::scale::kind());
+        return Err(no_custom_scale(&format!("failed to create manager for existing fields: {what}")));
+    }
     let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
@@ -233,6 +249,11 @@ pub(crate) fn apply(
                 apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
             }
         })?;
+    if of_custom_scale {
+        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name());
+        let what = format!("failed to convert new object ({namespace}/{name}; {})", super::scale::kind());
+        return Err(no_custom_scale(&what));
+    }
     let mut object = match applied.object {
         Some(value) => Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?,
         None => live,
@@ -242,6 +263,28 @@ pub(crate) fn apply(
         note_applied(&mut object, wanted);
     }
     Ok(object)
+}
+
+/// Tells whether a custom resource keeps its replicas below what is directly in its spec: then the real server takes the
+/// field from its owners but notes no new one.
+fn scale_is_deep(resource: &Resource) -> bool {
+    let depth = |path: &str| path.split('.').filter(|step| !step.is_empty()).count();
+    resource.custom().is_some() && resource.scale().is_some_and(|paths| depth(paths.spec) > 2)
+}
+
+/// Tells whether anybody owns the replicas that a custom resource's scale shows.
+fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
+    let path = resource.scale().map_or("", |paths| paths.spec).split('.').filter(|step| !step.is_empty());
+    let path = path.map(|step| format!("/f:{step}")).collect::<String>();
+    let mut entries = managed.and_then(Value::as_array).into_iter().flatten();
+    entries.any(|entry| entry["fieldsV1"].pointer(&path).is_some())
+}
+
+/// Refuses to apply the scale of a custom resource, which the real server cannot do either: it takes the merged scale
+/// for an object of the CRD.
+fn no_custom_scale(what: &str) -> Status {
+    let why = "to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+    Status::new(500, None, format!("{what} {why}"))
 }
 
 /// The manager that `kubectl apply --server-side` goes by.

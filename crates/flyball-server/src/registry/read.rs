@@ -1,6 +1,7 @@
 //! Reading: what is stored, as a version of its resource shows it.
 
 use super::resource::{Behaviour, Resource};
+use crate::custom::schema_number;
 use crate::request::options::{ListOptions, VersionMatch};
 use crate::server::Inner;
 use crate::storage::{self, Entry, Revision, Snapshot};
@@ -173,23 +174,24 @@ impl Inner {
             object.set_kind(&resource.kind);
             return object;
         }
-        let catalog = self.catalog();
         match &resource.behaviour {
             Behaviour::BuiltIn(kind) => {
                 kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
                 object.set_kind(&resource.kind);
                 object
             }
-            Behaviour::Custom(custom) => {
-                // Through the storage version's schema first, as it is today; then to the version asked for.
-                let stored = catalog.get(&resource.kind.group, &custom.storage_version, &resource.plural);
+            Behaviour::Custom(_) => {
+                // By the schema of the version that it is stored in, with the defaults of that one alone.
+                let stored = resource.written_as(self, entry);
                 let stored = stored.as_deref().unwrap_or(resource);
                 object.set_kind(&stored.kind);
-                if let Ok((read, _)) = super::decode::read_as(stored, object.clone()) {
+                if !schema_number::same_schema(entry.schema, stored.schema_number)
+                    && let Ok((read, _)) = super::decode::read_as(stored, object.clone())
+                {
                     object = read;
                 }
                 stored.default(&mut object);
-                convert(stored, resource, object)
+                if stored.kind == resource.kind { object } else { convert(stored, resource, object) }
             }
         }
     }
@@ -281,14 +283,16 @@ impl Inner {
 fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> Listed {
     let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
     let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());
-    let mut entries: Vec<Arc<Entry>> =
-        snapshot.entries.into_iter().filter(|entry| after(entry) && selection.matches(entry)).collect();
-    if limit == 0 || entries.len() <= limit {
+    let mut rest = snapshot.entries.into_iter().filter(after);
+    if limit == 0 {
+        let entries = rest.filter(|entry| selection.matches(entry)).collect();
         return Listed { revision, entries, next: None, remaining: None };
     }
+    let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
+    // A full page ends the search: whether any of what follows is selected is for the next request to find out.
+    let left = rest.count();
+    let next = entries.last().filter(|_| left > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector the real server does not count what is left.
-    let remaining = selection.is_everything().then_some(entries.len() - limit);
-    entries.truncate(limit);
-    let last = entries.last().map(|entry| entry.key.to_string()).unwrap_or_default();
-    Listed { revision, entries, next: Some(Page { revision, after: last }), remaining }
+    let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(left));
+    Listed { revision, entries, next, remaining }
 }

@@ -1,6 +1,6 @@
 //! A resource as one group version serves it.
 
-use crate::custom::CustomKind;
+use crate::custom::{CustomKind, schema_number};
 use crate::kinds::{Answer, Checks, Kind, Part, ScalePaths, Verbs, library};
 use crate::server::Inner;
 use crate::storage::{Entry, Facts};
@@ -103,22 +103,16 @@ impl Resource {
         inner.catalog().get(&self.kind.group, &self.custom()?.storage_version, &self.plural)
     }
 
-    /// The version in which an entry was stored, for a custom resource: that whose schema it was written by, if it is
-    /// still there.
+    /// The version in which an entry was stored, for a custom resource; the one to store in if it is gone.
     pub(crate) fn written_as(&self, inner: &Inner, entry: &Entry) -> Option<Arc<Self>> {
         let catalog = inner.catalog();
-        let written = |other: &&Arc<Self>| other.table == self.table && other.schema_number == entry.schema;
-        catalog.resources().find(written).cloned().or_else(|| self.stored_as(inner))
+        let versions = catalog.group(&self.kind.group).into_iter().flat_map(|group| &group.versions);
+        let mut resources = versions.filter_map(|version| version.resources.get(&self.plural));
+        let written = resources.find(|known| schema_number::same_version(known.schema_number, entry.schema));
+        written.cloned().or_else(|| self.stored_as(inner))
     }
 
-    /// Whether an entry was stored in a version that is no longer the one to store in.
-    pub(crate) fn is_outdated(&self, inner: &Inner, entry: &Entry) -> bool {
-        let written = || self.written_as(inner, entry);
-        self.custom()
-            .is_some_and(|custom| written().is_some_and(|written| *custom.storage_version != *written.kind.version))
-    }
-
-    /// Whether clients may see the resource: a version that is only stored is known but not served.
+    /// Whether clients may see the resource: versions that are not served are known, since objects may be stored in them.
     pub(crate) fn is_served(&self) -> bool {
         self.custom().is_none_or(|custom| custom.served)
     }

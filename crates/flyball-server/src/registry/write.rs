@@ -3,6 +3,7 @@
 use super::patch::Patch;
 use super::resource::{Behaviour, Resource};
 use crate::auth::User;
+use crate::custom::schema_number;
 use crate::kinds::Part;
 use crate::request::options::WriteOptions;
 use crate::response::Warnings;
@@ -108,24 +109,25 @@ pub(crate) enum Written {
 impl Inner {
     /// Makes the entry that holds an object.
     pub(crate) fn entry(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
-        let schema = match &resource.behaviour {
+        let (schema, facts) = match &resource.behaviour {
             Behaviour::BuiltIn(kind) => {
                 kind.stored.iter().for_each(|stored| (stored.write)(&mut object));
-                0
+                (0, resource.facts(&object))
             }
-            Behaviour::Custom(custom) if *custom.storage_version == *resource.kind.version => resource.schema_number,
-            Behaviour::Custom(custom) => {
-                let catalog = self.catalog();
-                match catalog.get(&resource.kind.group, &custom.storage_version, &resource.plural) {
-                    Some(stored) => {
-                        object = super::read::convert(resource, &stored, object);
-                        stored.schema_number
-                    }
-                    None => resource.schema_number,
+            Behaviour::Custom(_) => {
+                let stored = resource.stored_as(self);
+                let stored = stored.as_deref().unwrap_or(resource);
+                if stored.kind != resource.kind {
+                    object = super::read::convert(resource, stored, object);
                 }
+                // What was written through another version may lack defaults of this one: they come with each read.
+                let mut whole = object.clone();
+                stored.default(&mut whole);
+                let number = stored.schema_number;
+                let number = if whole == object { number } else { schema_number::incomplete(number) };
+                (number, stored.facts(&whole))
             }
         };
-        let facts = resource.facts(&object);
         Entry::new(key.clone(), object, revision, facts, schema)
     }
 }

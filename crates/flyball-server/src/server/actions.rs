@@ -190,7 +190,7 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     let ended =
         matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
     if !ended && pod.deletion_timestamp().is_none() {
-        reserve(inner, call, &pod).await?;
+        reserve(inner, &pod, &writer).await?;
     }
     let now = inner.clock.now_rfc3339();
     let note = move |pod: &mut Object| {
@@ -210,7 +210,7 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
 }
 
 /// Takes one disruption from the budget of a pod, or refuses.
-async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status> {
+async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(), Status> {
     let catalog = inner.catalog();
     let budgets = catalog.get("policy", "v1", "poddisruptionbudgets").expect("budgets are always served");
     let all = inner.store.list(&budgets.table, pod.namespace()).entries;
@@ -228,6 +228,14 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
         ));
     }
     let count = |budget: &Object, field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or(0);
+    if !is_ready(pod) {
+        // Such a pod is not among the healthy ones that the budget protects.
+        let policy = budget.at(&["spec", "unhealthyPodEvictionPolicy"]).and_then(Value::as_str);
+        let (desired, current) = (count(&budget, "desiredHealthy"), count(&budget, "currentHealthy"));
+        if policy == Some("AlwaysAllow") || desired > 0 && current >= desired {
+            return Ok(());
+        }
+    }
     if count(&budget, "observedGeneration") < budget.generation() {
         let mut status = refused("The disruption budget {} is still being processed by the server.", &budget);
         status.details.iter_mut().for_each(|details| details.retry_after_seconds = 10);
@@ -261,14 +269,14 @@ async fn reserve(inner: &Inner, call: &Call, pod: &Object) -> Result<(), Status>
         });
         Ok(())
     };
-    inner
-        .change(
-            &target,
-            &Change::With(Box::new(take)),
-            &Writer { reviewed: false, ..writer(call, WriteOptions::default()) },
-        )
-        .await?;
+    inner.change(&target, &Change::With(Box::new(take)), writer).await?;
     Ok(())
+}
+
+/// Tells whether a pod's condition says that it is ready.
+fn is_ready(pod: &Object) -> bool {
+    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 fn refused(why: &str, budget: &Object) -> Status {

@@ -127,7 +127,7 @@ where
     B::Error: std::fmt::Display,
 {
     let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
-    let user = auth::impersonated(inner, &parts.headers, user)?;
+    let user = auth::impersonated(inner, &parts.headers, user, &target)?;
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let sort = match () {
         () if user.is_in(auth::MASTERS) => Sort::Exempt,
@@ -140,31 +140,12 @@ where
     } else {
         Some(inner.in_flight.enter(sort).await.ok_or(Refused::Busy)?)
     };
-    authorize(inner, &user, &target)?;
+    inner.authorize(&Action { user: &user, verb: target.verb, on: On::of(&target) })?;
     let sends = target.resource.is_some() && !reads;
     let body = if sends { read(body).await? } else { Bytes::new() };
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
     let connection = parts.extensions.get().cloned();
     Ok(Call { method, headers, query, body, user, target, warnings, connection, _slot: slot })
-}
-
-fn authorize(inner: &Inner, user: &User, target: &Target) -> Result<(), Status> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (namespace, name, subresource);
-    let on = match &target.resource {
-        None => On::Path(&target.path),
-        Some(path) => {
-            (namespace, name, subresource) = (text(&path.namespace), text(&path.name), text(&path.subresource));
-            On::Resource {
-                group: &path.group,
-                resource: &path.resource,
-                subresource: &subresource,
-                namespace: &namespace,
-                name: &name,
-            }
-        }
-    };
-    inner.authorize(&Action { user, verb: target.verb, on })
 }
 
 /// Reads a body, which may neither be too long nor take too long.

@@ -8,7 +8,8 @@ use crate::kinds::{Answer, Part, Verbs};
 use crate::registry::decode::{self, Decoded};
 use crate::registry::protobuf;
 use crate::registry::{
-    Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, scale,
+    Catalog, Change, Deleted, Lookup, Outcome, Patch, PatchKind, Resource, Target, Writer, Written, parse_version,
+    scale,
 };
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
@@ -161,7 +162,7 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
         if form.view == View::Table { Include::read(call.query.text("includeObject"))? } else { Include::Metadata };
     let show = Presenter { inner: inner.clone(), resource: resource.clone(), form, include };
     match call.target.verb {
-        "get" => get(&show, &target).await,
+        "get" => get(&show, call, &target).await,
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
             let mut listed = inner.list(&resource, target.namespace.as_deref(), &options).await?;
@@ -191,7 +192,11 @@ fn watched_name(call: &Call) -> Option<&str> {
     call.target.resource.as_ref()?.name.as_deref()
 }
 
-async fn get(show: &Presenter, target: &Target) -> Result<Response<Body>, Status> {
+async fn get(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
+    let version = parse_version(call.query.text("resourceVersion")).map_err(|why| Status::new(500, None, why))?;
+    if let Some(version) = version {
+        show.inner.wait_for(version).await?;
+    }
     let entry = show.inner.get(&target.resource, &target.key())?;
     let entry = show.inner.shown_one(&target.resource, entry).await?;
     if target.part == Part::Scale {

@@ -2,6 +2,7 @@
 
 use super::{Inner, Options, Server};
 use crate::auth::{Issuer, Rbac};
+use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::registry::{Catalog, Resource};
 use crate::storage::{Entry, Facts, Image, Limits, Store};
@@ -22,7 +23,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Inner>, D
     let inner = Inner::of(store, Arc::new(issuer), Rbac::default(), options);
     inner.serve_definitions();
     select(&inner);
-    crate::auth::bootstrap::write(&inner);
+    inner.seed();
     inner.store.keep(directory, &kept)?;
     // What was to follow from the last writes to CRDs may not have come to pass.
     inner.definitions_moved.store(true, Ordering::Release);
@@ -50,7 +51,10 @@ fn select(inner: &Inner) {
     catalog.resources().for_each(|resource| versions.entry(&resource.table).or_default().push(resource));
     inner.store.select_by(|table, entry| {
         let versions = versions.get(table).map_or(&[][..], Vec::as_slice);
-        let written = |resource: &&&Resource| resource.schema_number == entry.schema;
+        let written = |resource: &&&Resource| match resource.custom() {
+            Some(_) => schema_number::same_version(resource.schema_number, entry.schema),
+            None => resource.schema_number == entry.schema,
+        };
         let stored = |resource: &&&Resource| {
             resource.custom().is_none_or(|custom| *custom.storage_version == *resource.kind.version)
         };

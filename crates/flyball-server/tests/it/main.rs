@@ -1,10 +1,18 @@
 //! Integration tests of the embedded API server, in process: no other program, no socket but for webhooks.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod autoscalers;
 mod bounds;
 mod corpus;
 mod crash;
+mod evictions;
 mod facts;
+mod flow_control;
+mod impersonation;
+mod reads;
 mod reviews;
 mod robustness;
+mod signing_requests;
+mod storage_versions;
+mod system_roles;
 mod webhook;

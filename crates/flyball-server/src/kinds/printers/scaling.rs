@@ -5,7 +5,7 @@ use serde_json::Value;
 
 pub(crate) fn first_version(view: &View<'_>) -> Row {
     let mut object = view.object.clone();
-    super::super::scaling::to_v2(&mut object);
+    super::super::scaling_v1::to_v2(&mut object);
     autoscaler(&View { object: &object, ..*view })
 }
 

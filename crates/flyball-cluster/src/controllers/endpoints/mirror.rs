@@ -1,0 +1,133 @@
+//! Mirrors endpoints that somebody wrote by hand, for a service without selector, into endpoint slices.
+//!
+//! See <https://kubernetes.io/docs/concepts/services-networking/service/#endpointslice-mirroring>.
+
+use super::TRIGGERED;
+use flyball::{Action, Context, Controller, Reconcile, Result};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as LegacyPort, Endpoints, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use std::collections::BTreeMap;
+
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
+const SERVICE: &str = "kubernetes.io/service-name";
+const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// How many addresses of a subset are mirrored at most.
+const MAX_ENDPOINTS: usize = 1000;
+
+/// Makes the controller.
+pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
+    Controller::new(Mirror)
+        .owns::<EndpointSlice>()
+        .watches_by_key::<Service>(|service, _| Ok(vec![service.clone()]))
+        .replaces::<EndpointSlice>()
+}
+
+struct Mirror;
+
+/// The ports and endpoints of a slice, and the family of its addresses.
+#[derive(Clone, Debug, PartialEq)]
+struct Content {
+    family: &'static str,
+    ports: Vec<EndpointPort>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Reconcile for Mirror {
+    type Resource = Endpoints;
+
+    async fn reconcile(&self, endpoints: &Endpoints, cx: &Context<Endpoints>) -> Result<Action> {
+        let service = cx.get::<Service>(cx.key()).await?;
+        let has_selector = |service: &Service| service.spec.as_ref().is_some_and(|spec| spec.selector.is_some());
+        let is_wanted = endpoints.labels().get(SKIP).is_none_or(|skip| skip != "true")
+            && !endpoints.annotations().contains_key(LEADER)
+            && service.is_some_and(|service| !has_selector(&service));
+        let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
+        let mut known: Vec<EndpointSlice> = cx.children().await?.into_iter().filter(is_ours).collect();
+        for content in if is_wanted { contents(endpoints) } else { Vec::new() } {
+            let same = |slice: &EndpointSlice| {
+                slice.address_type == content.family && slice.ports.clone().unwrap_or_default() == content.ports
+            };
+            let wanted = slice(endpoints, content.clone());
+            let Some(at) = known.iter().position(same) else {
+                cx.create(&wanted).await?;
+                continue;
+            };
+            let mut changed = known.remove(at);
+            let before = changed.clone();
+            changed.endpoints = wanted.endpoints;
+            changed.metadata.labels = wanted.metadata.labels;
+            changed.metadata.annotations = wanted.metadata.annotations;
+            if changed != before {
+                cx.replace(&changed).await?;
+            }
+        }
+        for slice in known {
+            cx.delete(&slice).await?;
+        }
+        Ok(Action::done())
+    }
+}
+
+fn slice(endpoints: &Endpoints, content: Content) -> EndpointSlice {
+    let mut labels = endpoints.labels().clone();
+    labels.insert(SERVICE.into(), endpoints.name_any());
+    labels.insert(MANAGED_BY.into(), CONTROLLER.into());
+    let mut annotations: BTreeMap<String, String> = endpoints.annotations().clone();
+    annotations.retain(|name, _| !matches!(name.as_str(), TRIGGERED | LAST_APPLIED));
+    EndpointSlice {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{}-", endpoints.name_any())),
+            labels: Some(labels),
+            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        },
+        address_type: content.family.into(),
+        endpoints: Some(content.endpoints),
+        ports: Some(content.ports).filter(|ports| !ports.is_empty()),
+    }
+}
+
+/// Returns what slices there are to be: one for each set of ports and family of addresses.
+fn contents(endpoints: &Endpoints) -> Vec<Content> {
+    let mut contents: Vec<Content> = Vec::new();
+    for subset in endpoints.subsets.iter().flatten() {
+        let ports: Vec<EndpointPort> = subset.ports.iter().flatten().map(port).collect();
+        let ready = subset.addresses.iter().flatten().map(|address| (address, true));
+        let not_ready = subset.not_ready_addresses.iter().flatten().map(|address| (address, false));
+        for (address, ready) in ready.chain(not_ready).take(MAX_ENDPOINTS) {
+            let family = if address.ip.contains(':') { "IPv6" } else { "IPv4" };
+            let endpoint = endpoint(address, ready);
+            match contents.iter_mut().find(|known| known.family == family && known.ports == ports) {
+                Some(known) if known.endpoints.len() < MAX_ENDPOINTS => known.endpoints.push(endpoint),
+                Some(_) => {}
+                None => contents.push(Content { family, ports: ports.clone(), endpoints: vec![endpoint] }),
+            }
+        }
+    }
+    contents
+}
+
+fn port(port: &LegacyPort) -> EndpointPort {
+    EndpointPort {
+        name: Some(port.name.clone().unwrap_or_default()),
+        port: Some(port.port),
+        protocol: Some(port.protocol.clone().unwrap_or_else(|| "TCP".into())),
+        app_protocol: port.app_protocol.clone(),
+    }
+}
+
+fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.ip.clone()],
+        conditions: Some(EndpointConditions { ready: Some(ready), ..EndpointConditions::default() }),
+        hostname: address.hostname.clone().filter(|hostname| !hostname.is_empty()),
+        node_name: address.node_name.clone(),
+        target_ref: address.target_ref.clone(),
+        ..Endpoint::default()
+    }
+}

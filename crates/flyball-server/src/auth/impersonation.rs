@@ -1,0 +1,207 @@
+//! Impersonation: whether a client may act as somebody else, and as whom it then acts.
+//!
+//! Constrained modes come first: they ask whether the client may do what it asks for while it impersonates
+//! (`impersonate-on:<mode>:<verb>` on the request's own target), and then whether it may impersonate that user
+//! (`impersonate:<mode>`). The `impersonate` verb of old comes last. A refusal names what was asked first. See
+//! <https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/>.
+
+use super::{ANONYMOUS, AUTHENTICATED, Action, MASTERS, On, UNAUTHENTICATED, User};
+use crate::request::Target;
+use crate::server::Inner;
+use flyball_core::{Status, names};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// The most clients of which it is known which mode they were last let in by.
+const MAX_KNOWN: usize = 1_000;
+
+/// From how many groups or extra values on a client may as well be allowed all of them at once.
+const MANY: usize = 4;
+
+/// A way to be allowed to impersonate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    Legacy,
+}
+
+/// The mode by which each client was last allowed to impersonate: it is tried first, and its refusal is the one told.
+#[derive(Default)]
+pub(crate) struct LastModes(Mutex<BTreeMap<String, Mode>>);
+
+impl LastModes {
+    fn get(&self, client: &str) -> Option<Mode> {
+        self.0.lock().expect("nothing panics while it holds the modes").get(client).copied()
+    }
+
+    fn set(&self, client: &str, mode: Mode) {
+        let mut known = self.0.lock().expect("nothing panics while it holds the modes");
+        if known.len() >= MAX_KNOWN && !known.contains_key(client) {
+            known.clear();
+        }
+        known.insert(client.to_owned(), mode);
+    }
+}
+
+/// Checks that a client may act as another user in a request; returns that user with the groups that it comes to have.
+pub(super) fn authorize(inner: &Inner, client: &User, wanted: &User, target: &Target) -> Result<User, Status> {
+    use Mode::{ArbitraryNode, AssociatedNode, Legacy, ServiceAccount, UserInfo};
+    let last = inner.impersonations.get(&client.name);
+    let others = [AssociatedNode, ArbitraryNode, ServiceAccount, UserInfo, Legacy];
+    let others = others.into_iter().filter(|mode| Some(*mode) != last);
+    let mut refusal = None;
+    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(client, wanted)) {
+        let checked = mode.check_target(inner, client, target).and_then(|()| mode.check_user(inner, client, wanted));
+        match checked {
+            Ok(()) => {
+                inner.impersonations.set(&client.name, mode);
+                return Ok(mode.become_user(wanted));
+            }
+            Err(status) => drop(refusal.get_or_insert(status)),
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// Splits the user name of a service account into namespace and name.
+pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let good = names::dns_label(namespace).is_empty() && names::dns_subdomain(name).is_empty();
+    good.then_some((namespace, name))
+}
+
+fn node(user: &str) -> Option<&str> {
+    user.strip_prefix("system:node:").filter(|name| names::dns_subdomain(name).is_empty())
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Legacy => "",
+        }
+    }
+
+    fn applies(self, client: &User, wanted: &User) -> bool {
+        let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        match self {
+            Self::AssociatedNode => {
+                let own = client.extra.get("authentication.kubernetes.io/node-name").map(Vec::as_slice);
+                only_name
+                    && service_account(&client.name).is_some()
+                    && node(&wanted.name).is_some_and(|name| matches!(own, Some([own]) if own == name))
+            }
+            Self::ArbitraryNode => only_name && node(&wanted.name).is_some(),
+            Self::ServiceAccount => only_name && service_account(&wanted.name).is_some(),
+            Self::UserInfo => node(&wanted.name).is_none() && service_account(&wanted.name).is_none(),
+            Self::Legacy => true,
+        }
+    }
+
+    /// Checks that the client may do what it asks for while it impersonates.
+    fn check_target(self, inner: &Inner, client: &User, target: &Target) -> Result<(), Status> {
+        if self == Self::Legacy {
+            return Ok(());
+        }
+        let verb = format!("impersonate-on:{}:{}", self.name(), target.verb);
+        inner.authorize(&Action { user: client, verb: &verb, on: On::of(target) })
+    }
+
+    /// Checks that the client may impersonate the user, with all that is to be known of it.
+    fn check_user(self, inner: &Inner, client: &User, wanted: &User) -> Result<(), Status> {
+        const AUTHENTICATION: &str = "authentication.k8s.io";
+        let legacy = self == Self::Legacy;
+        let verb = if legacy { "impersonate".to_owned() } else { format!("impersonate:{}", self.name()) };
+        let group = if legacy { "" } else { AUTHENTICATION };
+        let action = |group, resource, subresource, namespace, name| {
+            let on = On::Resource { group, resource, subresource, namespace, name };
+            inner.authorize(&Action { user: client, verb: &verb, on })
+        };
+        match (service_account(&wanted.name), node(&wanted.name)) {
+            (Some((namespace, name)), _) => action(group, "serviceaccounts", "", namespace, name)?,
+            (None, Some(_)) if self == Self::AssociatedNode => action(group, "nodes", "", "", "*")?,
+            (None, Some(name)) if !legacy => action(group, "nodes", "", "", name)?,
+            (None, _) => action(group, "users", "", "", &wanted.name)?,
+        }
+        if !wanted.uid.is_empty() {
+            action(AUTHENTICATION, "uids", "", "", &wanted.uid)?;
+        }
+        let refuse = |resource, name: &str, why: &str| {
+            let on = On::Resource { group: AUTHENTICATION, resource, subresource: "", namespace: "", name };
+            let mut status = Action { user: client, verb: &verb, on }.forbidden();
+            status.message += &format!(": {why}");
+            Err(status)
+        };
+        if !legacy && wanted.groups.iter().any(String::is_empty) {
+            return refuse("groups", "", "impersonating the empty string group is not allowed");
+        }
+        if !legacy && wanted.groups.iter().any(|group| group == MASTERS) {
+            return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+        }
+        let all_groups = !legacy && wanted.groups.len() >= MANY && action(group, "groups", "", "", "*").is_ok();
+        if !all_groups {
+            wanted.groups.iter().try_for_each(|name| action(group, "groups", "", "", name))?;
+        }
+        if !legacy && let Some(why) = wanted.extra.iter().find_map(wrong_extra) {
+            return refuse("userextras", "", &why);
+        }
+        let values: usize = wanted.extra.values().map(Vec::len).sum();
+        let many = wanted.extra.len() >= MANY || values >= MANY;
+        if !legacy && many && action(AUTHENTICATION, "userextras", "*", "", "*").is_ok() {
+            return Ok(());
+        }
+        let mut extra = wanted.extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
+        extra.try_for_each(|(key, value)| action(AUTHENTICATION, "userextras", key, "", value))
+    }
+
+    /// Gives a user the groups that follow from its name.
+    fn become_user(self, wanted: &User) -> User {
+        let mut user = wanted.clone();
+        match service_account(&user.name) {
+            Some((namespace, _)) if user.groups.is_empty() => {
+                user.groups = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
+            }
+            _ if matches!(self, Self::AssociatedNode | Self::ArbitraryNode) => {
+                user.groups = vec!["system:nodes".into()];
+            }
+            _ => {}
+        }
+        if user.name == ANONYMOUS {
+            if !user.is_in(UNAUTHENTICATED) {
+                user.groups.push(UNAUTHENTICATED.into());
+            }
+        } else if !user.is_in(UNAUTHENTICATED) && !user.is_in(AUTHENTICATED) {
+            user.groups.push(AUTHENTICATED.into());
+        }
+        user
+    }
+}
+
+/// Says what is wrong with an extra key that constrained modes refuse.
+fn wrong_extra((key, values): (&String, &Vec<String>)) -> Option<String> {
+    let prefixed =
+        key.split_once('/').is_some_and(|(domain, path)| names::dns_subdomain(domain).is_empty() && !path.is_empty());
+    let why = match () {
+        () if key.is_empty() => "impersonating the empty string key in extra is not allowed".to_owned(),
+        () if !prefixed => {
+            let quoted = flyball_core::field::go_quote(key);
+            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            format!("impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {quoted}: {why}")
+        }
+        () if *key != key.to_lowercase() => {
+            let quoted = flyball_core::field::go_quote(key);
+            format!("impersonating a non-lowercase key in extra is not allowed: {quoted}")
+        }
+        () if values.iter().any(String::is_empty) => {
+            "impersonating the empty string value in extra is not allowed".to_owned()
+        }
+        () => return None,
+    };
+    Some(why)
+}

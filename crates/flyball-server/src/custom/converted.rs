@@ -1,0 +1,48 @@
+//! Objects as a conversion webhook returned them, for lists: as the watch cache of the real server, a list shows what
+//! has been converted before even if the webhook fails now. Reads of one object always ask the webhook.
+//!
+//! An entry stands for one revision of its object and is never shown for another.
+
+use crate::storage::Entry;
+use flyball_core::ObjectKey;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// The most bytes of converted objects that a version of a resource keeps; beyond that it starts anew.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The converted objects of a version of a resource.
+#[derive(Default)]
+pub(crate) struct Converted(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<ObjectKey, Arc<Entry>>,
+    bytes: usize,
+}
+
+impl Converted {
+    /// Returns what was made of this state of an object.
+    pub(super) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
+        let state = self.0.lock().expect("nothing panics while it holds the converted objects");
+        state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
+    }
+
+    /// Keeps what was made of an object.
+    pub(super) fn put(&self, made: &Arc<Entry>) {
+        let mut state = self.0.lock().expect("nothing panics while it holds the converted objects");
+        let before = state.entries.insert(made.key.clone(), made.clone());
+        state.bytes = state.bytes + made.size() - before.map_or(0, |before| before.size());
+        if state.bytes > MAX_BYTES {
+            *state = State::default();
+        }
+    }
+}
+
+/// Prints nothing: what was converted is no part of what a CRD declares.
+impl fmt::Debug for Converted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Converted")
+    }
+}

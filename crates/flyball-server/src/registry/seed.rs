@@ -1,0 +1,137 @@
+//! The objects that come with the server, stored past admission and validation before the first request.
+//!
+//! They are many and a server has to start fast, so each is made once in a process and copied from then on: only its
+//! UID, the time and the revision differ from server to server.
+
+use super::managed::Conversions;
+use super::resource::Resource;
+use super::{create, decode, managed, meta};
+use crate::auth::bootstrap;
+use crate::kinds::Part;
+use crate::registry::Catalog;
+use crate::server::Inner;
+use crate::storage::{Entry, Facts, Revision};
+use bytes::Bytes;
+use flyball_core::time::Timestamp;
+use flyball_core::{Clock, GroupResource, Object, ObjectKey, Rng};
+use std::sync::{Arc, LazyLock};
+
+/// An object but for what differs from server to server.
+struct Template {
+    resource: Arc<Resource>,
+    key: ObjectKey,
+    facts: Facts,
+    body: Vec<Piece>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Blank {
+    Uid,
+    Time,
+    Revision,
+}
+
+enum Piece {
+    Text(Box<str>),
+    Blank(Blank),
+}
+
+static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
+    let catalog = Catalog::built_in();
+    let objects = bootstrap::objects().into_iter();
+    objects.map(|(table, object)| Template::new(&catalog, &table, object)).collect()
+});
+
+impl Template {
+    fn new(catalog: &Catalog, table: &GroupResource, object: Object) -> Self {
+        let resource = catalog.get(&table.group, "v1", &table.resource).expect("only built-in kinds are seeded");
+        let object = made(catalog, &resource, object);
+        let (key, facts, uid) = (object.key(), resource.facts(&object), object.uid().to_owned());
+        let entry = Entry::new(key.clone(), object, Revision::MAX, facts.clone(), 0);
+        let blanks = [
+            (format!("\"{uid}\""), Blank::Uid),
+            (format!("\"{}\"", epoch().now_rfc3339()), Blank::Time),
+            (format!("\"{}\"", Revision::MAX), Blank::Revision),
+        ];
+        let mut rest = std::str::from_utf8(&entry.body).expect("JSON is text");
+        let mut body = Vec::new();
+        let next = |rest: &str| {
+            blanks.iter().filter_map(|(text, blank)| Some((rest.find(text)?, text.len(), *blank))).min_by_key(|at| at.0)
+        };
+        while let Some((at, length, blank)) = next(rest) {
+            body.extend([Piece::Text(rest[..at].into()), Piece::Blank(blank)]);
+            rest = &rest[at + length..];
+        }
+        body.push(Piece::Text(rest.into()));
+        Self { resource, key, facts, body }
+    }
+
+    fn entry(&self, uid: &str, now: &str, revision: Revision) -> Entry {
+        let mut body = String::with_capacity(self.body.len() * 64);
+        for piece in &self.body {
+            match piece {
+                Piece::Text(text) => body.push_str(text),
+                Piece::Blank(blank) => {
+                    body.push('"');
+                    match blank {
+                        Blank::Uid => body.push_str(uid),
+                        Blank::Time => body.push_str(now),
+                        Blank::Revision => body.push_str(&revision.to_string()),
+                    }
+                    body.push('"');
+                }
+            }
+        }
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        Entry { key: self.key.clone(), revision, body, facts: self.facts.clone(), schema: 0 }
+    }
+}
+
+/// The time at which templates are made.
+fn epoch() -> Clock {
+    Clock::new(|| Timestamp::UNIX_EPOCH)
+}
+
+/// Makes an object as a create would.
+fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
+    let (clock, rng, status) = (epoch(), Rng::from_seed(0), object.remove("status"));
+    object.set_kind(&resource.kind);
+    let (mut object, _) = decode::read(resource, object).expect("what comes with the server can be read");
+    resource.default(&mut object);
+    let now = clock.now_rfc3339();
+    let name = match &*resource.kind.group {
+        "flowcontrol.apiserver.k8s.io" => "api-priority-and-fairness-config-producer-v1",
+        _ => "kube-apiserver",
+    };
+    let by = managed::By { name, part: Part::Whole, now: &now, conversions: &Conversions::default() };
+    managed::update(catalog, resource, None, &mut object, &by);
+    create::clear_status(resource, &mut object);
+    meta::fill(&mut object, &clock, &rng);
+    if resource.counts_generations() {
+        object.metadata_mut().insert("generation".into(), 1.into());
+    }
+    resource.prepare(&mut object, None, Part::Whole, &clock);
+    if let Some(status) = status {
+        object.insert("status".into(), status);
+    }
+    object
+}
+
+impl Inner {
+    /// Stores the objects that come with the server, as far as they are not there.
+    pub(crate) fn seed(&self) {
+        let now = self.clock.now_rfc3339();
+        for template in &*TEMPLATES {
+            let (resource, key) = (&*template.resource, &template.key);
+            let Some(entry) = self.store.get(&resource.table, key) else {
+                let uid = self.rng.uuid();
+                self.store.seed(&resource.table, key, |revision| template.entry(&uid, &now, revision));
+                continue;
+            };
+            let mut known = entry.object();
+            if bootstrap::add_rules(&mut known, &template.entry("", &now, 0).object()) {
+                self.store.seed(&resource.table, key, |revision| self.entry(resource, key, known, revision));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Reads that name a version, and lists in pages.
+
+use crate::facts::{post, send, server};
+use flyball_server::Server;
+use http::Method;
+use serde_json::{Value, json};
+
+async fn get(server: &Server, path: &str) -> (u16, Value) {
+    send(server, Method::GET, path, "application/json", json!(null)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_of_a_read_counts() {
+    let server = server().await;
+    let map = json!({"metadata": {"name": "m"}});
+    let (_, made) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    for path in ["/api/v1/namespaces/ns/configmaps/m", "/api/v1/namespaces/ns", "/api/v1/namespaces/ns/status"] {
+        for good in ["0", version] {
+            assert_eq!(get(&server, &format!("{path}?resourceVersion={good}")).await.0, 200, "{path} {good}");
+        }
+        let (code, answer) = get(&server, &format!("{path}?resourceVersion=abc")).await;
+        let why = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
+        assert_eq!((code, answer["message"].as_str()), (500, Some(why)), "{path}");
+        let (code, answer) = get(&server, &format!("{path}?resourceVersion=999999")).await;
+        let told =
+            (&answer["reason"], &answer["details"]["retryAfterSeconds"], &answer["details"]["causes"][0]["reason"]);
+        assert_eq!((code, told), (504, (&json!("Timeout"), &json!(1), &json!("ResourceVersionTooLarge"))), "{path}");
+    }
+    assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=0").await.0, 404);
+    assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=999999").await.0, 504);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_with_initial_events_of_the_future_begins_and_fails() {
+    let server = server().await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999";
+    for kind in ["configmaps", "pods"] {
+        let (code, event) = get(&server, &format!("/api/v1/namespaces/ns/{kind}?{query}")).await;
+        assert_eq!((code, &event["type"], &event["object"]["code"]), (200, &json!("ERROR"), &json!(504)), "{kind}");
+        assert_eq!(event["object"]["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    }
+}
+
+#[tokio::test]
+async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
+    let server = server().await;
+    for (name, app) in [("a", "x"), ("b", "x"), ("c", "y")] {
+        let map = json!({"metadata": {"name": name, "labels": {"app": app}}});
+        post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
+    }
+    let page = async |query: &str| {
+        let (_, list) = get(&server, &format!("/api/v1/namespaces/ns/configmaps?{query}")).await;
+        let names: Vec<String> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect();
+        (
+            names.join(" "),
+            list["metadata"]["continue"].as_str().map(str::to_owned),
+            list["metadata"]["remainingItemCount"].clone(),
+        )
+    };
+    for selector in ["labelSelector=app=x", "fieldSelector=metadata.name!=c"] {
+        let (names, token, remaining) = page(&format!("{selector}&limit=2")).await;
+        assert_eq!((names.as_str(), token.is_some(), remaining), ("a b", true, Value::Null), "{selector}");
+        let (names, token, _) = page(&format!("{selector}&limit=2&continue={}", token.unwrap())).await;
+        assert_eq!((names.as_str(), token), ("", None), "{selector}");
+        assert_eq!(page(&format!("{selector}&limit=3")).await.1, None, "{selector}");
+    }
+    assert_eq!(page("labelSelector=app=y&limit=1").await, ("c".into(), None, Value::Null));
+    let (names, token, remaining) = page("limit=2").await;
+    assert_eq!((names.as_str(), token.is_some(), remaining), ("a b", true, json!(1)));
+}
+
+#[tokio::test]
+async fn finalizers_that_occur_twice_are_kept() {
+    let server = server().await;
+    let twice = json!(["e.com/a", "e.com/a"]);
+    let kinds = [("configmaps", json!({})), ("services", json!({"spec": {"ports": [{"port": 80}]}}))];
+    for (kind, mut object) in kinds {
+        let url = format!("/api/v1/namespaces/ns/{kind}");
+        object["metadata"] = json!({"name": "twice", "finalizers": twice});
+        let (code, made) = post(&server, &url, object).await;
+        assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+        let patch = json!({"metadata": {"labels": {"a": "b"}}});
+        let (code, changed) =
+            send(&server, Method::PATCH, &format!("{url}/twice"), "application/merge-patch+json", patch).await;
+        assert_eq!((code, &changed["metadata"]["finalizers"]), (200, &twice), "{changed}");
+    }
+}
