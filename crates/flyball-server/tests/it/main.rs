@@ -5,6 +5,7 @@ mod bounds;
 mod corpus;
 mod crash;
 mod facts;
+mod identity;
 mod reviews;
 mod robustness;
 mod webhook;
