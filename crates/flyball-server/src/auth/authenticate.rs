@@ -8,19 +8,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::field::go_quote;
 use flyball_core::{GroupResource, ObjectKey, Status};
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Finds out who sends a request: what the caller in this process or the certificate says, else the token, else nobody.
 pub(crate) fn of_request(inner: &Inner, headers: &HeaderMap, known: Option<&User>) -> Result<User, Status> {
-    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+    const SCHEME: &[u8] = b"bearer ";
+    let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).and_then(|value| {
+        let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+        scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim_ascii()).filter(|token| !token.is_empty())
     });
     match (token, known) {
         (Some(token), _) => {
+            let token = str::from_utf8(token).map_err(|_| Status::unauthorized())?;
             inner.bearer(token, &[ISSUER.to_owned()]).map(|(user, _)| user).map_err(|_| Status::unauthorized())
         }
         (None, Some(user)) => Ok(user.clone()),
@@ -67,24 +69,61 @@ impl Inner {
     }
 }
 
+/// The headers of impersonation. A request with one that cannot be read as it was meant is refused: to leave it out would give the
+/// request the rights of the impersonator.
+struct Impersonation {
+    name: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Impersonation {
+    fn read(headers: &HeaderMap) -> Result<Self, Status> {
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (header, value) in headers {
+            let Some(key) = header.as_str().strip_prefix("impersonate-extra-") else { continue };
+            let key = crate::request::percent_decode(key, false).to_lowercase();
+            if key.is_empty() {
+                return Err(Status::bad_request("header \"Impersonate-Extra-\" must name a key"));
+            }
+            extra.entry(key).or_default().push(text(header.as_str(), value)?);
+        }
+        Ok(Self {
+            name: single(headers, "impersonate-user")?,
+            uid: single(headers, "impersonate-uid")?,
+            groups: headers
+                .get_all("impersonate-group")
+                .iter()
+                .map(|value| text("impersonate-group", value))
+                .collect::<Result<_, _>>()?,
+            extra,
+        })
+    }
+}
+
+/// Reads a header that may be given once; empty if it is not given.
+fn single(headers: &HeaderMap, header: &str) -> Result<String, Status> {
+    let mut values = headers.get_all(header).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(String::new()),
+        (Some(value), None) => text(header, value),
+        (Some(_), Some(_)) => Err(Status::bad_request(format!("header {header:?} must be given once"))),
+    }
+}
+
+/// Reads the bytes of a header, which must be UTF-8 and not empty.
+fn text(header: &str, value: &HeaderValue) -> Result<String, Status> {
+    match str::from_utf8(value.as_bytes()) {
+        Ok("") => Err(Status::bad_request(format!("header {header:?} must not be empty"))),
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(Status::bad_request(format!("header {header:?} must be UTF-8"))),
+    }
+}
+
 /// Finds out as whom a client wants to act, if not as itself; it must be allowed to.
 pub(crate) fn impersonated(inner: &Inner, headers: &HeaderMap, user: User, target: &Target) -> Result<User, Status> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let name = text("impersonate-user").to_owned();
-    let uid = text("impersonate-uid").to_owned();
-    let groups: Vec<String> = headers
-        .get_all("impersonate-group")
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .map(str::to_owned)
-        .collect();
-    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (header, value) in headers {
-        if let (Some(key), Ok(value)) = (header.as_str().strip_prefix("impersonate-extra-"), value.to_str()) {
-            let key = crate::request::percent_decode(key, false).to_lowercase();
-            extra.entry(key).or_default().push(value.to_owned());
-        }
-    }
+    let Impersonation { name, uid, groups, extra } = Impersonation::read(headers)?;
     if name.is_empty() {
         if groups.is_empty() && uid.is_empty() && extra.is_empty() {
             return Ok(user);

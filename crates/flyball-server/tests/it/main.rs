@@ -8,6 +8,7 @@ mod crash;
 mod evictions;
 mod facts;
 mod flow_control;
+mod identity;
 mod impersonation;
 mod reads;
 mod reviews;

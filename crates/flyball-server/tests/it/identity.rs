@@ -1,0 +1,96 @@
+//! Who a request comes from: exactly what its headers say, or it is refused.
+
+use bytes::Bytes;
+use flyball_core::Clock;
+use flyball_server::{Options, Server, User};
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+/// Asks who the server takes an administrator for that sends these headers.
+async fn who(server: &Server, headers: &[(&str, &[u8])]) -> (u16, Value) {
+    let mut request = Request::new(Full::new(Bytes::from(json!({}).to_string())));
+    (*request.method_mut(), *request.uri_mut()) = (Method::POST, REVIEWS.parse().unwrap());
+    request.extensions_mut().insert(User::new("boss", &["system:masters"]));
+    for (name, value) in headers {
+        let name: HeaderName = name.parse().unwrap();
+        request.headers_mut().append(name, HeaderValue::from_bytes(value).unwrap());
+    }
+    let response = server.handle(request).await;
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    (code, answer["status"]["userInfo"].clone())
+}
+
+/// Bytes that a header may hold.
+const VALUES: [&[u8]; 12] = [
+    b"ann",
+    b"",
+    b"system:serviceaccount:ns:robot",
+    "j\u{fc}rgen".as_bytes(),
+    "\u{65e5}\u{672c}\u{8a9e}".as_bytes(),
+    "a\u{301}".as_bytes(),
+    b"\xff",
+    b"ann\xff",
+    b"\xc3\x28",
+    b"\xed\xa0\x80",
+    b"\xf0\x9f",
+    b"a\tb",
+];
+
+#[tokio::test]
+async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
+    let server = Server::new(Options::simulated(Clock::system(), 1));
+    for value in VALUES {
+        let asked = str::from_utf8(value).ok().filter(|text| !text.is_empty());
+        for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
+            let mut headers = vec![(header, value)];
+            if header != "impersonate-user" {
+                headers.push(("impersonate-user", b"jane"));
+            }
+            let (code, user) = who(&server, &headers).await;
+            let Some(asked) = asked else {
+                assert_eq!(code, 400, "{header}: {value:?}");
+                continue;
+            };
+            assert_eq!(code, 201, "{header}: {value:?}");
+            let found = match header {
+                "impersonate-user" => user["username"].clone(),
+                "impersonate-group" => user["groups"][0].clone(),
+                "impersonate-uid" => user["uid"].clone(),
+                _ => user["extra"]["scopes"][0].clone(),
+            };
+            assert_eq!(found, asked, "{header}: {user}");
+            assert!(!user.to_string().contains("boss") && !user.to_string().contains("masters"), "{user}");
+            // Alone it says of nobody what it says.
+            let (code, _) = who(&server, &headers[..1]).await;
+            assert_eq!(code, if header == "impersonate-user" { 201 } else { 400 }, "{header} alone: {value:?}");
+        }
+        // A token that cannot be one is no reason to believe the certificate.
+        let (code, user) = who(&server, &[("authorization", &[b"Bearer ", value].concat())]).await;
+        match value {
+            b"" => assert_eq!((code, &user["username"]), (201, &"boss".into())),
+            _ => assert_eq!(code, 401, "{value:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_identity_that_is_given_twice_or_under_no_key_is_refused() {
+    let server = Server::new(Options::simulated(Clock::system(), 1));
+    let jane: (&str, &[u8]) = ("impersonate-user", b"jane");
+    for headers in [
+        &[jane, ("impersonate-user", b"ann")][..],
+        &[jane, ("impersonate-uid", b"1"), ("impersonate-uid", b"2")],
+        &[jane, ("impersonate-extra-", b"a")],
+        &[("impersonate-user", b""), ("impersonate-group", b"system:masters")],
+    ] {
+        assert_eq!(who(&server, headers).await.0, 400, "{headers:?}");
+    }
+    let (code, user) = who(&server, &[jane, ("impersonate-group", b"a"), ("impersonate-group", b"b")]).await;
+    assert_eq!((code, &user["groups"]), (201, &json!(["a", "b", "system:authenticated"])));
+}
