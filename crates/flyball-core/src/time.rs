@@ -40,6 +40,13 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// Adds a duration to a time. The sum stays within the range of times: objects hold times up to the end of the year 9999, and
+/// durations of any length.
+pub fn saturating_add(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    let limit = if duration.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(duration).unwrap_or(limit)
+}
+
 /// Writes a time as Kubernetes' `Time` does: `2026-11-21T08:00:00Z`.
 pub fn rfc3339(time: Timestamp) -> String {
     format!("{:.0}", Timestamp::from_second(time.as_second()).expect("a second of a timestamp is in range"))

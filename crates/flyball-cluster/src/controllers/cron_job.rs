@@ -10,7 +10,7 @@ use super::owners::{self, reference_to};
 use super::pods;
 use flyball::{Action, Context, Controller, Reconcile, Result, is_namespace_terminating};
 use flyball_core::cron::Schedule;
-use flyball_core::time::{SignedDuration, Timestamp, is_time_zone, rfc3339_in};
+use flyball_core::time::{SignedDuration, Timestamp, is_time_zone, rfc3339_in, saturating_add};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -190,7 +190,7 @@ impl Turn<'_> {
         // The time of the job that was just made counts already.
         let cron_job = CronJob { status: Some(self.status.clone()), ..self.cron_job.clone() };
         let next = schedule::next(&cron_job, &schedule, self.now);
-        Ok(next.map(|next| (next + DELTA).duration_since(self.now).unsigned_abs()))
+        Ok(next.map(|next| saturating_add(next, DELTA).duration_since(self.now).unsigned_abs()))
     }
 
     async fn schedule(&self) -> Option<Schedule> {
@@ -217,7 +217,7 @@ impl Turn<'_> {
     /// schedule goes on from here; if not, something else will wake it.
     async fn run(&mut self, at: Timestamp) -> Result<bool> {
         let deadline = self.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-        if deadline.is_some_and(|deadline| at + deadline < self.now) {
+        if deadline.is_some_and(|deadline| saturating_add(at, deadline) < self.now) {
             let text = format!("Missed scheduled time to start a job: {}", at.strftime("%a, %d %b %Y %H:%M:%S +0000"));
             self.warn("MissSchedule", text).await;
             return Ok(true);

@@ -150,7 +150,7 @@ impl Rollout<'_> {
     /// Returns what the new replica set of this size may grow to.
     fn growth(&self, new: i32) -> i32 {
         match self.is_rolling() {
-            true => rolling::grown(new, self.all().map(replicas).sum(), self.wanted(), self.bounds().surge),
+            true => rolling::grown(new, rolling::total(self.all().map(replicas)), self.wanted(), self.bounds().surge),
             false => self.wanted(),
         }
     }
@@ -208,7 +208,8 @@ impl Rollout<'_> {
         } else if self.new.as_ref().is_some_and(is_saturated) {
             self.scale_old(&vec![0; self.old.len()]).await?;
         } else if self.is_rolling() {
-            let grows = self.wanted() + self.bounds().surge > active.iter().map(replicas).sum();
+            let most = self.wanted().saturating_add(self.bounds().surge);
+            let grows = most > rolling::total(active.iter().map(replicas));
             active.sort_by_key(|set| (set.creation_timestamp(), set.name_any()));
             if grows {
                 active.reverse();

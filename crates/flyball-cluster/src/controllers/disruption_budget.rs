@@ -130,7 +130,7 @@ async fn expected(pods: &[Pod], cx: &Context<PodDisruptionBudget>) -> Result<Res
         };
         scales.insert(uid, scale);
     }
-    Ok(Ok(scales.values().sum()))
+    Ok(Ok(scales.into_values().fold(0, i32::saturating_add)))
 }
 
 /// Returns the deployment behind a replica set with its size, or the set itself.
@@ -159,7 +159,7 @@ fn status(
     let recheck = disrupted.values().map(|since| EVICTION - now.duration_since(since.0)).min();
     let is_healthy = |pod: &&Pod| !pods::is_deleting(*pod) && !disrupted.contains_key(&pod.name_any()) && is_ready(pod);
     let healthy = i32::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i32::MAX);
-    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let mut status = PodDisruptionBudgetStatus {
         current_healthy: Some(healthy),
         desired_healthy: Some(desired),

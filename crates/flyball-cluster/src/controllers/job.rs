@@ -135,7 +135,7 @@ fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static
 
 fn until_deadline(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<SignedDuration> {
     let began = job.status.as_ref()?.start_time.as_ref()?.0;
-    Some(SignedDuration::from_secs(spec.active_deadline_seconds?) - now.duration_since(began))
+    Some(SignedDuration::from_secs(spec.active_deadline_seconds?).saturating_sub(now.duration_since(began)))
 }
 
 /// Finds out whether the job has succeeded or failed.
@@ -152,7 +152,7 @@ fn verdict(
         let statuses = alive.filter_map(|pod| pod.status.as_ref());
         let containers =
             statuses.flat_map(|status| status.init_container_statuses.iter().chain(&status.container_statuses));
-        containers.flatten().map(|container| container.restart_count).sum()
+        containers.flatten().map(|container| container.restart_count).fold(0, i32::saturating_add)
     };
     let restarts_in_place =
         spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) == Some("OnFailure");

@@ -10,7 +10,7 @@ use super::pods::{self, is_deleting, is_over, time};
 use crate::scheduler::NOT_READY;
 use crate::scheduler::affinity::tolerates;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint, Toleration};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -81,7 +81,7 @@ impl Reconcile for Lifecycle {
 fn heard_until(lease: Lease) -> Option<Timestamp> {
     let spec = lease.spec?;
     let seconds = spec.lease_duration_seconds.unwrap_or(SILENCE).max(SILENCE);
-    Some(spec.renew_time?.0 + SignedDuration::from_secs(seconds.into()))
+    Some(saturating_add(spec.renew_time?.0, SignedDuration::from_secs(seconds.into())))
 }
 
 fn ready(node: &Node) -> Option<&NodeCondition> {

@@ -55,7 +55,7 @@ pub(super) async fn sync<K: Resource>(
 ) -> Result<History> {
     let mut past: Vec<ControllerRevision> = owners::claim(set, selector, cx).await?;
     past.sort_by_key(|revision| (revision.revision, revision.creation_timestamp(), revision.name_any()));
-    let (data, next) = (data(template), past.last().map_or(0, |last| last.revision) + 1);
+    let (data, next) = (data(template), past.last().map_or(0, |last| last.revision).saturating_add(1));
     let same = past.iter().rposition(|revision| revision.data.as_ref().is_some_and(|known| known.0 == data));
     if let Some(at) = same {
         let is_latest = at + 1 == past.len();

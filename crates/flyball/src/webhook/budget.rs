@@ -5,8 +5,8 @@
 //! some size are charged with an estimate of their parsed tree, made from the text, before they are parsed: eight bytes such as
 //! `{"a":0},` become several hundred. This module knows neither HTTP nor what a review is.
 //!
-//! Invariants: a body smaller than its share of the budget (its size divided by the number of connections) is never refused on
-//! behalf of others, because the largest unfinished bodies are refused first. Whoever holds a part of the second budget waits for
+//! Invariants: a body smaller than its share of the budget is never refused on behalf of others: if the budget is used up, some
+//! unfinished body has more than its share, and the largest is refused. Whoever holds a part of the second budget waits for
 //! nothing else, so the two cannot block one another.
 
 use bytes::{Buf, BufMut};
@@ -19,6 +19,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// Bytes of all bodies together, unless a single one may be larger.
 const MAX_BODIES_BYTES: usize = 64 << 20;
+/// Bytes of one body of as many as there are connections, in units.
+const SHARE_UNITS: u32 = (MAX_BODIES_BYTES / 256 / UNIT) as u32;
 /// Estimated bytes of all parsed reviews together, and of a single one.
 const MAX_TREES_BYTES: usize = 96 << 20;
 /// Estimate below which a review is parsed without being charged.
@@ -148,7 +150,9 @@ impl Budget {
         let mut unfinished = self.unfinished();
         let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
         while missing > 0 {
-            let largest = unfinished.charges.iter().max_by_key(|(_, charge)| charge.units).map(|(id, _)| *id);
+            // Bodies that were cut before and are not given back yet are no longer among them.
+            let above_share = unfinished.charges.iter().filter(|(_, charge)| charge.units > SHARE_UNITS);
+            let largest = above_share.max_by_key(|(_, charge)| charge.units).map(|(id, _)| *id);
             let Some(charge) = largest.and_then(|id| unfinished.charges.remove(&id)) else { return };
             charge.cut.notify_one();
             missing = missing.saturating_sub(charge.units);
@@ -260,7 +264,7 @@ mod tests {
     async fn the_largest_unfinished_bodies_make_room() {
         let budget = Arc::new(Budget::new(0));
         let mut greedy = tokio::task::JoinSet::new();
-        for _ in 0..300 {
+        for _ in 0..200 {
             let budget = budget.clone();
             // Each begins anew when it is cut off.
             greedy.spawn(async move {

@@ -48,7 +48,7 @@ fn is_of(set: &ReplicaSet, template: Option<&PodTemplateSpec>) -> bool {
 impl Rollout<'_> {
     /// Gives the new replica set its revision; makes it, if that is asked for.
     pub(super) async fn sync_revision(&mut self, create: bool) -> Result<()> {
-        let next = self.old.iter().map(revision).max().unwrap_or(0) + 1;
+        let next = self.old.iter().map(revision).max().unwrap_or(0).saturating_add(1);
         match self.new.take() {
             Some(set) => {
                 let mut changed = set.clone();
@@ -159,7 +159,7 @@ impl Rollout<'_> {
 
     pub(super) fn annotate_sizes(&self, annotations: &mut BTreeMap<String, String>) {
         annotations.insert(DESIRED.into(), self.wanted().to_string());
-        annotations.insert(MAX.into(), (self.wanted() + self.bounds().surge).to_string());
+        annotations.insert(MAX.into(), self.wanted().saturating_add(self.bounds().surge).to_string());
     }
 
     /// Deletes the oldest of the old replica sets that are out of use.

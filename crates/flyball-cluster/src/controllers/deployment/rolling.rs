@@ -33,10 +33,15 @@ pub(in crate::controllers) fn scaled(value: &IntOrString, total: i32, round_up: 
     }
 }
 
+/// Adds up numbers of pods. A user chooses each of them; together they may be more than an `i32` holds.
+pub(super) fn total(counts: impl Iterator<Item = i32>) -> i32 {
+    counts.fold(0, i32::saturating_add)
+}
+
 /// Returns what the new replica set may grow to, given all pods that there are.
 pub(super) fn grown(new: i32, all: i32, wanted: i32, surge: i32) -> i32 {
-    let most = wanted + surge;
-    if all >= most { new } else { new + (most - all).min(wanted - new) }
+    let most = wanted.saturating_add(surge);
+    if all >= most { new } else { new.saturating_add(most.saturating_sub(all).min(wanted.saturating_sub(new))) }
 }
 
 /// A replica set, as far as the arithmetic is concerned.
@@ -51,18 +56,20 @@ pub(super) struct Size {
 /// Shrinks the old replica sets, oldest first: those pods that serve nobody, then as many as can be done without.
 pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> Vec<i32> {
     let mut sizes: Vec<i32> = old.iter().map(|set| set.replicas).collect();
-    let all = sizes.iter().sum::<i32>() + new.replicas;
-    let least = wanted - unavailable;
-    let mut may_go = all - least - (new.replicas - new.available);
+    let all = total(sizes.iter().copied()).saturating_add(new.replicas);
+    let least = wanted.saturating_sub(unavailable);
+    let unready = new.replicas.saturating_sub(new.available);
+    let mut may_go = all.saturating_sub(least).saturating_sub(unready);
     if may_go <= 0 {
         return sizes;
     }
     for (size, set) in sizes.iter_mut().zip(old) {
-        let gone = (*size - set.available).clamp(0, may_go);
+        let gone = size.saturating_sub(set.available).clamp(0, may_go);
         *size -= gone;
         may_go -= gone;
     }
-    let mut dispensable = old.iter().map(|set| set.available).sum::<i32>() + new.available - least;
+    let mut dispensable =
+        total(old.iter().map(|set| set.available)).saturating_add(new.available).saturating_sub(least);
     for size in &mut sizes {
         let gone = (*size).min(dispensable.max(0));
         *size -= gone;
@@ -74,23 +81,23 @@ pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> 
 /// Spreads a change of the wanted number over several replica sets, in proportion to their sizes; what does not divide falls
 /// to the first.
 pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec<i32> {
-    let most = if wanted > 0 { wanted + surge } else { 0 };
-    let to_add = most - sets.iter().map(|set| set.replicas).sum::<i32>();
+    let most = if wanted > 0 { wanted.saturating_add(surge) } else { 0 };
+    let to_add = most.saturating_sub(total(sets.iter().map(|set| set.replicas)));
     let mut added = 0;
     let mut sizes: Vec<i32> = Vec::new();
     for set in sets {
-        let rest = to_add - added;
+        let rest = to_add.saturating_sub(added);
         let share = fraction(*set, wanted, surge, before);
         let share = match (set.replicas, rest) {
             (0, _) | (_, 0) => 0,
             _ if to_add > 0 => share.min(rest),
             _ => share.max(rest),
         };
-        added += share;
-        sizes.push(set.replicas + share);
+        added = added.saturating_add(share);
+        sizes.push(set.replicas.saturating_add(share));
     }
     if let Some(first) = sizes.first_mut() {
-        *first = (*first + to_add - added).max(0);
+        *first = first.saturating_add(to_add.saturating_sub(added)).max(0);
     }
     sizes
 }
@@ -98,14 +105,14 @@ pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec
 /// Returns by how much a set changes if it keeps its share.
 fn fraction(set: Size, wanted: i32, surge: i32, before: i32) -> i32 {
     if wanted == 0 {
-        return -set.replicas;
+        return 0_i32.saturating_sub(set.replicas);
     }
     let before = set.max.unwrap_or(before);
     if before == 0 {
         return 0;
     }
-    let size = f64::from(set.replicas) * f64::from(wanted + surge) / f64::from(before);
-    size.round() as i32 - set.replicas
+    let size = f64::from(set.replicas) * (f64::from(wanted) + f64::from(surge)) / f64::from(before);
+    (size.round() as i32).saturating_sub(set.replicas)
 }
 
 #[cfg(test)]

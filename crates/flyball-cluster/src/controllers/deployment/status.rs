@@ -1,5 +1,6 @@
 //! What a deployment says of its rollout.
 
+use super::rolling::total;
 use super::{Rollout, replicas};
 use crate::controllers::{owners, pods};
 use flyball::Result;
@@ -72,10 +73,10 @@ impl Rollout<'_> {
     /// Counts what there is.
     pub(super) fn count(&mut self) {
         let sum = |of: fn(&ReplicaSetStatus) -> i32, sets: &mut dyn Iterator<Item = &ReplicaSet>| -> i32 {
-            sets.filter_map(|set| set.status.as_ref()).map(of).sum()
+            total(sets.filter_map(|set| set.status.as_ref()).map(of))
         };
         let some = |count: i32| (count > 0).then_some(count);
-        let all: i32 = self.all().map(replicas).sum();
+        let all = total(self.all().map(replicas));
         let available = sum(|status| status.available_replicas.unwrap_or(0), &mut self.all());
         let old = self.deployment.status.clone().unwrap_or_default();
         let mut status = DeploymentStatus {
@@ -84,12 +85,12 @@ impl Rollout<'_> {
             updated_replicas: some(sum(|status| status.replicas, &mut self.new.iter())),
             ready_replicas: some(sum(|status| status.ready_replicas.unwrap_or(0), &mut self.all())),
             available_replicas: some(available),
-            unavailable_replicas: some(all - available),
+            unavailable_replicas: some(all.saturating_sub(available)),
             terminating_replicas: Some(sum(|status| status.terminating_replicas.unwrap_or(0), &mut self.all())),
             collision_count: old.collision_count,
             conditions: old.conditions,
         };
-        let available = if available >= self.wanted() - self.most_unavailable() {
+        let available = if available >= self.wanted().saturating_sub(self.most_unavailable()) {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {
             ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")

@@ -91,9 +91,9 @@ impl Counts {
         let len = |pods: &Option<Vec<String>>| i32::try_from(pods.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
         let succeeded = match is_indexed(spec) {
             true => i32::try_from(completed.len()).unwrap_or(i32::MAX),
-            false => status.succeeded.unwrap_or(0) + len(&uncounted.succeeded),
+            false => status.succeeded.unwrap_or(0).saturating_add(len(&uncounted.succeeded)),
         };
-        let failed = status.failed.unwrap_or(0) + len(&uncounted.failed);
+        let failed = status.failed.unwrap_or(0).saturating_add(len(&uncounted.failed));
         Self { succeeded, failed, completed, lost, waiting, uncounted, ignored }
     }
 

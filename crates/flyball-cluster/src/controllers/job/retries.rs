@@ -29,7 +29,8 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &BTreeSet<i32>) -> BTr
     let is_done = |index: &i32| done.contains(index) || Some(*index) >= spec.completions;
     for pod in pods.iter().filter(|pod| policies::has_failed(spec, pod)) {
         let Some(index) = index(pod).filter(|index| !is_done(index)) else { continue };
-        let rank = |pod: &Pod| (number(pod, FAILURES) + number(pod, IGNORED), counts::end(pod, Timestamp::MAX));
+        let rank =
+            |pod: &Pod| (number(pod, FAILURES).saturating_add(number(pod, IGNORED)), counts::end(pod, Timestamp::MAX));
         if waiting.get(&index).is_none_or(|other| rank(other) <= rank(pod)) {
             waiting.insert(index, pod.clone());
         }
@@ -40,7 +41,7 @@ pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &BTreeSet<i32>) -> BTr
 /// Returns how long an index has to wait for its next pod.
 pub(super) fn backoff(last: Option<&Pod>, now: Timestamp) -> Option<SignedDuration> {
     let last = last?;
-    let failures = number(last, FAILURES) + number(last, IGNORED) + 1;
+    let failures = number(last, FAILURES).saturating_add(number(last, IGNORED)).saturating_add(1);
     counts::rest(u32::try_from(failures).unwrap_or(0), counts::end(last, now), now)
 }
 
@@ -50,7 +51,7 @@ pub(super) fn annotate(pod: &mut Pod, spec: &JobSpec, last: Option<&Pod>) {
     if let Some(last) = last {
         (failures, ignored) = (number(last, FAILURES), number(last, IGNORED));
         let which = if policies::counts(spec, last) { &mut failures } else { &mut ignored };
-        *which += 1;
+        *which = which.saturating_add(1);
     }
     let annotations = pod.annotations_mut();
     annotations.insert(FAILURES.into(), failures.to_string());
