@@ -113,7 +113,7 @@ impl Chart {
     /// # Errors
     /// It is no archive, or no chart.
     pub fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
-        load::from_files(archive::files(bytes)?)
+        load::from_archive(bytes)
     }
 
     /// Its name.

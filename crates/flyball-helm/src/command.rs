@@ -3,8 +3,9 @@
 use crate::chart::load_message;
 use crate::template::exec::Templates;
 use crate::template::format::quote;
+use crate::template::node::Source;
 use crate::template::value::Value;
-use crate::template::world::World;
+use crate::template::world::{Budget, World};
 use crate::{Capabilities, Chart, Release, RenderOptions, Rendered, Seed, Values};
 use flyball_core::Clock;
 use std::path::Path;
@@ -199,9 +200,9 @@ fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, seed: &Seed) -> Res
 }
 
 fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, String> {
-    let world = World::new(clock.clone(), seed, None);
+    let world = World::new(clock.clone(), seed, None, Budget::trusted(), false);
     let mut templates = Templates::default();
-    templates.add("name-template", text, &world)?;
+    templates.add(Source::new("name-template", text), &world)?;
     let out = Rc::new(templates).execute(&world, "name-template", Value::Nil)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }

@@ -26,6 +26,7 @@ mod versions;
 
 pub(crate) use helm::MESSAGE as FAILURE;
 
+use crate::template::text::{Marks, Text, Writer};
 use crate::template::value::{IntKind, List, ListKind, Map, MapKind, Type, Value};
 use crate::template::world::Call;
 use std::borrow::Cow;
@@ -38,6 +39,151 @@ pub(crate) struct Function {
     /// The last parameter may be given any number of times.
     pub(crate) is_variadic: bool,
     pub(crate) call: Body,
+    pub(crate) handling: Handling,
+    /// How many steps a call counts, besides what its arguments count.
+    pub(crate) weight: u64,
+}
+
+/// What a function does with its arguments: what a call counts, and what becomes of data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handling {
+    /// Gives what it was given, or something that no text is part of. It looks at no more than one item.
+    Moves,
+    /// The same, but it goes through lists and maps, without looking into what they hold.
+    Copies,
+    /// Makes a text, and carries on which parts of it are data.
+    Marks,
+    /// Makes something else: if anything that it was given is data, then so is all that it makes.
+    Makes,
+}
+
+/// Functions that make nothing.
+const MOVES: &[&str] = &[
+    "and",
+    "call",
+    "coalesce",
+    "default",
+    "dict",
+    "empty",
+    "get",
+    "hasKey",
+    "include",
+    "index",
+    "kindIs",
+    "kindOf",
+    "len",
+    "list",
+    "lookup",
+    "not",
+    "or",
+    "required",
+    "set",
+    "ternary",
+    "tpl",
+    "tuple",
+    "typeIs",
+    "typeIsLike",
+    "typeOf",
+    "unset",
+];
+
+/// Functions that make lists and maps of what there is.
+const COPIES: &[&str] = &[
+    "all",
+    "any",
+    "append",
+    "chunk",
+    "compact",
+    "concat",
+    "dig",
+    "first",
+    "initial",
+    "keys",
+    "last",
+    "mustAppend",
+    "mustChunk",
+    "mustCompact",
+    "mustFirst",
+    "mustInitial",
+    "mustLast",
+    "mustPrepend",
+    "mustPush",
+    "mustRest",
+    "mustReverse",
+    "mustSlice",
+    "omit",
+    "pick",
+    "pluck",
+    "prepend",
+    "push",
+    "rest",
+    "reverse",
+    "slice",
+    "values",
+];
+
+/// Functions that know which parts of what they make are data, or that look into lists and maps and give what is in them.
+const MARKS: &[&str] = &[
+    "cat",
+    "deepCopy",
+    "has",
+    "indent",
+    "join",
+    "merge",
+    "mergeOverwrite",
+    "mustDeepCopy",
+    "mustHas",
+    "mustMerge",
+    "mustMergeOverwrite",
+    "mustToYaml",
+    "mustUniq",
+    "mustWithout",
+    "nindent",
+    "print",
+    "printf",
+    "println",
+    "quote",
+    "replace",
+    "squote",
+    "toString",
+    "toYaml",
+    "trim",
+    "trimAll",
+    "trimPrefix",
+    "trimSuffix",
+    "trimall",
+    "trunc",
+    "uniq",
+    "without",
+];
+
+/// Functions that take long, in steps of about 20 ns.
+const WEIGHTS: &[(&str, u64)] = &[
+    ("bcrypt", 3_000_000),
+    ("buildCustomCert", 20_000),
+    ("decryptAES", 1_000),
+    ("derivePassword", 10_000_000),
+    ("encryptAES", 1_000),
+    ("genCA", 10_000_000),
+    ("genCAWithKey", 1_000_000),
+    ("genPrivateKey", 10_000_000),
+    ("genSelfSignedCert", 10_000_000),
+    ("genSelfSignedCertWithKey", 1_000_000),
+    ("genSignedCert", 10_000_000),
+    ("genSignedCertWithKey", 1_000_000),
+    ("htpasswd", 3_000_000),
+];
+
+fn handling(name: &str) -> Handling {
+    if MOVES.contains(&name) {
+        Handling::Moves
+    } else if COPIES.contains(&name) {
+        Handling::Copies
+    } else if MARKS.contains(&name) {
+        Handling::Marks
+    } else {
+        Handling::Makes
+    }
 }
 
 type Body = fn(&Call<'_>, &[Value]) -> Result<Value, String>;
@@ -84,11 +230,16 @@ struct Table(BTreeMap<&'static str, Function>);
 
 impl Table {
     fn add(&mut self, name: &'static str, params: &'static [Type], call: Body) {
-        self.0.insert(name, Function { params, is_variadic: false, call });
+        self.insert(name, params, false, call);
     }
 
     fn variadic(&mut self, name: &'static str, params: &'static [Type], call: Body) {
-        self.0.insert(name, Function { params, is_variadic: true, call });
+        self.insert(name, params, true, call);
+    }
+
+    fn insert(&mut self, name: &'static str, params: &'static [Type], is_variadic: bool, call: Body) {
+        let weight = WEIGHTS.iter().find(|(other, _)| *other == name).map_or(1, |(_, weight)| *weight);
+        self.0.insert(name, Function { params, is_variadic, call, handling: handling(name), weight });
     }
 
     /// A function of one name or two: the second is sprig's for those who want errors.
@@ -109,8 +260,17 @@ fn text(value: &Value) -> Cow<'_, str> {
 /// The bytes of an argument whose parameter is a text.
 fn bytes(value: &Value) -> &[u8] {
     match value {
-        Value::Str(bytes) | Value::Bytes(bytes) => bytes,
+        Value::Str(text) => text,
+        Value::Bytes(bytes) => bytes,
         _ => &[],
+    }
+}
+
+/// A text, with its marks, of an argument whose parameter is one.
+fn marked(value: &Value) -> Text {
+    match value {
+        Value::Str(text) => text.clone(),
+        _ => Text::new(&[], Marks::new()),
     }
 }
 
@@ -133,14 +293,15 @@ fn float(value: &Value) -> f64 {
 fn dict(value: &Value) -> Map {
     match value {
         Value::Map(map) => map.clone(),
-        _ => Map::new(MapKind::Any, BTreeMap::new()),
+        _ => Map::empty(MapKind::Any),
     }
 }
 
 /// Sprig's `strval`: the text of anything.
 fn strval(value: &Value) -> Vec<u8> {
     match value {
-        Value::Str(bytes) | Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Str(text) => text.to_vec(),
+        Value::Bytes(bytes) => bytes.to_vec(),
         other => {
             let mut out = Vec::new();
             crate::template::format::plain(&mut out, other);
@@ -149,8 +310,32 @@ fn strval(value: &Value) -> Vec<u8> {
     }
 }
 
-fn strval_text(value: &Value) -> String {
-    String::from_utf8_lossy(&strval(value)).into_owned()
+/// The same with its marks.
+fn strval_marked(value: &Value) -> Text {
+    match value {
+        Value::Str(text) => text.clone(),
+        other => {
+            let text = Text::new(&strval(other), Marks::new());
+            if other.is_data() { text.to_data() } else { text }
+        }
+    }
+}
+
+/// Sprig's `strslice`, with marks.
+fn strslice_marked(value: &Value) -> Vec<Text> {
+    match value.items() {
+        Some(items) => items.iter().filter(|item| !matches!(item, Value::Nil)).map(strval_marked).collect(),
+        None if matches!(value, Value::Nil) => Vec::new(),
+        None => vec![strval_marked(value)],
+    }
+}
+
+/// A text that a function wrote, if it is not too large.
+fn written(writer: Writer) -> Result<Value, String> {
+    if writer.len() > LARGEST_TEXT {
+        return Err(format!("the text is larger than {LARGEST_TEXT} bytes"));
+    }
+    Ok(Value::Str(writer.text()))
 }
 
 /// Sprig's `strslice`: texts of the items that are not nil, or of the value itself.

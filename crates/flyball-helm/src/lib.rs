@@ -33,5 +33,5 @@ pub use operator::{DefinitionError, ManifestError, OperatorError, Watch, Watches
 pub use release::Release;
 pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered};
 pub use seed::Seed;
-pub use template::world::Lookup;
+pub use template::world::{Budget, Guard, Lookup};
 pub use values::{ReadFile, Values, ValuesError};

@@ -18,6 +18,10 @@
 //! | a template that fails | nothing is tried again before the custom resource, or the chart, changes |
 //! | an object that the custom resource cannot own | has annotations that say whose it is, and is deleted with the release |
 //! | random values | are drawn once for a release, and stay what they are in upgrades |
+//! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` says so in `watches.yaml` |
+//! | `lookup` | in the release's namespace; elsewhere for a namespace and a name that stand in the call, with a kind that does |
+//! | an object elsewhere | needs version, kind and namespace in the chart's own words, and is not taken over |
+//! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
 //!
 //! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
 //! `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
@@ -30,8 +34,10 @@ mod hooks;
 mod install;
 mod kinds;
 mod lookup;
+mod places;
 mod record;
 mod releases;
+mod rendering;
 mod resources;
 mod rights;
 mod selector;
@@ -52,6 +58,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kinds::Kinds;
 use kube::core::DynamicObject;
 use releases::Releases;
+use rendering::Slots;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +129,7 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     let folder = watches.folder();
     let definitions = definition::read(folder)?;
     let samples = definition::samples(folder)?;
+    let slots = Arc::new(Slots::new(watches.repeats()));
     let mut operator = Operator::new(watches.name());
     for watch in watches.entries() {
         let chart = Arc::new(Current::open(watch)?);
@@ -134,7 +142,14 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
         if !watch.selector.is_empty() {
             cache = cache.labels(&watch.selector);
         }
-        operator = operator.crd(crd).cache(cache).controller(controller(watch, primary, chart.clone(), kinds, watches));
+        operator = operator.crd(crd).cache(cache).controller(controller(
+            watch,
+            primary,
+            chart.clone(),
+            kinds,
+            watches,
+            &slots,
+        ));
     }
     Ok(operator)
 }
@@ -145,14 +160,20 @@ fn controller(
     chart: Arc<Current>,
     kinds: Kinds,
     watches: &Watches,
+    slots: &Arc<Slots>,
 ) -> Controller<Releases> {
+    if watch.evaluate_templates {
+        tracing::warn!(kind = %watch.kind, "evaluateTemplates: whoever writes such custom resources runs templates in the operator");
+    }
+    let kinds = Arc::new(kinds);
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());
     let releases = Releases {
         watch: watch.clone(),
         repeats: watches.repeats(),
         primary: primary.clone(),
         chart: chart.clone(),
-        kinds: kinds.clone(),
+        kinds: Arc::clone(&kinds),
+        slots: Arc::clone(slots),
     };
     let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
     if watches.reloads() {
@@ -175,7 +196,7 @@ fn controller(
     for kind in kinds.read_only() {
         controller = controller.reads_kind(kind);
     }
-    for rule in kinds.rules {
+    for rule in kinds.rules.iter().cloned().chain(kinds.named_rules()) {
         controller = controller.allows(rule);
     }
     match watch.max_concurrent_reconciles {

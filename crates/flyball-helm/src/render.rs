@@ -7,8 +7,11 @@ pub(crate) use manifests::split;
 
 use crate::chart::{Chart, File, dependencies, schema};
 use crate::template::exec::Templates;
+use crate::template::memory;
+use crate::template::node::Source;
+use crate::template::text::Text;
 use crate::template::value::{Map, MapKind, Value};
-use crate::template::world::{Lookup, World, without_no_value};
+use crate::template::world::{Budget, Lookup, World, without_no_value};
 use crate::values::coalesce::{Nulls, coalesce};
 use crate::{Capabilities, Release, Seed, Values};
 use flyball_core::Clock;
@@ -37,6 +40,9 @@ pub struct Manifest {
     pub text: String,
     /// What it says; null if it holds nothing but comments.
     pub object: serde_json::Value,
+    /// What it says where no data are: of values that are not trusted, there are but names for the places where they stand. Null if it is
+    /// the data that make it what it is.
+    pub(crate) outline: serde_json::Value,
 }
 
 /// A manifest that is applied at a point of the release's life. See <https://helm.sh/docs/topics/charts_hooks/>.
@@ -126,6 +132,11 @@ pub struct RenderOptions<'c> {
     pub skip_schema_validation: bool,
     /// Whether notes of subcharts are part of the notes.
     pub sub_notes: bool,
+    /// What it may take.
+    pub budget: Budget,
+    /// Whether `tpl` evaluates texts of values that are [not trusted](Values::untrusted), and of the cluster. Whoever writes these then
+    /// runs templates.
+    pub evaluates_data: bool,
 }
 
 impl Default for RenderOptions<'_> {
@@ -136,6 +147,8 @@ impl Default for RenderOptions<'_> {
             cluster: None,
             skip_schema_validation: false,
             sub_notes: false,
+            budget: Budget::trusted(),
+            evaluates_data: false,
         }
     }
 }
@@ -157,6 +170,7 @@ pub(crate) fn render(
     capabilities: &Capabilities,
     options: &RenderOptions<'_>,
 ) -> Result<Rendered, RenderError> {
+    let _bounds = memory::Scope::new(options.budget.bytes);
     let mut chart = chart.clone();
     let mut log = Vec::new();
     dependencies::process(&mut chart, values.as_map(), &mut log).map_err(RenderError::Values)?;
@@ -170,12 +184,23 @@ pub(crate) fn render(
         return Err(RenderError::KubeVersion { wanted: wanted.clone(), actual });
     }
     let mut scope = Scope { templates: BTreeMap::new() };
-    let release = release_value(release);
-    let Value::Map(all) = Value::from(&all) else { unreachable!("a JSON object becomes a map") };
+    let mut release = release_value(release);
+    let all = serde_json::Value::Object(all);
+    let all = match values.trusted() {
+        None => Value::from(&all),
+        Some(trusted) => {
+            release = release.to_data();
+            // Where these cannot be laid over the chart's own, nothing is trusted.
+            let trusted = coalesce(&chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
+            Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
+        }
+    };
+    let Value::Map(all) = all else { unreachable!("a JSON object becomes a map") };
     scope.chart(&chart, chart.name(), true, &all, &release, &capabilities.to_value());
-    let world = World::new(options.clock.clone(), &options.seed, options.cluster);
+    let (clock, budget) = (options.clock.clone(), options.budget.clone());
+    let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data);
     let files = scope.execute(&world).map_err(RenderError::Template)?;
-    let mut rendered = manifests::collect(&files, &mut log)?;
+    let mut rendered = manifests::collect(&files, &world, &mut log)?;
     let own_notes = format!("{}/templates/{NOTES}", chart.name());
     let notes = files.iter().filter(|(path, _)| path.ends_with(NOTES) && (options.sub_notes || **path == own_notes));
     let notes: Vec<String> = notes.map(|(_, text)| String::from_utf8_lossy(text).into_owned()).collect();
@@ -227,7 +252,7 @@ impl Scope {
             // The values of a subchart are those below its name, and not a copy: what it sets, its parent sees.
             let inner = match values.get(child.name()) {
                 Some(Value::Map(inner)) => inner,
-                _ => Map::new(MapKind::Values, BTreeMap::new()),
+                _ => Map::empty(MapKind::Values),
             };
             let path = format!("{path}/charts/{}", child.name());
             children.insert(child.name().to_owned(), self.chart(child, &path, false, &inner, release, capabilities));
@@ -259,13 +284,15 @@ impl Scope {
     }
 
     /// Executes all templates but partials.
-    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Vec<u8>>, String> {
+    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, String> {
         // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
         let mut order: Vec<&String> = self.templates.keys().collect();
         order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
         let mut templates = Templates::default();
         for path in &order {
-            templates.add(path, &self.templates[*path].text, world).map_err(|message| parse_error(&message))?;
+            templates
+                .add(Source::new(path, &self.templates[*path].text), world)
+                .map_err(|message| parse_error(&message))?;
         }
         let templates = Rc::new(templates);
         let mut rendered = BTreeMap::new();

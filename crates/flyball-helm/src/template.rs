@@ -5,10 +5,12 @@
 pub(crate) mod exec;
 pub(crate) mod format;
 mod lexer;
+pub(crate) mod memory;
 mod method;
-mod node;
+pub(crate) mod node;
 pub(crate) mod number;
 pub(crate) mod object;
 mod parser;
+pub(crate) mod text;
 pub(crate) mod value;
 pub(crate) mod world;

@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Values {
     map: Map<String, Value>,
+    /// Of values that somebody else gave: those that the author of the operator laid over them.
+    trusted: Option<Map<String, Value>>,
 }
 
 /// Why values cannot be read. The messages are Helm's.
@@ -46,11 +48,28 @@ pub type ReadFile<'r> = &'r dyn Fn(&str) -> Result<Vec<u8>, String>;
 
 impl From<Map<String, Value>> for Values {
     fn from(map: Map<String, Value>) -> Self {
-        Self { map }
+        Self { map, trusted: None }
     }
 }
 
 impl Values {
+    /// Takes values that somebody else gave than the one who renders the chart, such as the spec of a custom resource: their texts are data,
+    /// which templates handle and never evaluate. What is set afterwards is trusted.
+    pub fn untrusted(map: Map<String, Value>) -> Self {
+        Self { map, trusted: Some(Map::new()) }
+    }
+
+    /// Returns what is trusted of values that are not so as a whole.
+    pub(crate) fn trusted(&self) -> Option<&Map<String, Value>> {
+        self.trusted.as_ref()
+    }
+
+    /// Changes the values, and what is trusted of them.
+    fn change<E>(&mut self, change: impl Fn(&mut Map<String, Value>) -> Result<(), E>) -> Result<(), E> {
+        self.trusted.as_mut().map_or(Ok(()), &change)?;
+        change(&mut self.map)
+    }
+
     /// The values as they are now.
     pub fn as_map(&self) -> &Map<String, Value> {
         &self.map
@@ -63,8 +82,11 @@ impl Values {
     pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
         let map = yaml::read_map(text)
             .map_err(|error| ValuesError::File { file: name.to_owned(), message: error.to_string() })?;
-        merge(&mut self.map, map.into_iter().map(|(key, value)| (key, value.to_values())).collect());
-        Ok(())
+        let map: Map<String, Value> = map.into_iter().map(|(key, value)| (key, value.to_values())).collect();
+        self.change(|values| {
+            merge(values, map.clone());
+            Ok(())
+        })
     }
 
     /// Sets what an argument of `--set` says, such as `image.tag=1.2,list={a,b}`.
@@ -72,7 +94,7 @@ impl Values {
     /// # Errors
     /// The argument does not follow Helm's syntax.
     pub fn set(&mut self, argument: &str) -> Result<(), ValuesError> {
-        set::parse(argument, &mut self.map, &set::Mode::Typed)
+        self.change(|map| set::parse(argument, map, &set::Mode::Typed))
             .map_err(|message| ValuesError::Set { flag: "--set", message })
     }
 
@@ -81,7 +103,7 @@ impl Values {
     /// # Errors
     /// The argument does not follow Helm's syntax.
     pub fn set_string(&mut self, argument: &str) -> Result<(), ValuesError> {
-        set::parse(argument, &mut self.map, &set::Mode::Text)
+        self.change(|map| set::parse(argument, map, &set::Mode::Text))
             .map_err(|message| ValuesError::Set { flag: "--set-string", message })
     }
 
@@ -90,7 +112,7 @@ impl Values {
     /// # Errors
     /// The argument does not follow Helm's syntax, or a file cannot be read.
     pub fn set_file(&mut self, argument: &str, read: ReadFile<'_>) -> Result<(), ValuesError> {
-        set::parse(argument, &mut self.map, &set::Mode::File(read))
+        self.change(|map| set::parse(argument, map, &set::Mode::File(read)))
             .map_err(|message| ValuesError::Set { flag: "--set-file", message })
     }
 
@@ -103,13 +125,16 @@ impl Values {
         if trimmed.starts_with('{') {
             return match serde_json::from_str::<Map<String, Value>>(trimmed) {
                 Ok(map) => {
-                    merge(&mut self.map, map.into_iter().map(|(key, value)| (key, floats(value))).collect());
-                    Ok(())
+                    let map: Map<String, Value> = map.into_iter().map(|(key, value)| (key, floats(value))).collect();
+                    self.change(|values| {
+                        merge(values, map.clone());
+                        Ok(())
+                    })
                 }
                 Err(_) => Err(ValuesError::Json { argument: format!("JSON: {argument}") }),
             };
         }
-        set::parse(argument, &mut self.map, &set::Mode::Json)
+        self.change(|map| set::parse(argument, map, &set::Mode::Json))
             .map_err(|_| ValuesError::Json { argument: argument.to_owned() })
     }
 
@@ -118,7 +143,7 @@ impl Values {
     /// # Errors
     /// The path before the `=` does not follow Helm's syntax.
     pub fn set_literal(&mut self, argument: &str) -> Result<(), ValuesError> {
-        set::parse(argument, &mut self.map, &set::Mode::Literal)
+        self.change(|map| set::parse(argument, map, &set::Mode::Literal))
             .map_err(|message| ValuesError::Set { flag: "--set-literal", message })
     }
 }

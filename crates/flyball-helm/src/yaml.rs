@@ -8,7 +8,7 @@ mod parser;
 mod resolve;
 mod scanner;
 
-pub(crate) use emit::Version;
+pub(crate) use emit::{Origin, Version};
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,12 @@ pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
 
 /// Writes a document, with a line break at its end.
 pub(crate) fn write(data: &Data, version: Version) -> String {
-    emit::emit(data, version)
+    emit::emit(data, &Origin::Chart, version).0
+}
+
+/// The same, with the places of what is data.
+pub(crate) fn write_marked(data: &Data, origin: &Origin, version: Version) -> (String, Vec<std::ops::Range<usize>>) {
+    emit::emit(data, origin, version)
 }
 
 fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {

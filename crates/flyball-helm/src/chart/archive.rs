@@ -1,26 +1,48 @@
 //! Charts as `.tgz`: unpacked in memory, within bounds, and nothing outside of the chart's folder.
+//!
+//! The bounds are those of the whole chart: archives of subcharts within an archive take from what is left.
 
 use super::load::{LARGEST_CHART, LARGEST_FILE, without_mark};
 use super::{ChartError, File};
 use flate2::read::MultiGzDecoder;
 use std::io::Read;
 
-pub(super) fn files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
+/// How many files a chart may have, with its subcharts.
+const MAX_FILES: usize = 50_000;
+
+/// What the archives of a chart may still take.
+#[derive(Debug)]
+pub(super) struct Left {
+    bytes: u64,
+    /// Of the archives themselves: headers count, too.
+    raw: u64,
+    files: usize,
+}
+
+impl Left {
+    pub(super) fn new() -> Self {
+        Self { bytes: LARGEST_CHART, raw: LARGEST_CHART * 2, files: MAX_FILES }
+    }
+}
+
+pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartError> {
     let bad = |message: String| ChartError::Archive(message);
     let read_error = |error: std::io::Error| bad(error.to_string());
-    let mut left = LARGEST_CHART;
     let mut files = Vec::new();
-    // The archive itself is bounded, too: headers count.
-    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(LARGEST_CHART * 2));
+    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(left.raw));
     for entry in archive.entries().map_err(read_error)? {
         let mut entry = entry.map_err(read_error)?;
+        left.files = left
+            .files
+            .checked_sub(1)
+            .ok_or_else(|| bad(format!("decompressed chart has more than {MAX_FILES} files")))?;
         if !entry.header().entry_type().is_file() {
             continue;
         }
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let path = inner_path(&name).map_err(bad)?;
         let size = entry.size();
-        if size > left {
+        if size > left.bytes {
             return Err(bad(format!("decompressed chart is larger than the maximum file size {LARGEST_CHART}")));
         }
         if size > LARGEST_FILE {
@@ -28,11 +50,12 @@ pub(super) fn files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
                 format!("decompressed chart file {name:?} is larger than the maximum file size {LARGEST_FILE}");
             return Err(bad(message));
         }
-        left -= size;
+        left.bytes -= size;
         let mut data = Vec::new();
         entry.read_to_end(&mut data).map_err(read_error)?;
         files.push(File { path, data: without_mark(data) });
     }
+    left.raw = archive.into_inner().limit();
     if files.is_empty() {
         return Err(bad("no files in chart archive".to_owned()));
     }

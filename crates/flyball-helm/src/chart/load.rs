@@ -1,5 +1,6 @@
 //! Loads a chart: a folder or an archive becomes files, files become a chart with its subcharts.
 
+use super::archive::Left;
 use super::ignore::Rules;
 use super::{Chart, ChartError, File, Metadata, archive};
 use crate::yaml;
@@ -23,7 +24,7 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
         Err(error) => return Err(read_error(error)),
     };
     if found.is_dir() {
-        return from_files(folder(path)?);
+        return nested(folder(path)?, 0, &mut Left::new());
     }
     if found.len() > LARGEST_CHART {
         return Err(ChartError::Large { path: shown, bound: LARGEST_CHART });
@@ -36,7 +37,13 @@ pub(super) fn open(path: &Path) -> Result<Chart, ChartError> {
             false => format!("file '{shown}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
         }));
     }
-    from_files(archive::files(&bytes)?)
+    from_archive(&bytes)
+}
+
+/// Makes a chart of an archive.
+pub(super) fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
+    let mut left = Left::new();
+    nested(archive::files(bytes, &mut left)?, 0, &mut left)
 }
 
 /// An error of the operating system in the words of Go.
@@ -118,11 +125,7 @@ pub(super) fn without_mark(data: Vec<u8>) -> Vec<u8> {
 }
 
 /// Makes a chart of files, which are named by their paths within it.
-pub(super) fn from_files(files: Vec<File>) -> Result<Chart, ChartError> {
-    nested(files, 0)
-}
-
-fn nested(files: Vec<File>, depth: usize) -> Result<Chart, ChartError> {
+fn nested(files: Vec<File>, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
     if depth > DEPTH {
         return Err(ChartError::Archive(format!("subcharts are nested deeper than {DEPTH}")));
     }
@@ -186,7 +189,7 @@ fn nested(files: Vec<File>, depth: usize) -> Result<Chart, ChartError> {
             continue;
         }
         let parent = chart.name().to_owned();
-        let loaded = subchart(&name, files, &parent, depth);
+        let loaded = subchart(&name, files, &parent, depth, left);
         chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart {
             name,
             parent,
@@ -196,10 +199,10 @@ fn nested(files: Vec<File>, depth: usize) -> Result<Chart, ChartError> {
     Ok(chart)
 }
 
-fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize) -> Result<Chart, ChartError> {
+fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize, left: &mut Left) -> Result<Chart, ChartError> {
     if name.ends_with(".tgz") {
         return match files.first() {
-            Some(file) if file.path == name => nested(archive::files(&file.data)?, depth + 1),
+            Some(file) if file.path == name => nested(archive::files(&file.data, left)?, depth + 1, left),
             file => Err(ChartError::Archive(format!(
                 "error unpacking subchart tar in {parent}: expected {name}, got {}",
                 file.map_or("nothing", |file| file.path.as_str())
@@ -210,5 +213,5 @@ fn subchart(name: &str, files: Vec<File>, parent: &str, depth: usize) -> Result<
         let (_, path) = file.path.split_once('/')?;
         Some(File { path: path.to_owned(), data: file.data })
     };
-    nested(files.into_iter().filter_map(inner).collect(), depth + 1)
+    nested(files.into_iter().filter_map(inner).collect(), depth + 1, left)
 }

@@ -12,9 +12,20 @@ pub(super) fn add(table: &mut Table) {
     table.add("not", &[REFLECT], |_, args| Ok(Value::Bool(!args[0].truth())));
     table.add("len", &[REFLECT], |_, args| length(&args[0]));
     table.variadic("index", &[REFLECT, REFLECT], |_, args| index(args));
-    table.variadic("print", &[ANY], |_, args| Ok(Value::str(sprint(args))));
-    table.variadic("println", &[ANY], |_, args| Ok(Value::str(sprintln(args))));
-    table.variadic("printf", &[STR, ANY], |_, args| super::bounded(sprintf(bytes(&args[0]), &args[1..])));
+    table.variadic("print", &[ANY], |_, args| super::written(sprint(args)));
+    table.variadic("println", &[ANY], |_, args| super::written(sprintln(args)));
+    table.variadic("printf", &[STR, ANY], |call, args| {
+        let format = super::marked(&args[0]);
+        // A bracket that nothing closes is looked for to the end, and a verb may write an argument once more.
+        let brackets = format.iter().filter(|byte| **byte == b'[').count();
+        call.world.take(brackets.saturating_mul(format.len()) / 64, 0)?;
+        let mut out = sprintf(&format, &args[1..], crate::template::memory::Scope::room() / 4);
+        if format.is_data() {
+            out.mark_all();
+        }
+        call.world.take(out.len() / 64, out.len() * 2)?;
+        super::written(out)
+    });
     table.variadic("html", &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
     table.variadic("js", &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
     table.variadic("urlquery", &[ANY], |_, args| Ok(Value::str(super::urls::query_escape(joined(args).as_bytes()))));
@@ -37,7 +48,8 @@ pub(super) fn add(table: &mut Table) {
 
 fn length(value: &Value) -> Result<Value, String> {
     let length = match value {
-        Value::Str(bytes) | Value::Bytes(bytes) => bytes.len(),
+        Value::Str(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
         Value::List(list) => list.items.len(),
         Value::Map(map) => map.entries.borrow().len(),
         Value::Nil => return Err("len of nil pointer".to_owned()),
@@ -154,7 +166,10 @@ fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
         return Ok(is_nil(first) && is_nil(other));
     }
     if first.kind() != other.kind() {
-        let show = |value: &Value| String::from_utf8_lossy(&sprintf(b"%s", std::slice::from_ref(value))).into_owned();
+        let show = |value: &Value| {
+            let shown = sprintf(b"%s", std::slice::from_ref(value), usize::MAX).text();
+            String::from_utf8_lossy(&shown).into_owned()
+        };
         return Err(format!(
             "non-comparable types {}: {}, {}: {}",
             show(first),
@@ -166,7 +181,7 @@ fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
     match other {
         Value::Object(_) => Ok(first.deep_equal(other)),
         _ => {
-            let shown = sprintf(b"%s", std::slice::from_ref(other));
+            let shown = sprintf(b"%s", std::slice::from_ref(other), usize::MAX).text();
             Err(format!("non-comparable type {}: {}", String::from_utf8_lossy(&shown), other.type_name()))
         }
     }
@@ -194,7 +209,7 @@ fn joined(args: &[Value]) -> String {
     }
     let shown: Vec<Value> =
         args.iter().map(|arg| if matches!(arg, Value::Nil) { Value::str("<no value>") } else { arg.clone() }).collect();
-    String::from_utf8_lossy(&sprint(&shown)).into_owned()
+    String::from_utf8_lossy(&sprint(&shown).text()).into_owned()
 }
 
 fn html(text: &str) -> String {

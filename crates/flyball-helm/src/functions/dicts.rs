@@ -1,7 +1,7 @@
 //! Maps. `set`, `unset` and `merge` change the map that they are given.
 
-use super::{ANY, DICT, STR, Table, dict, strval_text, text};
-use crate::template::value::{Map, MapKind, Value};
+use super::{ANY, DICT, STR, Table, dict, marked, strval_marked, text};
+use crate::template::value::{Key, List, ListKind, Map, MapKind, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,14 +9,20 @@ use std::rc::Rc;
 const DEPTH: usize = 1_000;
 
 pub(super) fn add(table: &mut Table) {
-    table.variadic("dict", &[ANY], |_, args| {
-        let pairs = args.chunks(2).map(|pair| (strval_text(&pair[0]), pair.get(1).cloned().unwrap_or(Value::str(""))));
-        Ok(Value::map(pairs.collect()))
+    table.variadic("dict", &[ANY], |call, args| {
+        let mut entries = BTreeMap::new();
+        for pair in args.chunks(2) {
+            call.world.weigh(&pair[..1])?;
+            let key = strval_marked(&pair[0]);
+            let key = Key::new(String::from_utf8_lossy(&key), key.is_data());
+            entries.insert(key, pair.get(1).cloned().unwrap_or(Value::str("")));
+        }
+        Ok(Value::map(entries))
     });
     table.add("get", &[DICT, STR], |_, args| Ok(dict(&args[0]).get(&text(&args[1])).unwrap_or(Value::str(""))));
     table.add("set", &[DICT, STR, ANY], |_, args| {
         let Value::Map(map) = &args[0] else { return Err("assignment to entry in nil map".to_owned()) };
-        map.set(text(&args[1]), args[2].clone());
+        map.set(key(&args[1]), args[2].clone());
         Ok(args[0].clone())
     });
     table.add("unset", &[DICT, STR], |_, args| {
@@ -27,16 +33,19 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("pluck", &[STR, DICT], |_, args| {
         Ok(Value::list(args[1..].iter().filter_map(|map| dict(map).get(&text(&args[0]))).collect()))
     });
-    table.variadic("keys", &[DICT], |_, args| Ok(Value::strings(args.iter().flat_map(|map| dict(map).keys()))));
+    table.variadic("keys", &[DICT], |_, args| {
+        let keys = args.iter().flat_map(|map| dict(map).keys()).map(|key| key.to_value()).collect();
+        Ok(Value::List(List::new(ListKind::Strings, keys)))
+    });
     table
         .add("values", &[DICT], |_, args| Ok(Value::list(dict(&args[0]).entries.borrow().values().cloned().collect())));
     table.variadic("pick", &[DICT, STR], |_, args| {
         let map = dict(&args[0]);
-        let picked = args[1..].iter().filter_map(|key| Some((text(key).into_owned(), map.get(&text(key))?)));
+        let picked = args[1..].iter().filter_map(|name| Some((key(name), map.get(&text(name))?)));
         Ok(Value::map(picked.collect()))
     });
     table.variadic("omit", &[DICT, STR], |_, args| {
-        let mut entries = dict(&args[0]).entries.borrow().clone();
+        let mut entries = BTreeMap::clone(&dict(&args[0]).entries.borrow());
         args[1..].iter().for_each(|key| _ = entries.remove(&*text(key)));
         Ok(Value::map(entries))
     });
@@ -55,6 +64,12 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("dig", &[ANY], |_, args| dig(args));
 }
 
+/// A text as the key of a map.
+fn key(value: &Value) -> Key {
+    let text = marked(value);
+    Key::new(String::from_utf8_lossy(&text), text.is_data())
+}
+
 fn merge_all(args: &[Value], overwrites: bool) -> Result<Value, String> {
     let Value::Map(into) = &args[0] else { return Err("assignment to entry in nil map".to_owned()) };
     for source in &args[1..] {
@@ -71,7 +86,7 @@ fn merge(into: &Map, source: &Map, overwrites: bool) {
     if Rc::ptr_eq(&into.entries, &source.entries) {
         return;
     }
-    let entries: BTreeMap<String, Value> = source.entries.borrow().clone();
+    let entries: BTreeMap<Key, Value> = BTreeMap::clone(&source.entries.borrow());
     for (key, value) in entries {
         let is_nil = match &value {
             Value::Nil => true,

@@ -2,11 +2,12 @@
 
 use super::{ANY, STR, Table, bytes, json, text, toml};
 use crate::template::object::Object;
-use crate::template::value::Value;
-use crate::yaml::{self, Data, Version};
+use crate::template::text::Text;
+use crate::template::value::{Map, MapKind, Value};
+use crate::template::world::Call;
+use crate::yaml::{self, Data, Origin, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::BTreeMap;
 
 pub(super) fn add(table: &mut Table) {
     table.add("toYaml", &[ANY], |_, args| Ok(to_yaml(&args[0])));
@@ -17,13 +18,15 @@ pub(super) fn add(table: &mut Table) {
             Err(_) => Value::str(""),
         })
     });
-    table.add("fromYaml", &[STR], |_, args| {
+    table.add("fromYaml", &[STR], |call, args| {
+        take_reading(call, args)?;
         Ok(match yaml::read_map(bytes(&args[0])) {
             Ok(map) => Value::from(&Data::Map(map).to_values()),
             Err(error) => with_error(error.to_string()),
         })
     });
-    table.add("fromYamlArray", &[STR], |_, args| {
+    table.add("fromYamlArray", &[STR], |call, args| {
+        take_reading(call, args)?;
         let list = yaml::read(bytes(&args[0])).and_then(|data| match data {
             Data::Null => Ok(Vec::new()),
             Data::List(items) => Ok(items),
@@ -42,16 +45,21 @@ pub(super) fn add(table: &mut Table) {
     table.add("mustToPrettyJson", &[ANY], |_, args| Ok(Value::str(json::indent(&json::write(&args[0], true)?))));
     table.add("toRawJson", &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
     table.add("mustToRawJson", &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustFromJson", &[STR], |_, args| json::read(bytes(&args[0])));
-    table.add("fromJson", &[STR], |_, args| {
+    table.add("mustFromJson", &[STR], |call, args| {
+        take_reading(call, args)?;
+        json::read(bytes(&args[0]))
+    });
+    table.add("fromJson", &[STR], |call, args| {
+        take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::Map(_)) => value,
-            Ok(Value::Nil) => Value::map(BTreeMap::new()),
+            Ok(Value::Nil) => Value::Map(Map::empty(MapKind::Any)),
             Ok(other) => with_error(mismatch(&other, "map[string]interface {}")),
             Err(message) => with_error(message),
         })
     });
-    table.add("fromJsonArray", &[STR], |_, args| {
+    table.add("fromJsonArray", &[STR], |call, args| {
+        take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::List(_)) => value,
             Ok(Value::Nil) => Value::list(Vec::new()),
@@ -61,11 +69,21 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("toToml", &[ANY], |_, args| Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message))));
     table.add("mustToToml", &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
-    table.add("fromToml", &[STR], |_, args| Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error)));
+    table.add("fromToml", &[STR], |call, args| {
+        take_reading(call, args)?;
+        Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error))
+    });
     table.add("b64enc", &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
     table.add("b64dec", &[STR], |_, args| Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str)));
     table.add("b32enc", &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
     table.add("b32dec", &[STR], |_, args| Ok(from_base32(bytes(&args[0])).map_or_else(Value::str, Value::str)));
+}
+
+/// Counts what it takes to read a text, of which every other byte may become a value.
+fn take_reading(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    const BYTES_PER_BYTE: usize = 24;
+    let length = bytes(&args[0]).len();
+    call.world.take(length, length.saturating_mul(BYTES_PER_BYTE))
 }
 
 fn with_error(message: String) -> Value {
@@ -89,8 +107,23 @@ pub(crate) fn to_yaml(value: &Value) -> Value {
 }
 
 fn yaml_text(value: &Value) -> Result<Value, String> {
-    let text = yaml::write(&data(value, true)?, Version::Two);
-    Ok(Value::str(text.strip_suffix('\n').unwrap_or(&text)))
+    let (text, marks) = yaml::write_marked(&data(value, true)?, &origin(value), Version::Two);
+    let text = Text::new(text.as_bytes(), marks);
+    let end = text.strip_suffix(b"\n").map_or(text.len(), <[u8]>::len);
+    Ok(Value::Str(text.part(0..end)))
+}
+
+/// Which parts of a value are data that came from elsewhere.
+fn origin(value: &Value) -> Origin {
+    match value {
+        Value::List(list) => Origin::List(list.items.iter().map(origin).collect()),
+        Value::Map(map) => {
+            let entries = map.entries.borrow();
+            Origin::Map(entries.iter().map(|(key, value)| (key.to_string(), (key.is_data(), origin(value)))).collect())
+        }
+        other if other.is_data() => Origin::Data,
+        _ => Origin::Chart,
+    }
 }
 
 /// A value as data. By way of JSON, whole floats become integers, and structs have their JSON names.
@@ -124,7 +157,9 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
         Value::List(list) => Data::List(list.items.iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?),
         Value::Map(map) => {
             let entries = map.entries.borrow();
-            Data::Map(entries.iter().map(|(k, v)| Ok((k.clone(), data(v, by_json)?))).collect::<Result<_, String>>()?)
+            Data::Map(
+                entries.iter().map(|(k, v)| Ok((k.to_string(), data(v, by_json)?))).collect::<Result<_, String>>()?,
+            )
         }
         Value::Object(object) => match object.as_ref() {
             Object::Record(record) => {

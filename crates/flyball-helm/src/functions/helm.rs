@@ -1,15 +1,14 @@
 //! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`.
 
-use super::{ANY, STR, Table, text};
-use crate::template::value::Value;
-use std::collections::BTreeMap;
+use super::{ANY, STR, Table, marked, text};
+use crate::template::value::{Map, MapKind, Value};
 
 /// Between these stands what `required` and `fail` say, which is shown without where it was said.
 pub(crate) const MESSAGE: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 pub(super) fn add(table: &mut Table) {
     table.add("include", &[STR, ANY], |call, args| call.include(&text(&args[0]), args[1].clone()));
-    table.add("tpl", &[STR, ANY], |call, args| call.tpl(&text(&args[0]), args[1].clone()));
+    table.add("tpl", &[STR, ANY], |call, args| call.tpl(&marked(&args[0]), args[1].clone()));
     table.add("required", &[STR, ANY], |_, args| match &args[1] {
         Value::Nil => Err(wrapped(&text(&args[0]))),
         Value::Str(bytes) if bytes.is_empty() => Err(wrapped(&text(&args[0]))),
@@ -17,9 +16,18 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("fail", &[STR], |_, args| Err(wrapped(&text(&args[0]))));
     table.add("lookup", &[STR, STR, STR, STR], |call, args| {
-        let Some(cluster) = call.world.lookup else { return Ok(Value::map(BTreeMap::new())) };
-        let found = cluster.lookup(&text(&args[0]), &text(&args[1]), &text(&args[2]), &text(&args[3]))?;
-        Ok(found.map_or_else(|| Value::map(BTreeMap::new()), |object| Value::from(&object)))
+        let Some(cluster) = call.world.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
+        if call.is_evaluated {
+            return Err("lookup is not for text of the custom resource: only the chart's own templates look things up"
+                .to_owned());
+        }
+        let [version, kind, namespace, name] = [0, 1, 2, 3].map(|at| text(&args[at]));
+        let found = match call.is_literal {
+            true => cluster.lookup_literal(&version, &kind, &namespace, &name)?,
+            false => cluster.lookup(&version, &kind, &namespace, &name)?,
+        };
+        // Who writes the objects of the cluster is not the author of the chart.
+        Ok(found.map_or_else(|| Value::Map(Map::empty(MapKind::Any)), |object| Value::from(&object).to_data()))
     });
     // A name is looked up by nobody: what a chart renders to does not depend on a resolver.
     table.add("getHostByName", &[STR], |_, _| Ok(Value::str("")));

@@ -2,6 +2,7 @@
 
 use super::{ANY, INT, LONGEST_LIST, NIL_POINTER, Table, int};
 use crate::template::value::{List, ListKind, Value};
+use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     for name in ["list", "tuple"] {
@@ -42,7 +43,8 @@ pub(super) fn add(table: &mut Table) {
         let items = items(&args[0], "Cannot compact on type")?;
         Ok(Value::list(items.into_iter().filter(|item| !super::is_empty(item)).collect()))
     });
-    table.both("uniq", "mustUniq", &[ANY], |_, args| {
+    table.both("uniq", "mustUniq", &[ANY], |call, args| {
+        take_comparisons(call, args, &args[0])?;
         let mut found: Vec<Value> = Vec::new();
         for item in items(&args[0], "Cannot find uniq on type")? {
             if !holds(&found, &item) {
@@ -52,8 +54,9 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::list(found))
     });
     for name in ["without", "mustWithout"] {
-        table.variadic(name, &[ANY, ANY], |_, args| {
+        table.variadic(name, &[ANY, ANY], |call, args| {
             let items = items(&args[0], "Cannot find without on type")?;
+            take_comparisons(call, &args[..1], &Value::list(args[1..].to_vec()))?;
             Ok(Value::list(items.into_iter().filter(|item| !holds(&args[1..], item)).collect()))
         });
     }
@@ -103,6 +106,13 @@ fn items(value: &Value, complaint: &str) -> Result<Vec<Value>, String> {
         return Err(NIL_POINTER.to_owned());
     }
     value.items().ok_or_else(|| format!("{complaint} {}", value.kind()))
+}
+
+/// Counts what it takes to compare values with each item of a list.
+fn take_comparisons(call: &Call<'_>, values: &[Value], with: &Value) -> Result<(), String> {
+    let count = with.items().map_or(0, |items| items.len());
+    let steps = call.world.weigh(values)?;
+    call.world.take(steps.saturating_mul(count as u64), 0)
 }
 
 fn holds(items: &[Value], wanted: &Value) -> bool {

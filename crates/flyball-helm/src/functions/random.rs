@@ -25,7 +25,7 @@ pub(super) fn add(table: &mut Table) {
         }
     });
     table.add("randBytes", &[INT], |call, args| {
-        let count = checked(int(&args[0]))?;
+        let count = checked(call, int(&args[0]))?;
         Ok(Value::str(base64(&bytes(call, count))))
     });
     table.add("shuffle", &[STR], |call, args| {
@@ -45,11 +45,13 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-fn checked(count: i64) -> Result<usize, String> {
+fn checked(call: &Call<'_>, count: i64) -> Result<usize, String> {
     if count > LONGEST {
         return Err(format!("no more than {LONGEST} characters are drawn at once"));
     }
-    usize::try_from(count).map_err(|_| "the count is negative".to_owned())
+    let count = usize::try_from(count).map_err(|_| "the count is negative".to_owned())?;
+    call.world.take(count, count * 4)?;
+    Ok(count)
 }
 
 /// Random bytes.
@@ -66,5 +68,5 @@ fn draw(call: &Call<'_>, count: i64, from: &str) -> Result<Value, String> {
     let letters: Vec<char> = from.chars().collect();
     let bound = u64::try_from(letters.len()).unwrap_or(1);
     let one = |_| letters[usize::try_from(call.world.draws.below(bound)).unwrap_or(0)];
-    Ok(Value::str((0..checked(count)?).map(one).collect::<String>()))
+    Ok(Value::str((0..checked(call, count)?).map(one).collect::<String>()))
 }

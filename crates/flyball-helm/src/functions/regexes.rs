@@ -2,30 +2,45 @@
 
 use super::{INT, STR, Table, bytes, int, text};
 use crate::template::value::{List, ListKind, Value};
+use crate::template::world::Call;
 use regex::bytes::{NoExpand, Regex};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("regexMatch", &[STR, STR], |_, args| {
+    table.add("regexMatch", &[STR, STR], |call, args| {
+        take(call, args)?;
         Ok(Value::Bool(compile(args).is_ok_and(|regex| regex.is_match(bytes(&args[1])))))
     });
-    table.add("mustRegexMatch", &[STR, STR], |_, args| Ok(Value::Bool(compile(args)?.is_match(bytes(&args[1])))));
-    table.both("regexFind", "mustRegexFind", &[STR, STR], |_, args| {
+    table.add("mustRegexMatch", &[STR, STR], |call, args| {
+        take(call, args)?;
+        Ok(Value::Bool(compile(args)?.is_match(bytes(&args[1]))))
+    });
+    table.both("regexFind", "mustRegexFind", &[STR, STR], |call, args| {
+        take(call, args)?;
         Ok(Value::str(compile(args)?.find(bytes(&args[1])).map_or(&b""[..], |found| found.as_bytes())))
     });
-    table.both("regexFindAll", "mustRegexFindAll", &[STR, STR, INT], |_, args| {
+    table.both("regexFindAll", "mustRegexFindAll", &[STR, STR, INT], |call, args| {
+        take_parts(call, args)?;
         let limit = usize::try_from(int(&args[2])).unwrap_or(usize::MAX);
         let regex = compile(args)?;
         let found: Vec<&[u8]> = matches(&regex, bytes(&args[1])).map(|found| found.as_bytes()).take(limit).collect();
         Ok(if found.is_empty() { none() } else { Value::strings(found) })
     });
-    table.both("regexReplaceAll", "mustRegexReplaceAll", &[STR, STR, STR], |_, args| {
-        let template = expansion(&text(&args[2]));
-        super::bounded(compile(args)?.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
+    table.both("regexReplaceAll", "mustRegexReplaceAll", &[STR, STR, STR], |call, args| {
+        take(call, args)?;
+        let (regex, template) = (compile(args)?, expansion(&text(&args[2])));
+        take_replacement(call, &regex, bytes(&args[1]), template.as_bytes())?;
+        super::bounded(regex.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
     });
-    table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", &[STR, STR, STR], |_, args| {
-        super::bounded(compile(args)?.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
+    table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", &[STR, STR, STR], |call, args| {
+        take(call, args)?;
+        let regex = compile(args)?;
+        take_replacement(call, &regex, bytes(&args[1]), bytes(&args[2]))?;
+        super::bounded(regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
     });
-    table.both("regexSplit", "mustRegexSplit", &[STR, STR, INT], |_, args| split(args));
+    table.both("regexSplit", "mustRegexSplit", &[STR, STR, INT], |call, args| {
+        take_parts(call, args)?;
+        split(args)
+    });
     table.add("regexQuoteMeta", &[STR], |_, args| {
         let subject = text(&args[0]);
         let quoted = subject.chars().flat_map(|c| {
@@ -34,6 +49,36 @@ pub(super) fn add(table: &mut Table) {
         });
         Ok(Value::str(quoted.collect::<String>()))
     });
+}
+
+/// Counts what it takes to compile a pattern and to go through a text with it, and what its matches take.
+fn take(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    const CLASS: usize = 100;
+    const LARGEST_PROGRAM: usize = 1 << 22;
+    let (pattern, subject) = (bytes(&args[0]), bytes(&args[1]).len());
+    // Repetitions within repetitions multiply.
+    let numbers = pattern.split(|byte| !byte.is_ascii_digit()).filter_map(|digits| std::str::from_utf8(digits).ok());
+    let repeated = numbers
+        .filter_map(|digits| digits.parse::<usize>().ok())
+        .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(LARGEST_PROGRAM));
+    let classes = pattern.iter().filter(|byte| **byte == b'\\').count().saturating_mul(CLASS);
+    let program = (pattern.len() + classes).saturating_mul(repeated).min(LARGEST_PROGRAM);
+    call.world.take(500 + program / 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
+}
+
+/// The same if each match becomes a value; there may be one at each byte.
+fn take_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    const PART: usize = 128;
+    take(call, args)?;
+    call.world.take(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
+}
+
+/// Counts what it takes to put a text in the place of each match. What it refers to is part of the subject.
+fn take_replacement(call: &Call<'_>, regex: &Regex, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
+    let references = replacement.iter().filter(|byte| **byte == b'$').count();
+    let written = regex.find_iter(subject).count().saturating_mul(replacement.len());
+    let length = written.saturating_add(subject.len().saturating_mul(references + 1));
+    call.world.take(length / 64, length.saturating_mul(2))
 }
 
 fn none() -> Value {

@@ -1,8 +1,10 @@
 //! Texts: cutting, trimming, joining, quoting. Positions count bytes, as in Go.
 
-use super::{ANY, INT, STR, Table, bounded, bytes, int, strslice, strval, text};
-use crate::template::format::quote;
+use super::{ANY, INT, STR, Table, bytes, int, marked, strslice, strslice_marked, strval_marked, text, written};
+use crate::template::format::{quote, write};
+use crate::template::text::{Text, Writer};
 use crate::template::value::{Map, MapKind, Value};
+use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     table.add("hello", &[], |_, _| Ok(Value::str("Hello!")));
@@ -19,72 +21,94 @@ pub(super) fn add(table: &mut Table) {
         let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
         let at = |position: i64| usize::try_from(position).unwrap_or(0);
         Ok(match count {
-            count if count < 0 && length + count > 0 => Value::str(&text[at(length + count)..]),
-            count if count >= 0 && length > count => Value::str(&text[..at(count)]),
+            count if count < 0 && length.saturating_add(count) > 0 => {
+                Value::Str(marked(&args[1]).part(at(length + count)..text.len()))
+            }
+            count if count >= 0 && length > count => Value::Str(marked(&args[1]).part(0..at(count))),
             _ => args[1].clone(),
         })
     });
     table.add("substr", &[INT, INT, STR], |_, args| substring(int(&args[0]), int(&args[1]), bytes(&args[2])));
-    table.add("trim", &[STR], |_, args| Ok(Value::str(text(&args[0]).trim())));
+    table.add("trim", &[STR], |_, args| Ok(trimmed(&args[0], str::trim)));
     for name in ["trimall", "trimAll"] {
         table.add(name, &[STR, STR], |_, args| {
             let set = text(&args[0]).into_owned();
-            Ok(Value::str(text(&args[1]).trim_matches(|c| set.contains(c))))
+            Ok(trimmed(&args[1], |text| text.trim_matches(|c| set.contains(c))))
         });
     }
     table.add("trimSuffix", &[STR, STR], |_, args| {
-        let text = bytes(&args[1]);
-        Ok(Value::str(text.strip_suffix(bytes(&args[0])).unwrap_or(text)))
+        let text = marked(&args[1]);
+        Ok(Value::Str(text.strip_suffix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
     table.add("trimPrefix", &[STR, STR], |_, args| {
-        let text = bytes(&args[1]);
-        Ok(Value::str(text.strip_prefix(bytes(&args[0])).unwrap_or(text)))
+        let text = marked(&args[1]);
+        Ok(Value::Str(text.strip_prefix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
     table.add("nospace", &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).chars().filter(|c| !c.is_whitespace()).collect::<String>()))
     });
-    table.add("repeat", &[INT, STR], |_, args| {
+    table.add("repeat", &[INT, STR], |call, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));
         let Ok(count) = usize::try_from(count) else { return Err("strings: negative Repeat count".to_owned()) };
         if text.len().saturating_mul(count) > super::LARGEST_TEXT {
             return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
         }
+        let length = text.len() * count;
+        call.world.take(length / 64, length * 2)?;
         Ok(Value::str(text.repeat(count)))
     });
-    table.add("contains", &[STR, STR], |_, args| Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some())));
+    table.add("contains", &[STR, STR], |call, args| {
+        call.world.take(search_steps(&args[1], &args[0]), 0)?;
+        Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some()))
+    });
     table.add("hasPrefix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).starts_with(bytes(&args[0])))));
     table.add("hasSuffix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).ends_with(bytes(&args[0])))));
     table.variadic("quote", &[ANY], |_, args| {
-        Ok(Value::str(present(args).map(|arg| quote(&strval(arg))).collect::<Vec<_>>().join(" ")))
+        words(args, |out, arg| {
+            let text = strval_marked(arg);
+            out.written(text.is_data(), |bytes| bytes.extend(quote(&text).bytes()));
+        })
     });
     table.variadic("squote", &[ANY], |_, args| {
-        let quoted: Vec<Vec<u8>> = present(args).map(|arg| [b"'", &display(arg)[..], b"'"].concat()).collect();
-        Ok(Value::str(quoted.join(&b' ')))
+        words(args, |out, arg| {
+            out.add(b"'");
+            write(out, arg);
+            out.add(b"'");
+        })
     });
-    table.variadic("cat", &[ANY], |_, args| {
-        let words: Vec<Vec<u8>> = present(args).map(display).collect();
-        Ok(Value::str(text(&Value::str(words.join(&b' '))).trim()))
-    });
-    table.add("indent", &[INT, STR], |_, args| indent(int(&args[0]), bytes(&args[1])).and_then(bounded));
-    table.add("nindent", &[INT, STR], |_, args| {
-        let mut out = vec![b'\n'];
-        out.extend(indent(int(&args[0]), bytes(&args[1]))?);
-        bounded(out)
-    });
-    table.add("replace", &[STR, STR, STR], |_, args| {
-        bounded(replace(bytes(&args[2]), bytes(&args[0]), bytes(&args[1])))
+    table.variadic("cat", &[ANY], |_, args| Ok(trimmed(&words(args, write)?, str::trim)));
+    table.add("indent", &[INT, STR], |call, args| indent(call, "", int(&args[0]), &marked(&args[1])));
+    table.add("nindent", &[INT, STR], |call, args| indent(call, "\n", int(&args[0]), &marked(&args[1])));
+    table.add("replace", &[STR, STR, STR], |call, args| {
+        replace(call, &marked(&args[2]), bytes(&args[0]), &marked(&args[1]))
     });
     table.add("plural", &[STR, STR, INT], |_, args| Ok(args[usize::from(int(&args[2]) != 1)].clone()));
-    table.add("toString", &[ANY], |_, args| Ok(Value::str(strval(&args[0]))));
+    table.add("toString", &[ANY], |_, args| Ok(Value::Str(strval_marked(&args[0]))));
     table.add("toStrings", &[ANY], |_, args| Ok(Value::strings(strslice(&args[0]))));
-    table.add("join", &[STR, ANY], |_, args| bounded(strslice(&args[1]).join(bytes(&args[0]))));
+    table.add("join", &[STR, ANY], |call, args| {
+        let (joint, parts) = (marked(&args[0]), strslice_marked(&args[1]));
+        let joints = joint.len().saturating_mul(parts.len());
+        call.world.take(joints / 64, joints.saturating_mul(2))?;
+        let mut out = Writer::default();
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                out.text_of(&joint);
+            }
+            out.text_of(part);
+        }
+        written(out)
+    });
     table.add("sortAlpha", &[ANY], |_, args| {
         let mut items = strslice(&args[0]);
         items.sort();
         Ok(Value::strings(items))
     });
-    table.add("split", &[STR, STR], |_, args| Ok(numbered(split(bytes(&args[1]), bytes(&args[0]), None))));
-    table.add("splitn", &[STR, INT, STR], |_, args| {
+    table.add("split", &[STR, STR], |call, args| {
+        take_split(call, &args[1], &args[0])?;
+        Ok(numbered(split(bytes(&args[1]), bytes(&args[0]), None)))
+    });
+    table.add("splitn", &[STR, INT, STR], |call, args| {
+        take_split(call, &args[2], &args[0])?;
         let count = int(&args[1]);
         Ok(match usize::try_from(count) {
             Ok(0) => numbered(Vec::new()),
@@ -92,17 +116,51 @@ pub(super) fn add(table: &mut Table) {
             Err(_) => numbered(split(bytes(&args[2]), bytes(&args[0]), None)),
         })
     });
-    table.add("splitList", &[STR, STR], |_, args| Ok(Value::strings(split(bytes(&args[1]), bytes(&args[0]), None))));
+    table.add("splitList", &[STR, STR], |call, args| {
+        take_split(call, &args[1], &args[0])?;
+        Ok(Value::strings(split(bytes(&args[1]), bytes(&args[0]), None)))
+    });
 }
 
 fn present(args: &[Value]) -> impl Iterator<Item = &Value> {
     args.iter().filter(|arg| !matches!(arg, Value::Nil))
 }
 
-fn display(value: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
-    crate::template::format::plain(&mut out, value);
-    out
+/// Writes what is there with spaces in between.
+fn words(args: &[Value], word: impl Fn(&mut Writer, &Value)) -> Result<Value, String> {
+    let mut out = Writer::default();
+    for (at, arg) in present(args).enumerate() {
+        if at > 0 {
+            out.add(b" ");
+        }
+        word(&mut out, arg);
+    }
+    written(out)
+}
+
+/// A part of a text, with its marks if it is readable.
+fn trimmed(value: &Value, trim: impl Fn(&str) -> &str) -> Value {
+    let text = marked(value);
+    match std::str::from_utf8(&text) {
+        Ok(readable) => Value::Str(text.found(trim(readable).as_bytes())),
+        Err(_) => {
+            let cut = Value::str(trim(&String::from_utf8_lossy(&text)));
+            if text.is_data() { cut.to_data() } else { cut }
+        }
+    }
+}
+
+/// How many steps it takes at most to find a text in another one.
+fn search_steps(text: &Value, part: &Value) -> usize {
+    let (length, part) = (bytes(text).len(), bytes(part).len());
+    length.saturating_mul(part.min(length)) / 64
+}
+
+/// Counts what it takes to split a text.
+fn take_split(call: &Call<'_>, text: &Value, separator: &Value) -> Result<(), String> {
+    // Each part has an entry of its own.
+    let parts = bytes(text).len() / bytes(separator).len().max(1);
+    call.world.take(search_steps(text, separator).saturating_add(parts), parts.saturating_mul(256))
 }
 
 pub(super) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
@@ -112,21 +170,27 @@ pub(super) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-fn indent(columns: i64, text: &[u8]) -> Result<Vec<u8>, String> {
+fn indent(call: &Call<'_>, before: &str, columns: i64, text: &Text) -> Result<Value, String> {
     let Ok(columns) = usize::try_from(columns) else { return Err("strings: negative Repeat count".to_owned()) };
     let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
-    if columns.saturating_mul(lines) > super::LARGEST_TEXT {
+    let length = columns.saturating_mul(lines);
+    if length > super::LARGEST_TEXT {
         return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
     }
+    call.world.take(length / 64 + lines, length.saturating_mul(2))?;
     let pad = vec![b' '; columns];
-    let mut out = pad.clone();
-    for byte in text {
-        out.push(*byte);
-        if *byte == b'\n' {
-            out.extend(&pad);
-        }
+    let mut out = Writer::default();
+    out.add(before.as_bytes());
+    let mut from = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        out.add(&pad);
+        out.part(text, from..from + line.len());
+        from += line.len();
     }
-    Ok(out)
+    if text.is_empty() || text.ends_with(b"\n") {
+        out.add(&pad);
+    }
+    written(out)
 }
 
 /// Where characters begin, and the end.
@@ -146,16 +210,30 @@ fn boundaries(text: &[u8]) -> Vec<usize> {
     found
 }
 
-fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    if from.is_empty() {
-        let mut out = to.to_vec();
-        for pair in boundaries(text).windows(2) {
-            out.extend(&text[pair[0]..pair[1]]);
-            out.extend(to);
+fn replace(call: &Call<'_>, text: &Text, from: &[u8], to: &Text) -> Result<Value, String> {
+    let steps = text.len().saturating_mul(from.len().min(text.len())) / 64;
+    call.world.take(steps + text.len(), 0)?;
+    let ends: Vec<usize> = match from.is_empty() {
+        true => boundaries(text),
+        false => {
+            let (mut at, mut found) = (0, Vec::new());
+            while let Some(next) = find(&text[at..], from) {
+                found.push(at + next);
+                at += next + from.len();
+            }
+            found
         }
-        return out;
+    };
+    let length = ends.len().saturating_mul(to.len());
+    call.world.take(length / 64, length.saturating_mul(2))?;
+    let (mut out, mut at) = (Writer::default(), 0);
+    for end in ends {
+        out.part(text, at..end);
+        out.text_of(to);
+        at = end + from.len();
     }
-    split(text, from, None).join(to)
+    out.part(text, at..text.len());
+    written(out)
 }
 
 fn split(text: &[u8], separator: &[u8], most: Option<usize>) -> Vec<Vec<u8>> {
@@ -229,7 +307,7 @@ fn abbreviate(text: &[u8], offset: i64, width: i64) -> Value {
     }
     let rest = if offset + width - 3 < length {
         match abbreviate(&text[at(offset)..], 0, width - 3) {
-            Value::Str(bytes) => bytes.to_vec(),
+            Value::Str(text) => text.to_vec(),
             _ => Vec::new(),
         }
     } else {

@@ -76,6 +76,9 @@ pub(super) async fn run(
     let found = cx.get_of(&kind, &key).await?;
     let live = match found {
         Some(live) if is_of(&live, step) => live,
+        Some(live) if !owner.has(&live) => {
+            return Ok(Outcome::Failed(format!("{what} is there already, and no part of release {}", owner.release)));
+        }
         Some(live) if live.metadata.deletion_timestamp.is_some() => {
             return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
         }

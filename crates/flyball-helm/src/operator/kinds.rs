@@ -9,12 +9,14 @@ use flyball::Kind;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use regex::Regex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-/// A call of `lookup` with a literal kind.
-static LOOKUP: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`]"#).expect("it is a constant"));
+/// A call of `lookup` with a literal kind, and perhaps with a literal namespace and name.
+static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`](?:\s+["`]([^"`]*)["`]\s+["`]([^"`]+)["`])?"#;
+    Regex::new(pattern).expect("it is a constant")
+});
 
 /// Kinds of Kubernetes itself whose objects live in no namespace, with their groups.
 const CLUSTER_WIDE: [(&str, &str); 31] = [
@@ -59,7 +61,15 @@ pub(super) struct Kinds {
     pub(super) rules: Vec<PolicyRule>,
     definitions: Vec<Definition>,
     /// What templates look up besides.
-    read: BTreeMap<(String, String), Kind>,
+    read: BTreeMap<(String, String), Read>,
+}
+
+/// A kind that is looked up.
+#[derive(Clone, Debug)]
+struct Read {
+    kind: Kind,
+    /// The names of all that is looked up of it; nothing if there are calls that do not say it.
+    names: Option<BTreeSet<String>>,
 }
 
 /// What is known of a kind.
@@ -131,21 +141,49 @@ impl Kinds {
 
     /// Adds the kinds that the text of a template looks up, as far as they are named literally.
     pub(super) fn add_lookups(&mut self, template: &str) {
-        for (_, [api_version, kind]) in LOOKUP.captures_iter(template).map(|found| found.extract()) {
+        for found in LOOKUP.captures_iter(template) {
+            let (api_version, kind) = (&found[1], &found[2]);
             let kind_of = self.kind_of(api_version, kind);
-            self.read.insert((api_version.to_owned(), kind.to_owned()), kind_of);
+            let read = Read { kind: kind_of, names: Some(BTreeSet::new()) };
+            let read = self.read.entry((api_version.to_owned(), kind.to_owned())).or_insert(read);
+            match (&mut read.names, found.get(4)) {
+                (Some(names), Some(name)) => _ = names.insert(name.as_str().to_owned()),
+                _ => read.names = None,
+            }
         }
+    }
+
+    /// Tells whether objects of a kind are read by names only that the chart's templates name literally.
+    pub(super) fn is_named(&self, api_version: &str, kind: &str) -> bool {
+        let names = (api_version.to_owned(), kind.to_owned());
+        !self.known.contains_key(&names) && self.read.get(&names).is_some_and(|read| read.names.is_some())
+    }
+
+    /// Returns the rules for reading what templates name literally.
+    pub(super) fn named_rules(&self) -> impl Iterator<Item = PolicyRule> {
+        self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).filter_map(|(_, read)| {
+            let resource = read.kind.api_resource();
+            Some(PolicyRule {
+                api_groups: Some(vec![resource.group]),
+                resources: Some(vec![resource.plural]),
+                resource_names: Some(read.names.as_ref()?.iter().cloned().collect()),
+                verbs: vec!["get".into()],
+                ..PolicyRule::default()
+            })
+        })
     }
 
     /// Returns a kind that may be looked up.
     pub(super) fn readable(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         let names = (api_version.to_owned(), kind.to_owned());
-        self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names))
+        self.known.get(&names).map(|known| &known.kind).or_else(|| self.read.get(&names).map(|read| &read.kind))
     }
 
-    /// Returns the kinds that are only looked up.
+    /// Returns the kinds that are only looked up, by names that nobody knows beforehand.
     pub(super) fn read_only(&self) -> impl Iterator<Item = &Kind> {
-        self.read.iter().filter(|(names, _)| !self.known.contains_key(names)).map(|(_, kind)| kind)
+        let is_only =
+            |(names, read): &(&(String, String), &Read)| read.names.is_none() && !self.known.contains_key(*names);
+        self.read.iter().filter(is_only).map(|(_, read)| &read.kind)
     }
 
     /// Returns what is known of a kind; `None` if the operator was not made for it.
@@ -189,6 +227,13 @@ mod tests {
         );
         kinds.add_lookups("{{ lookup \"apps/v1\" \"Deployment\" \"\" \"\" }}");
         assert_eq!(kinds.read_only().map(Kind::name).collect::<Vec<_>>(), ["Secret"]);
+        kinds.add_lookups("{{ lookup \"v1\" \"Node\" \"\" \"one\" }}{{ lookup \"v1\" \"Node\" `` `two` }}");
+        assert!(kinds.is_named("v1", "Node") && !kinds.is_named("v1", "Secret"));
+        let rules: Vec<String> = kinds.named_rules().map(|rule| serde_json::json!(rule).to_string()).collect();
+        let expected = r#"{"apiGroups":[""],"resourceNames":["one","two"],"resources":["nodes"],"verbs":["get"]}"#;
+        assert_eq!(rules, [expected]);
+        kinds.add_lookups("{{ lookup \"v1\" \"Node\" \"\" .Values.node }}");
+        assert!(!kinds.is_named("v1", "Node") && kinds.named_rules().next().is_none());
         assert!(kinds.readable("apps/v1", "Deployment").is_some() && kinds.readable("v1", "Pod").is_none());
         assert!(kinds.get("apps/v1", "Deployment").is_some() && kinds.get("v1", "Deployment").is_none());
     }

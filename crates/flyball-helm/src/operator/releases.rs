@@ -8,8 +8,9 @@ use super::current::Current;
 use super::history::{self, History, Notes};
 use super::install::{Progress, Work, time_to_retry};
 use super::kinds::Kinds;
+use super::rendering::Slots;
 use super::resources::{self, Owner};
-use super::source::Source;
+use super::source::{Asked, Source};
 use super::status::{self, Report, Trouble};
 use super::watches::{Watch, period};
 use super::{FINALIZER, PAUSED, PERIOD, WAITS};
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 /// How often is looked at what is waited for, should nothing tell of it.
 const LOOK: Duration = Duration::from_secs(15);
+/// What is waited for if a release takes long to render and others do so already.
+const BUSY: &str = "other releases take long to render; this one is tried again";
 
 /// Makes releases of the custom resources of one kind.
 #[derive(Debug)]
@@ -34,14 +37,16 @@ pub(super) struct Releases {
     pub(super) repeats: bool,
     pub(super) primary: Kind,
     pub(super) chart: Arc<Current>,
-    pub(super) kinds: Kinds,
+    pub(super) kinds: Arc<Kinds>,
+    pub(super) slots: Arc<Slots>,
 }
 
 /// What one reconcile makes a release with: the chart stays the same, even if it is read again meanwhile.
 struct Plan<'p> {
     watch: &'p Watch,
     repeats: bool,
-    kinds: &'p Kinds,
+    kinds: &'p Arc<Kinds>,
+    slots: &'p Slots,
     source: &'p Source,
 }
 
@@ -141,7 +146,7 @@ async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
 
 impl Releases {
     fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
-        Plan { watch: &self.watch, repeats: self.repeats, kinds: &self.kinds, source }
+        Plan { watch: &self.watch, repeats: self.repeats, kinds: &self.kinds, slots: &self.slots, source }
     }
 }
 
@@ -225,7 +230,9 @@ impl Plan<'_> {
         };
         let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
         let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
-        let candidate = candidate.map_err(Failure::of(trouble_then, what))?;
+        let Some(candidate) = candidate.map_err(Failure::of(trouble_then, what))? else {
+            return Ok(Progress::Waits(BUSY.to_owned()));
+        };
         let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && revision.manifest == candidate.manifest
@@ -291,7 +298,8 @@ impl Plan<'_> {
         let candidate = self
             .candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed: seed.clone(), at })
             .await;
-        candidate.is_ok_and(|candidate| candidate.manifest == deployed.manifest)
+        // What nobody had the time for is seen the next time.
+        candidate.is_ok_and(|candidate| candidate.is_none_or(|candidate| candidate.manifest == deployed.manifest))
     }
 
     /// Renders the revision that should be there.
@@ -301,12 +309,15 @@ impl Plan<'_> {
         wanted: &Wanted<'_>,
         deployed: Option<&Revision>,
         Rendering { version, seed, at }: Rendering,
-    ) -> Result<Revision> {
+    ) -> Result<Option<Revision>> {
         let Owner { release, namespace, .. } = wanted.owner;
         let is_upgrade = deployed.is_some();
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
-        let rendered = self.source.render(cx, self.kinds, &wanted.values, &target, &seed, at).await?;
+        let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
+        let asked = Asked { values, release: target, seed, at, evaluates };
+        let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
+        super::places::check(&rendered, self.kinds, namespace).map_err(|error| Error::from(error).terminal())?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);
         let now = rfc3339(at);
@@ -335,7 +346,7 @@ impl Plan<'_> {
         // Before anything is written, all of it must be something that can be made.
         let check = super::install::check(&revision, self.kinds, namespace);
         check.map_err(|error| Error::from(error).terminal())?;
-        Ok(revision)
+        Ok(Some(revision))
     }
 
     /// Returns what a custom resource asks for: its spec, with what `watches.yaml` lays over it.
@@ -345,14 +356,14 @@ impl Plan<'_> {
             Value::Null => Map::new(),
             _ => return Err(Error::from("spec is no object: it holds the chart's values").terminal()),
         };
-        let mut values = Values::from(spec);
+        let mut values = Values::untrusted(spec);
         for (path, value) in &self.watch.override_values {
             let argument = format!("{path}={value}");
             let wrong =
                 |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
             values.set_string(&argument).map_err(wrong)?;
         }
-        let inputs = self.source.inputs(&values);
+        let inputs = self.source.inputs(&values, self.watch.evaluate_templates);
         Ok(Wanted { owner, values, inputs })
     }
 

@@ -72,6 +72,21 @@ pub enum ManifestError {
         /// The kind.
         kind: String,
     },
+    /// A custom resource says that there is to be an object outside of its namespace.
+    #[error(
+        "{path} gives {kind} {name} in {place}, which the custom resource chooses: outside of its own namespace, version, kind and namespace \
+         must stand in the chart itself"
+    )]
+    Elsewhere {
+        /// The template.
+        path: String,
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// Where it would be.
+        place: String,
+    },
     /// Two objects are the same.
     #[error("{path} gives {kind} {name}, which the chart renders twice")]
     Twice {
@@ -192,14 +207,25 @@ impl Owner<'_> {
         says(RELEASE_ANNOTATION, self.release) && says(NAMESPACE_ANNOTATION, self.namespace)
     }
 
-    /// Refuses to take over what is part of another release.
-    pub(super) fn check(&self, kind: &Kind, live: &DynamicObject) -> flyball::Result<()> {
+    /// Refuses to take over what is part of another release; and outside of the release's namespace, what is not part of it.
+    pub(super) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
         let note = |annotation: &str| live.metadata.annotations.as_ref()?.get(annotation).cloned();
         match note(RELEASE_ANNOTATION) {
             Some(release) if !self.has(live) => {
                 let (name, namespace) = (live.metadata.name.as_deref(), note(NAMESPACE_ANNOTATION).unwrap_or_default());
                 let name = name.unwrap_or_default();
                 Err(format!("{} {name} is part of release {release} in namespace {namespace}", kind.name()).into())
+            }
+            None if !is_inside => {
+                let (name, release) = (live.metadata.name.as_deref().unwrap_or_default(), self.release);
+                let place =
+                    live.metadata.namespace.as_ref().map_or("no namespace".into(), |at| format!("namespace {at}"));
+                let kind = kind.name();
+                Err(format!(
+                    "{kind} {name} in {place} is there already and no part of release {release}: delete it, or give it the annotations \
+                     {RELEASE_ANNOTATION} and {NAMESPACE_ANNOTATION}"
+                )
+                .into())
             }
             _ => Ok(()),
         }

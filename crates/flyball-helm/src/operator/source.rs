@@ -5,10 +5,14 @@ use super::discovery;
 use super::kinds::Kinds;
 use super::lookup::{Answers, ROUNDS};
 use super::record;
+use super::rendering::Slots;
 use super::resources::Resource;
 use super::watches::Watch;
 use crate::storage;
-use crate::{Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderOptions, Rendered, Seed, Values};
+use crate::{
+    Budget, Capabilities, Chart, DeletePolicy, Hook, HookEvent, Release, RenderError, RenderOptions, Rendered, Seed,
+    Values,
+};
 use flyball::{Clock, Context, Error, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,6 +20,7 @@ use kube::core::DynamicObject;
 use ring::digest::{Context as Digest, SHA256};
 use serde_json::{Map, Value};
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often a release is looked at whose chart looks at the cluster, unless `watches.yaml` says otherwise; as by the operator-sdk.
@@ -23,10 +28,45 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// What a release is called of which nothing is known yet.
 const NOBODY: (&str, &str) = ("release-name", "default");
 
+/// A release that is to be rendered.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) values: Values,
+    pub(super) release: Release,
+    pub(super) seed: Seed,
+    pub(super) at: Timestamp,
+    /// Whether templates in texts of the custom resource are evaluated.
+    pub(super) evaluates: bool,
+}
+
+/// The same with all that it takes.
+struct Job {
+    chart: Arc<Chart>,
+    asked: Asked,
+    capabilities: Capabilities,
+    answers: Answers,
+}
+
+impl Job {
+    fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
+        let Asked { values, release, seed, at, evaluates } = &self.asked;
+        let (at, seed) = (*at, seed.clone());
+        let options = RenderOptions {
+            clock: Clock::new(move || at),
+            seed,
+            cluster: Some(&self.answers),
+            budget,
+            evaluates_data: *evaluates,
+            ..RenderOptions::default()
+        };
+        self.chart.render_with(values, release, &self.capabilities, &options)
+    }
+}
+
 /// A chart that releases are made of.
 #[derive(Debug)]
 pub(super) struct Source {
-    chart: Chart,
+    chart: Arc<Chart>,
     digest: String,
     definitions: Vec<CustomResourceDefinition>,
     /// The same as they are written.
@@ -53,7 +93,7 @@ impl Source {
         let digest = digest_of(&chart);
         let mut found = Vec::new();
         templates(&chart, &mut found);
-        Ok(Self { chart, digest, definitions, crds, templates: found })
+        Ok(Self { chart: Arc::new(chart), digest, definitions, crds, templates: found })
     }
 
     /// Tells charts apart.
@@ -91,36 +131,38 @@ impl Source {
     }
 
     /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
-    pub(super) fn inputs(&self, values: &Values) -> String {
+    pub(super) fn inputs(&self, values: &Values, evaluates: bool) -> String {
         let values = Value::Object(values.as_map().clone()).to_string();
-        hex(&[self.digest.as_bytes(), values.as_bytes()])
+        let mut texts = vec![self.digest.as_bytes(), values.as_bytes()];
+        if evaluates {
+            texts.push(b"evaluateTemplates");
+        }
+        hex(&texts)
     }
 
-    /// Renders a release, with this seed for what is random and as if it were this time.
+    /// Renders a release, with this seed for what is random and as if it were this time. Returns nothing if others take long to render.
     pub(super) async fn render(
         &self,
         cx: &Context<DynamicObject>,
-        kinds: &Kinds,
-        values: &Values,
-        release: &Release,
-        seed: &Seed,
-        at: Timestamp,
-    ) -> Result<Rendered> {
+        kinds: &Arc<Kinds>,
+        slots: &Slots,
+        Asked { values, release, seed, at, evaluates }: Asked,
+    ) -> Result<Option<Rendered>> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
             true => discovery::capabilities(cx).await?,
             false => Capabilities::default(),
         };
-        let mut answers = Answers::new(kinds);
+        let answers = Answers::new(Arc::clone(kinds), &release.namespace);
+        let asked = Asked { values, release, seed, at, evaluates };
+        let mut job = Job { chart: Arc::clone(&self.chart), asked, capabilities, answers };
         for _ in 0..ROUNDS {
-            let rendered = {
-                let (clock, seed) = (Clock::new(move || at), seed.clone());
-                let options = RenderOptions { clock, seed, cluster: Some(&answers), ..RenderOptions::default() };
-                self.chart.render_with(values, release, &capabilities, &options)
-            };
+            let (back, rendered) = slots.run(job, Job::render).await?;
+            job = back;
+            let Some(rendered) = rendered else { return Ok(None) };
             // A template that failed may have done so for want of an answer.
-            if !answers.fetch(cx).await? {
+            if !job.answers.fetch(cx).await? {
                 // No retry makes a template something else.
-                return rendered.map_err(|error| Error::from(error).terminal());
+                return rendered.map(Some).map_err(|error| Error::from(error).terminal());
             }
         }
         Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())

@@ -8,6 +8,7 @@
 
 use super::install::foreseen;
 use super::kinds::Kinds;
+use super::places::is_inside;
 use super::resources::{Owner, Resource};
 use flyball::{Children, Context, Error, Result};
 use kube::core::DynamicObject;
@@ -101,7 +102,7 @@ async fn declare(
             continue;
         }
         if let Some(live) = cx.get_of(kind, &resource.key(kind, owner.namespace)).await? {
-            owner.check(kind, &live)?;
+            owner.check(kind, &live, is_inside(resource, kind, owner.namespace))?;
         }
         children = children.unowned(&object);
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What `watches.yaml` may be at most, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// The fields of an entry.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "group",
     "version",
     "kind",
@@ -21,6 +21,7 @@ const FIELDS: [&str; 9] = [
     "selector",
     "reconcilePeriod",
     "maxConcurrentReconciles",
+    "evaluateTemplates",
 ];
 
 /// What a `watches.yaml` says: an entry for each kind.
@@ -66,6 +67,9 @@ pub struct Watch {
     pub reconcile_period: Option<Duration>,
     /// How many custom resources are reconciled at the same time.
     pub max_concurrent_reconciles: Option<usize>,
+    /// Whether `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever writes a custom
+    /// resource would run templates in the operator.
+    pub evaluate_templates: bool,
 }
 
 /// Why a `watches.yaml` is of no use.
@@ -220,10 +224,10 @@ impl Watch {
             let why = format!("there is no chart at {}: neither a folder nor an archive", chart.display());
             return Err(("chart".into(), why));
         }
-        let watch_dependent_resources = match entry.get("watchDependentResources") {
-            None | Some(Value::Null) => true,
-            Some(Value::Bool(watch)) => *watch,
-            Some(_) => return Err(("watchDependentResources".into(), "it is neither true nor false".into())),
+        let flag = |field: &str, otherwise: bool| match entry.get(field) {
+            None | Some(Value::Null) => Ok(otherwise),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err((field.to_owned(), "it is neither true nor false".to_owned())),
         };
         let max_concurrent_reconciles = match entry.get("maxConcurrentReconciles") {
             None | Some(Value::Null) => None,
@@ -235,7 +239,8 @@ impl Watch {
         Ok(Self {
             kind: GroupVersionKind::new(&group, &version, &kind),
             chart,
-            watch_dependent_resources,
+            watch_dependent_resources: flag("watchDependentResources", true)?,
+            evaluate_templates: flag("evaluateTemplates", false)?,
             override_values: override_values(entry, variable)?,
             selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
             reconcile_period: reconcile_period(entry)?,
@@ -371,7 +376,11 @@ mod tests {
         check(
             &entry("role: x"),
             "FILE: entry 1 (Memcached): role: there is no such field; there are group, version, kind, chart, \
-             watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles",
+             watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates",
+        );
+        check(
+            &entry("evaluateTemplates: 'yes'"),
+            "FILE: entry 1 (Memcached): evaluateTemplates: it is neither true nor false",
         );
         check(
             &entry("overrideValues: {size: 3}"),

@@ -3,6 +3,9 @@
 use super::order::sort_by_kind;
 use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
 use crate::template::format::quote;
+use crate::template::memory::Held;
+use crate::template::text::Text;
+use crate::template::world::World;
 use crate::values::coalesce::Log;
 use crate::yaml::{self, Data, Error};
 use regex::bytes::Regex;
@@ -64,12 +67,45 @@ impl Head {
     }
 }
 
+/// Puts a name in the place of all data, each with a number of its own.
+fn outlined(text: &Text) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    for (number, mark) in text.marks().iter().enumerate() {
+        out.extend(&text[at..mark.start]);
+        out.extend(format!("data{number}").bytes());
+        at = mark.end;
+    }
+    out.extend(&text[at..]);
+    out
+}
+
+/// What a value takes, roughly.
+fn size(value: &serde_json::Value) -> usize {
+    const VALUE: usize = 96;
+    VALUE
+        + match value {
+            serde_json::Value::String(text) => text.len(),
+            serde_json::Value::Array(items) => items.iter().map(size).sum(),
+            serde_json::Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + size(value)).sum(),
+            _ => 0,
+        }
+}
+
 /// Sorts what templates gave into manifests and hooks.
-pub(super) fn collect(files: &BTreeMap<String, Vec<u8>>, log: &mut Log) -> Result<Rendered, RenderError> {
+pub(super) fn collect(
+    files: &BTreeMap<String, Text>,
+    world: &World<'_>,
+    log: &mut Log,
+) -> Result<Rendered, RenderError> {
     let mut manifests = Vec::new();
     let mut hooks = Vec::new();
+    let mut held = Held::default();
     for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(NOTES)) {
-        for document in split(text) {
+        world.take(text.len() / 4, text.len() * 4).map_err(RenderError::Template)?;
+        let documents = split(text);
+        let outlined = outlined(text);
+        let outlines = split(&outlined);
+        for (at, document) in documents.iter().copied().enumerate() {
             let problem = |message: String| RenderError::Manifest { path: path.clone(), message };
             if manifests.len() + hooks.len() >= MOST {
                 return Err(problem(format!("there are more than {MOST} documents")));
@@ -77,7 +113,16 @@ pub(super) fn collect(files: &BTreeMap<String, Vec<u8>>, log: &mut Log) -> Resul
             let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
             let head = Head::read(&data).map_err(|error| problem(error.to_string()))?;
             let text = String::from_utf8_lossy(document).into_owned();
-            let manifest = Manifest { path: path.clone(), text, object: data.to_json() };
+            let object = data.to_json();
+            held.add(size(&object) * 2 + text.len());
+            world.take(1, 0).map_err(RenderError::Template)?;
+            // If data begin documents, nobody knows which is which.
+            let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {
+                Some(outline) if *outline == document => object.clone(),
+                Some(outline) => yaml::read(outline).map_or(serde_json::Value::Null, |data| data.to_json()),
+                None => serde_json::Value::Null,
+            };
+            let manifest = Manifest { path: path.clone(), text, object, outline };
             match head.annotations.get("helm.sh/hook") {
                 None => manifests.push((head.kind, manifest)),
                 Some(events) => match hook(manifest, events, &head.annotations) {

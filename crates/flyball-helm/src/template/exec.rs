@@ -1,15 +1,16 @@
 //! Executes templates, with the rules and the words of Go's `text/template`.
 
 use super::format;
-use super::node::{Arg, Branch, Command, Node, Number, Operand, Pipe, Tree};
+use super::node::{Arg, Branch, Command, Node, Number, Operand, Pipe, Source, Tree};
+use super::text::{Text, Writer};
 use super::value::{IntKind, MapKind, Type, Value};
 use super::world::{Call, World};
-use crate::functions::Function;
+use crate::functions::{Function, Handling};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// How deep templates may call templates. Go says that it is 100000; what goes that deep does not end.
-const DEPTH: usize = 10_000;
+/// How many bytes a template takes at most for each byte of its text.
+const PARSED: usize = 32;
 
 /// Templates by name.
 #[derive(Clone, Default)]
@@ -18,12 +19,18 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
+    /// Returns how many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.trees.len()
+    }
+
     /// Parses a text and adds what it defines; a template that holds nothing does not replace one that does.
     ///
     /// # Errors
     /// The text does not parse.
-    pub(crate) fn add(&mut self, name: &str, text: &str, world: &World<'_>) -> Result<(), String> {
-        for tree in super::parser::parse(name, text, &|name| world.function(name).is_some())? {
+    pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
+        world.take(source.text.len(), source.text.len().saturating_mul(PARSED))?;
+        for tree in super::parser::parse(source, &|name| world.function(name).is_some())? {
             if !tree.is_empty() || !self.trees.contains_key(&tree.name) {
                 self.trees.insert(tree.name.clone(), Rc::new(tree));
             }
@@ -35,23 +42,24 @@ impl Templates {
     ///
     /// # Errors
     /// There is none, or it fails.
-    pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Vec<u8>, String> {
+    pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
         let Some(tree) = self.trees.get(name) else {
             return Err(format!(
                 "template: no template {} associated with template \"gotpl\"",
                 format::quote(name.as_bytes())
             ));
         };
-        if world.depth.get() >= DEPTH {
+        if world.depth.get() >= world.budget.depth {
             return Err(format!("template: {name}: exceeded maximum template depth (100000)"));
         }
         world.depth.set(world.depth.get() + 1);
         let data = Slot::exact(data);
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
-            let mut out = Vec::new();
+            let mut out = Writer::default();
             let vars = vec![("$".to_owned(), data.clone())];
             State { world, templates: self, tree, out: &mut out, vars, place: Place::Start }.list(&data, &tree.root)?;
-            Ok(out)
+            world.take(1, out.len())?;
+            Ok(out.text())
         });
         world.depth.set(world.depth.get() - 1);
         result
@@ -114,7 +122,7 @@ struct State<'t, 'o> {
     world: &'t World<'t>,
     templates: &'t Rc<Templates>,
     tree: &'t Tree,
-    out: &'o mut Vec<u8>,
+    out: &'o mut Writer,
     vars: Vec<(String, Slot)>,
     place: Place<'t>,
 }
@@ -146,7 +154,7 @@ impl<'t> State<'t, '_> {
     fn node(&mut self, dot: &Slot, node: &'t Node) -> Run<Flow> {
         match node {
             Node::Text(text) => {
-                self.out.extend(text.bytes());
+                self.out.text_of(text);
                 self.bounded()?;
             }
             Node::Action(pipe) => {
@@ -154,8 +162,13 @@ impl<'t> State<'t, '_> {
                 let value = self.pipeline(dot, pipe)?;
                 if pipe.variables.is_empty() {
                     match value {
-                        Slot::Nothing => self.out.extend(b"<no value>"),
-                        other => format::plain(self.out, other.value()),
+                        Slot::Nothing => self.out.add(b"<no value>"),
+                        other => {
+                            self.world
+                                .weigh(std::slice::from_ref(other.value()))
+                                .or_else(|message| self.error(message))?;
+                            format::write(self.out, other.value());
+                        }
                     }
                     self.bounded()?;
                 }
@@ -177,10 +190,10 @@ impl<'t> State<'t, '_> {
     }
 
     fn bounded(&self) -> Run<()> {
-        if self.out.len() > self.world.largest_output {
-            return self.error(format_args!("the output is larger than {} bytes", self.world.largest_output));
+        if self.out.len() > self.world.budget.output {
+            return self.error(format_args!("the output is larger than {} bytes", self.world.budget.output));
         }
-        Ok(())
+        self.world.take(1, 0).or_else(|message| self.error(message))
     }
 
     fn branch(&mut self, dot: &Slot, branch: &'t Branch, is_with: bool) -> Run<Flow> {
@@ -223,10 +236,10 @@ impl<'t> State<'t, '_> {
                 }
             }
             Value::Map(map) => {
-                let entries: Vec<(String, Value)> =
-                    map.entries.borrow().iter().map(|(key, item)| (key.clone(), item.clone())).collect();
+                let entries: Vec<(Value, Value)> =
+                    map.entries.borrow().iter().map(|(key, item)| (key.to_value(), item.clone())).collect();
                 for (key, item) in entries {
-                    if !each(self, Slot::Exact(Value::str(key)), Slot::held(map.kind.holds_any(), item))? {
+                    if !each(self, Slot::Exact(key), Slot::held(map.kind.holds_any(), item))? {
                         break;
                     }
                 }
@@ -254,7 +267,7 @@ impl<'t> State<'t, '_> {
 
     /// Does what a range says with one item; tells whether to go on.
     fn iteration(&mut self, branch: &'t Branch, key: Slot, item: Slot) -> Run<bool> {
-        self.world.step().or_else(|message| self.error(message))?;
+        self.world.take(1, 0).or_else(|message| self.error(message))?;
         let names = &branch.pipe.variables;
         let mark = self.vars.len();
         if branch.pipe.is_assignment {
@@ -281,10 +294,10 @@ impl<'t> State<'t, '_> {
         let Some(tree) = self.templates.trees.get(name) else {
             return self.error(format_args!("template {} not defined", format::quote(name.as_bytes())));
         };
-        if self.world.depth.get() >= DEPTH {
+        if self.world.depth.get() >= self.world.budget.depth {
             return self.error("exceeded maximum template depth (100000)");
         }
-        self.world.step().or_else(|message| self.error(message))?;
+        self.world.take(1, 0).or_else(|message| self.error(message))?;
         let dot = match pipe {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Slot::Nothing,
@@ -371,7 +384,7 @@ impl<'t> State<'t, '_> {
             Operand::Bool(is) => Ok(Slot::Exact(Value::Bool(*is))),
             Operand::Dot => Ok(dot.clone()),
             Operand::Number(number) => self.constant(number),
-            Operand::String(_, bytes) => Ok(Slot::Exact(Value::Str(Rc::clone(bytes)))),
+            Operand::String(_, bytes) => Ok(Slot::Exact(Value::Str(bytes.clone()))),
             _ => self.error("nil is not a command"),
         }
     }
@@ -443,7 +456,20 @@ impl<'t> State<'t, '_> {
         let value = receiver.into_value();
         if let Some((params, call)) = super::method::find(&value, name) {
             let values = self.arguments(dot, name, params, false, args.get(1..).unwrap_or_default(), last)?;
+            self.world.weigh(&values).or_else(|message| self.error(message))?;
+            let receiver = std::slice::from_ref(&value);
+            let weighed = match name {
+                "YAML" | "AsConfig" | "AsSecrets" => self.world.weigh(receiver).map(drop),
+                "Glob" => self.world.take_shallow(5_000, receiver),
+                _ => self.world.take_shallow(1, receiver),
+            };
+            weighed.or_else(|message| self.error(message))?;
+            // What a date or a version says may be what a text said that it was made of.
+            let is_data = values.iter().any(Value::is_data)
+                || matches!(&value, Value::Object(object) if object.is_made_of_texts())
+                || matches!(&value, Value::Map(map) if map.kind == MapKind::Values && name == "YAML");
             return match call(self.world, &value, &values) {
+                Ok(value) if is_data => Ok(Slot::exact(value.to_data())),
                 Ok(value) => Ok(Slot::exact(value)),
                 Err(message) => {
                     self.place = Place::Arg(node);
@@ -484,14 +510,33 @@ impl<'t> State<'t, '_> {
         if matches!(name, "and" | "or") {
             return self.short_circuit(dot, name, &args[1..], last);
         }
-        let Function { params, is_variadic, call } = *function;
+        let Function { params, is_variadic, call, handling, weight } = *function;
         let mut values = self.arguments(dot, name, params, is_variadic, &args[1..], last)?;
         if name == "call" {
             values.insert(0, Value::str(args.get(1).map(ToString::to_string).unwrap_or_default()));
         }
-        self.world.step().or_else(|message| self.error(message))?;
-        match call(&Call { world: self.world, templates: self.templates }, &values) {
-            Ok(value) => Ok(Slot::exact(value)),
+        let weighed = match handling {
+            Handling::Moves => self.world.take(weight, 0),
+            Handling::Copies => self.world.take_shallow(weight, &values),
+            Handling::Marks | Handling::Makes => {
+                self.world.take(weight, 0).and_then(|()| self.world.weigh(&values)).map(drop)
+            }
+        };
+        weighed.or_else(|message| self.error(message))?;
+        let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
+        let is_literal = !self.tree.source.is_evaluated
+            && values.len() + 1 == args.len()
+            && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
+        let is_evaluated = self.tree.source.is_evaluated;
+        match call(&Call { world: self.world, templates: self.templates, is_literal, is_evaluated }, &values) {
+            Ok(value) => {
+                if handling != Handling::Moves {
+                    // What is made of little may be long.
+                    let made = self.world.take_shallow(0, std::slice::from_ref(&value));
+                    made.or_else(|message| self.error(message))?;
+                }
+                Ok(Slot::exact(if is_data { value.to_data() } else { value }))
+            }
             Err(message) => {
                 self.place = node;
                 self.error(format_args!("error calling {name}: {message}"))
@@ -571,7 +616,7 @@ impl<'t> State<'t, '_> {
         match (wanted, literal) {
             (Type::Any | Type::Reflect, Operand::Number(number)) => Ok(self.constant(number)?.into_value()),
             (Type::Bool | Type::Any | Type::Reflect, Operand::Bool(is)) => Ok(Value::Bool(*is)),
-            (Type::Str | Type::Any | Type::Reflect, Operand::String(_, bytes)) => Ok(Value::Str(Rc::clone(bytes))),
+            (Type::Str | Type::Any | Type::Reflect, Operand::String(_, bytes)) => Ok(Value::Str(bytes.clone())),
             (Type::Int(kind), Operand::Number(number)) if number.int.is_some() => {
                 Ok(Value::Int(kind, number.int.unwrap_or_default()))
             }

@@ -2,6 +2,7 @@
 
 use super::number::{format_float, special};
 use super::object::Object;
+use super::text::Writer;
 use super::value::{IntKind, Value};
 
 /// How deep a value is written; what is deeper is a cycle.
@@ -111,29 +112,37 @@ fn unescape(inner: &str, quote: char) -> Option<Vec<u8>> {
 }
 
 /// `fmt.Sprint`: spaces between operands of which neither is a text.
-pub(crate) fn sprint(args: &[Value]) -> Vec<u8> {
-    let mut out = Vec::new();
+pub(crate) fn sprint(args: &[Value]) -> Writer {
+    let mut out = Writer::default();
     for (at, arg) in args.iter().enumerate() {
         let is_text = |value: &Value| matches!(value, Value::Str(_));
         if at > 0 && !is_text(arg) && !is_text(&args[at - 1]) {
-            out.push(b' ');
+            out.add(b" ");
         }
-        plain(&mut out, arg);
+        write(&mut out, arg);
     }
     out
 }
 
 /// `fmt.Sprintln`.
-pub(crate) fn sprintln(args: &[Value]) -> Vec<u8> {
-    let mut out = Vec::new();
+pub(crate) fn sprintln(args: &[Value]) -> Writer {
+    let mut out = Writer::default();
     for (at, arg) in args.iter().enumerate() {
         if at > 0 {
-            out.push(b' ');
+            out.add(b" ");
         }
-        plain(&mut out, arg);
+        write(&mut out, arg);
     }
-    out.push(b'\n');
+    out.add(b"\n");
     out
+}
+
+/// `%v`, with the marks of the value.
+pub(crate) fn write(out: &mut Writer, value: &Value) {
+    match value {
+        Value::Str(text) => out.text_of(text),
+        other => out.written(other.is_data(), |bytes| plain(bytes, other)),
+    }
 }
 
 /// `%v`.
@@ -160,16 +169,17 @@ struct Verb {
     precision: Option<usize>,
 }
 
-/// `fmt.Sprintf`.
-pub(crate) fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
-    let mut out = Vec::new();
+/// `fmt.Sprintf`. What becomes longer than `room` is cut off there, and a bit later.
+pub(crate) fn sprintf(format: &[u8], args: &[Value], room: usize) -> Writer {
+    let mut out = Writer::default();
     let mut next = 0;
     let mut reordered = false;
     let mut at = 0;
-    while at < format.len() {
+    while at < format.len() && out.len() <= room {
         if format[at] != b'%' {
-            out.push(format[at]);
-            at += 1;
+            let length = format[at..].iter().position(|byte| *byte == b'%').unwrap_or(format.len() - at);
+            out.add(&format[at..at + length]);
+            at += length;
             continue;
         }
         at += 1;
@@ -195,7 +205,7 @@ pub(crate) fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
                     verb.minus |= width < 0;
                     verb.width = Some(usize::try_from(width.unsigned_abs()).unwrap_or(0));
                 }
-                None => out.extend(b"%!(BADWIDTH)"),
+                None => out.add(b"%!(BADWIDTH)"),
             }
             after_index = false;
         } else {
@@ -215,7 +225,7 @@ pub(crate) fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
                 match star(args, &mut next) {
                     Some(precision) if precision >= 0 => verb.precision = usize::try_from(precision).ok(),
                     Some(_) => {}
-                    None => out.extend(b"%!(BADPREC)"),
+                    None => out.add(b"%!(BADPREC)"),
                 }
                 after_index = false;
             } else {
@@ -225,37 +235,37 @@ pub(crate) fn sprintf(format: &[u8], args: &[Value]) -> Vec<u8> {
         if !after_index {
             argument_index(format, &mut at, &mut next, args.len(), &mut reordered, &mut good_index, &mut after_index);
         }
-        let rest = String::from_utf8_lossy(&format[at..]);
+        let rest = String::from_utf8_lossy(&format[at..format.len().min(at + 4)]);
         let Some(letter) = rest.chars().next() else {
-            out.extend(b"%!(NOVERB)");
+            out.add(b"%!(NOVERB)");
             break;
         };
         at += if letter == char::REPLACEMENT_CHARACTER { 1 } else { letter.len_utf8() };
         if letter == '%' {
-            out.push(b'%');
+            out.add(b"%");
         } else if !good_index {
-            out.extend(format!("%!{letter}(BADINDEX)").bytes());
+            out.add(format!("%!{letter}(BADINDEX)").as_bytes());
         } else if next >= args.len() {
-            out.extend(format!("%!{letter}(MISSING)").bytes());
+            out.add(format!("%!{letter}(MISSING)").as_bytes());
         } else {
-            verb.write(&mut out, &args[next], letter, 0);
+            verb.marked(&mut out, &args[next], letter);
             next += 1;
         }
     }
     if !reordered && next < args.len() {
-        out.extend(b"%!(EXTRA ");
+        out.add(b"%!(EXTRA ");
         for (at, arg) in args[next..].iter().enumerate() {
             if at > 0 {
-                out.extend(b", ");
+                out.add(b", ");
             }
             if matches!(arg, Value::Nil) {
-                out.extend(b"<nil>");
+                out.add(b"<nil>");
             } else {
-                out.extend(format!("{}=", arg.type_name()).bytes());
-                plain(&mut out, arg);
+                out.add(format!("{}=", arg.type_name()).as_bytes());
+                write(&mut out, arg);
             }
         }
-        out.push(b')');
+        out.add(b")");
     }
     out
 }
@@ -311,6 +321,21 @@ fn argument_index(
 }
 
 impl Verb {
+    /// Writes a value with its marks; characters that are made of numbers are data too.
+    fn marked(&self, out: &mut Writer, value: &Value, letter: char) {
+        let is_simple = !self.sharp && self.width.is_none() && self.precision.is_none() && matches!(letter, 's' | 'v');
+        match value {
+            Value::Str(text) if is_simple => out.text_of(text),
+            Value::Int(..) => {
+                out.written(matches!(letter, 'c' | 'q'), |bytes| self.write(bytes, value, letter, 0));
+            }
+            Value::List(_) if matches!(letter, 'c' | 'q') => {
+                out.written(true, |bytes| self.write(bytes, value, letter, 0))
+            }
+            _ => out.written(value.is_data(), |bytes| self.write(bytes, value, letter, 0)),
+        }
+    }
+
     fn write(&self, out: &mut Vec<u8>, value: &Value, letter: char, depth: usize) {
         if depth > DEPTH {
             return out.extend(b"...");
@@ -340,7 +365,7 @@ impl Verb {
                     if at > 0 {
                         out.extend(if is_syntax { &b", "[..] } else { b" " });
                     }
-                    self.write(out, &Value::str(key), letter, depth + 1);
+                    self.write(out, &Value::str(&**key), letter, depth + 1);
                     out.push(b':');
                     self.item(out, item, letter, depth + 1);
                 }

@@ -1,6 +1,7 @@
 //! Cuts a template into tokens, as Go's `text/template/parse` does: same tokens, positions, lines and complaints.
 
 use std::fmt;
+use std::ops::Range;
 
 /// What a token is. The order matters: what follows `Block` is a keyword.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,6 +69,9 @@ const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 const LEFT_COMMENT: &str = "/*";
 const RIGHT_COMMENT: &str = "*/";
+/// The complaint about an action with data in it.
+const IS_DATA: &str = "an action holds text of the custom resource, or of the cluster, which is data: set evaluateTemplates in watches.yaml \
+                       if whoever writes such text may run templates";
 /// The length of `- ` and ` -`.
 const MARKER: usize = 2;
 
@@ -90,6 +94,8 @@ enum State {
 /// Gives one token after the other.
 pub(crate) struct Lexer<'a> {
     input: &'a str,
+    /// What is data: nothing begins in it, and no action may hold any of it.
+    data: &'a [Range<usize>],
     start: usize,
     at: usize,
     line: usize,
@@ -99,8 +105,8 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(crate) fn new(input: &'a str) -> Self {
-        Self { input, start: 0, at: 0, line: 1, start_line: 1, parens: 0, state: State::Text }
+    pub(crate) fn new(input: &'a str, data: &'a [Range<usize>]) -> Self {
+        Self { input, data, start: 0, at: 0, line: 1, start_line: 1, parens: 0, state: State::Text }
     }
 
     /// The next token; after an error or the end, the end again.
@@ -137,7 +143,29 @@ impl<'a> Lexer<'a> {
         Some(c)
     }
 
+    /// Tells whether any byte of a part is data.
+    fn holds_data(&self, from: usize, to: usize) -> bool {
+        let next = self.data.partition_point(|mark| mark.end <= from);
+        self.data.get(next).is_some_and(|mark| mark.start < to)
+    }
+
+    /// Finds where the next action begins, from here on.
+    fn find_left(&self) -> Option<usize> {
+        let mut from = self.at;
+        loop {
+            let found = from + self.input[from..].find(LEFT)?;
+            if !self.holds_data(found, found + LEFT.len()) {
+                return Some(found - self.at);
+            }
+            // A brace is one byte.
+            from = found + 1;
+        }
+    }
+
     fn take(&mut self, kind: Kind) -> Token {
+        if kind != Kind::Text && self.holds_data(self.start, self.at) {
+            return self.error(IS_DATA.to_owned());
+        }
         let token =
             Token { kind, at: self.start, text: self.input[self.start..self.at].to_owned(), line: self.start_line };
         self.start = self.at;
@@ -157,7 +185,7 @@ impl<'a> Lexer<'a> {
 
     /// Text up to an action, or to the end.
     fn text(&mut self) -> Option<Token> {
-        let Some(length) = self.rest().find(LEFT) else {
+        let Some(length) = self.find_left() else {
             self.at = self.input.len();
             if self.at > self.start {
                 self.line += self.input[self.start..].matches('\n').count();

@@ -1,6 +1,6 @@
 //! Methods of values: `.Files.Get`, `.Capabilities.APIVersions.Has`, those of dates and versions.
 
-use super::value::{ListKind, Map, MapKind, Type, Value};
+use super::value::{Key, ListKind, Map, MapKind, Type, Value};
 use super::world::World;
 use crate::functions::encoding;
 use crate::glob::Glob;
@@ -50,10 +50,10 @@ fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
     const TEXT: &[Type] = &[Type::Str];
     let text = |args: &[Value]| args.first().and_then(Value::text).unwrap_or_default().into_owned();
     let contents = |files: &Map| -> Vec<(String, Rc<[u8]>)> {
-        files.keys().into_iter().map(|key| (key.clone(), bytes_of(files, &key))).collect()
+        files.keys().into_iter().map(|key| (key.to_string(), bytes_of(files, &key))).collect()
     };
     Some(match name {
-        "Get" => (TEXT, Box::new(move |_, _, args| Ok(Value::Str(bytes_of(&files, &text(args)))))),
+        "Get" => (TEXT, Box::new(move |_, _, args| Ok(Value::str(bytes_of(&files, &text(args)))))),
         "GetBytes" => (TEXT, Box::new(move |_, _, args| Ok(Value::Bytes(bytes_of(&files, &text(args)))))),
         "Lines" => (
             TEXT,
@@ -70,7 +70,7 @@ fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
             TEXT,
             Box::new(move |_, _, args| {
                 let glob = Glob::new(&text(args)).unwrap_or_else(Glob::everything);
-                let found: BTreeMap<String, Value> = files
+                let found: BTreeMap<Key, Value> = files
                     .entries
                     .borrow()
                     .iter()
@@ -83,7 +83,7 @@ fn file_method(files: Map, name: &str) -> Option<(&'static [Type], Call)> {
         "AsConfig" => (
             &[],
             Box::new(move |_, _, _| {
-                let map = contents(&files).into_iter().map(|(path, bytes)| (base(&path), Value::Str(bytes))).collect();
+                let map = contents(&files).into_iter().map(|(path, bytes)| (base(&path), Value::str(bytes))).collect();
                 Ok(encoding::to_yaml(&Value::Map(Map::new(MapKind::Strings, map))))
             }),
         ),

@@ -1,5 +1,6 @@
 //! The tree of a parsed template. Each node writes itself as Go's does, because error messages quote it.
 
+use super::text::{Marks, Text};
 use std::fmt;
 use std::rc::Rc;
 
@@ -14,9 +15,25 @@ pub(crate) struct Tree {
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
+    /// Which parts of the text are data.
+    pub(crate) data: Marks,
+    /// Whether data were evaluated with it, because the author of the operator says so.
+    pub(crate) is_evaluated: bool,
 }
 
 impl Source {
+    /// A text of which nothing is data.
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        Self { name: name.to_owned(), text: text.to_owned(), data: Marks::new(), is_evaluated: false }
+    }
+
+    /// Returns where the data of a part of the text are, counted from its beginning.
+    pub(crate) fn marks(&self, from: usize, to: usize) -> Marks {
+        let part = |mark: &std::ops::Range<usize>| mark.start.max(from)..mark.end.min(to);
+        let parts = self.data.iter().map(part).filter(|part| part.start < part.end);
+        parts.map(|part| part.start - from..part.end - from).collect()
+    }
+
     /// `file:line:column` of a position, where columns count bytes from nought.
     pub(crate) fn location(&self, at: usize) -> String {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
@@ -33,7 +50,7 @@ impl Tree {
     /// Tells whether it holds nothing but space.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
-            Node::Text(text) => text.trim().is_empty(),
+            Node::Text(text) => String::from_utf8_lossy(text).trim().is_empty(),
             _ => false,
         })
     }
@@ -41,7 +58,7 @@ impl Tree {
 
 /// What stands between texts.
 pub(crate) enum Node {
-    Text(String),
+    Text(Text),
     Action(Pipe),
     Break,
     Continue,
@@ -89,7 +106,7 @@ pub(crate) enum Operand {
     Variable(Vec<String>),
     Number(Number),
     /// As it is written, and what it says.
-    String(String, Rc<[u8]>),
+    String(String, Text),
     Pipe(Box<Pipe>),
     Chain(Box<Arg>, Vec<String>),
 }
@@ -156,7 +173,7 @@ impl fmt::Display for Node {
             f.write_str("{{end}}")
         };
         match self {
-            Node::Text(text) => f.write_str(text),
+            Node::Text(text) => f.write_str(&String::from_utf8_lossy(text)),
             Node::Action(pipe) => write!(f, "{{{{{pipe}}}}}"),
             Node::Break => f.write_str("{{break}}"),
             Node::Continue => f.write_str("{{continue}}"),

@@ -73,6 +73,11 @@ impl Object {
         }
     }
 
+    /// Tells whether it may say what a text said that it was made of.
+    pub(crate) fn is_made_of_texts(&self) -> bool {
+        matches!(self, Object::Moment(_) | Object::Version(_))
+    }
+
     pub(crate) fn truth(&self) -> bool {
         match self {
             Object::Duration(nanos) => *nanos != 0,

@@ -4,6 +4,7 @@ use super::format::{quote, unquote};
 use super::lexer::{Kind, Lexer, Token};
 use super::node::{Arg, Branch, Command, Node, Number, Operand, Pipe, Source, Tree};
 use super::number::parse_number;
+use super::text::{Marks, Text};
 use std::rc::Rc;
 
 /// How deep parentheses and blocks may be nested.
@@ -13,11 +14,12 @@ const DEPTH: usize = 1_000;
 ///
 /// # Errors
 /// Go's message: `template: file:line: what is wrong`.
-pub(crate) fn parse(name: &str, text: &str, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
-    let source = Rc::new(Source { name: name.to_owned(), text: text.to_owned() });
+pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
+    let source = Rc::new(source);
+    let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };
     let mut parser = Parser {
-        lexer: Lexer::new(text),
-        source,
+        lexer: Lexer::new(&source.text, data),
+        source: Rc::clone(&source),
         has_function,
         tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: String::new(), line: 0 }),
         peeked: 0,
@@ -27,7 +29,7 @@ pub(crate) fn parse(name: &str, text: &str, has_function: &dyn Fn(&str) -> bool)
         depth: 0,
         trees: Vec::new(),
     };
-    parser.file(name)?;
+    parser.file(&source.name)?;
     Ok(parser.trees)
 }
 
@@ -216,7 +218,10 @@ impl Parser<'_> {
     fn text_or_action(&mut self) -> Parsed<Item> {
         let token = self.next_not_space();
         match token.kind {
-            Kind::Text => Ok(Item::Node(Node::Text(token.text))),
+            Kind::Text => {
+                let marks = self.source.marks(token.at, token.at + token.text.len());
+                Ok(Item::Node(Node::Text(Text::new(token.text.as_bytes(), marks))))
+            }
             Kind::LeftDelim => {
                 self.action_line = token.line;
                 let item = self.nested(Self::action)?;
@@ -483,7 +488,7 @@ impl Parser<'_> {
                 return Ok(Some(Arg { at: pipe.at, what: Operand::Pipe(Box::new(pipe)) }));
             }
             Kind::String | Kind::RawString => match unquote(&token.text) {
-                Some(bytes) => Operand::String(token.text, Rc::from(bytes)),
+                Some(bytes) => Operand::String(token.text, Text::new(&bytes, Marks::new())),
                 None => return self.error("invalid syntax"),
             },
             _ => {

@@ -2,10 +2,13 @@
 //!
 //! Maps are shared: `set` changes the map that everybody sees, as in Go. Texts are bytes, since `trunc` cuts where it likes.
 
+use super::memory::{self, Held};
 use super::object::Object;
+use super::text::{Marks, Text};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::rc::Rc;
 
 /// A value. `Nil` is Go's nil interface.
@@ -15,7 +18,7 @@ pub(crate) enum Value {
     Bool(bool),
     Int(IntKind, i64),
     Float(f64),
-    Str(Rc<[u8]>),
+    Str(Text),
     Bytes(Rc<[u8]>),
     List(List),
     Map(Map),
@@ -35,7 +38,7 @@ pub(crate) enum IntKind {
 #[derive(Clone)]
 pub(crate) struct List {
     pub(crate) kind: ListKind,
-    pub(crate) items: Rc<Vec<Value>>,
+    pub(crate) items: Rc<Items>,
     /// There is no slice: empty, and null in JSON.
     pub(crate) is_nil: bool,
 }
@@ -56,7 +59,165 @@ pub(crate) enum ListKind {
 #[derive(Clone)]
 pub(crate) struct Map {
     pub(crate) kind: MapKind,
-    pub(crate) entries: Rc<RefCell<BTreeMap<String, Value>>>,
+    pub(crate) entries: Rc<RefCell<Entries>>,
+}
+
+/// The items of a slice, which are counted while they are there.
+#[derive(Default)]
+pub(crate) struct Items {
+    items: Vec<Value>,
+    _held: Held,
+}
+
+/// The entries of a map, which are counted while they are there.
+#[derive(Default)]
+pub(crate) struct Entries {
+    entries: BTreeMap<Key, Value>,
+    held: Held,
+    /// Whether it was changed by a template, after which it may contain itself.
+    changed: bool,
+}
+
+/// A key of a map. Whether it is data says nothing about which key it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    text: String,
+    is_data: bool,
+}
+
+/// What an entry of a map takes besides its key, roughly.
+const ENTRY: usize = 96;
+
+impl Key {
+    pub(crate) fn new(text: impl Into<String>, is_data: bool) -> Self {
+        Self { text: text.into(), is_data }
+    }
+
+    pub(crate) fn is_data(&self) -> bool {
+        self.is_data
+    }
+
+    /// Returns it as a value.
+    pub(crate) fn to_value(&self) -> Value {
+        let text = Text::new(self.text.as_bytes(), Marks::new());
+        Value::Str(if self.is_data { text.to_data() } else { text })
+    }
+}
+
+impl Deref for Key {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl std::borrow::Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self::new(text, false)
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::new(text, false)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Items {
+    fn new(items: Vec<Value>) -> Self {
+        let held = Held::new(items.len() * size_of::<Value>() + ENTRY);
+        Self { items, _held: held }
+    }
+}
+
+impl Deref for Items {
+    type Target = Vec<Value>;
+
+    fn deref(&self) -> &Vec<Value> {
+        &self.items
+    }
+}
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        dismantle(std::mem::take(&mut self.items));
+    }
+}
+
+impl Entries {
+    fn new(entries: BTreeMap<Key, Value>) -> Self {
+        let bytes = entries.keys().map(|key| key.len() + ENTRY).sum();
+        Self { entries, held: Held::new(bytes), changed: false }
+    }
+
+    pub(crate) fn take(&mut self) -> BTreeMap<Key, Value> {
+        self.held = Held::default();
+        std::mem::take(&mut self.entries)
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
+        self.entries.remove(key)
+    }
+}
+
+impl Deref for Entries {
+    type Target = BTreeMap<Key, Value>;
+
+    fn deref(&self) -> &BTreeMap<Key, Value> {
+        &self.entries
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        dismantle(std::mem::take(&mut self.entries).into_values().collect());
+    }
+}
+
+/// Drops values without going deeper the deeper they are nested.
+fn dismantle(mut values: Vec<Value>) {
+    while let Some(value) = values.pop() {
+        match value {
+            Value::List(list) => {
+                if let Ok(mut items) = Rc::try_unwrap(list.items) {
+                    values.append(&mut items.items);
+                }
+            }
+            Value::Map(map) => {
+                if let Ok(entries) = Rc::try_unwrap(map.entries) {
+                    values.extend(std::mem::take(&mut entries.into_inner().entries).into_values());
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The type of a map.
@@ -147,8 +308,37 @@ impl Type {
 }
 
 impl Value {
+    /// Tells whether any text of it is data. The value is one that [`World::weigh`](super::world::World::weigh) found small enough.
+    pub(crate) fn is_data(&self) -> bool {
+        match self {
+            Value::Str(text) => text.is_data(),
+            Value::List(list) => list.items.iter().any(Value::is_data),
+            Value::Map(map) => map.entries.borrow().iter().any(|(key, value)| key.is_data() || value.is_data()),
+            Value::Object(object) => object.is_made_of_texts(),
+            _ => false,
+        }
+    }
+
+    /// Returns the same value, of which all texts are data.
+    pub(crate) fn to_data(&self) -> Value {
+        match self {
+            Value::Str(text) => Value::Str(text.to_data()),
+            Value::List(list) => {
+                let items = list.items.iter().map(Value::to_data).collect();
+                Value::List(List { items: Rc::new(Items::new(items)), ..list.clone() })
+            }
+            Value::Map(map) => {
+                let entries = map.entries.borrow();
+                let entries: BTreeMap<Key, Value> =
+                    entries.iter().map(|(key, value)| (Key::new(&**key, true), value.to_data())).collect();
+                Value::Map(Map::new(map.kind, entries))
+            }
+            other => other.clone(),
+        }
+    }
+
     pub(crate) fn str(text: impl AsRef<[u8]>) -> Value {
-        Value::Str(Rc::from(text.as_ref()))
+        Value::Str(Text::new(text.as_ref(), Marks::new()))
     }
 
     pub(crate) fn int(number: i64) -> Value {
@@ -167,7 +357,7 @@ impl Value {
         Value::List(List::new(ListKind::Strings, items.into_iter().map(Value::str).collect()))
     }
 
-    pub(crate) fn map(entries: BTreeMap<String, Value>) -> Value {
+    pub(crate) fn map<K: Into<Key>>(entries: BTreeMap<K, Value>) -> Value {
         Value::Map(Map::new(MapKind::Any, entries))
     }
 
@@ -219,7 +409,8 @@ impl Value {
             Value::Bool(is) => *is,
             Value::Int(_, number) => *number != 0,
             Value::Float(number) => *number != 0.0,
-            Value::Str(bytes) | Value::Bytes(bytes) => !bytes.is_empty(),
+            Value::Str(text) => !text.is_empty(),
+            Value::Bytes(bytes) => !bytes.is_empty(),
             Value::List(list) => !list.items.is_empty(),
             Value::Map(map) => !map.entries.borrow().is_empty(),
             Value::Object(object) => object.truth(),
@@ -255,7 +446,8 @@ impl Value {
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::Int(_, a), Value::Int(_, b)) => a == b,
             (Value::Float(a), Value::Float(b)) => a == b,
-            (Value::Str(a), Value::Str(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
+            (Value::Str(a), Value::Str(b)) => a == b,
+            (Value::Bytes(a), Value::Bytes(b)) => a == b,
             (Value::List(a), Value::List(b)) => {
                 a.items.len() == b.items.len() && a.items.iter().zip(b.items.iter()).all(|(a, b)| a.deep_equal(b))
             }
@@ -275,8 +467,8 @@ impl Value {
     pub(crate) fn deep_copy(&self) -> Value {
         match self {
             Value::List(list) => {
-                let items = Rc::new(list.items.iter().map(Value::deep_copy).collect());
-                Value::List(List { items, ..list.clone() })
+                let items = list.items.iter().map(Value::deep_copy).collect();
+                Value::List(List { items: Rc::new(Items::new(items)), ..list.clone() })
             }
             Value::Map(map) => {
                 let entries =
@@ -299,7 +491,7 @@ impl Value {
 
 impl List {
     pub(crate) fn new(kind: ListKind, items: Vec<Value>) -> List {
-        List { kind, items: Rc::new(items), is_nil: false }
+        List { kind, items: Rc::new(Items::new(items)), is_nil: false }
     }
 
     /// A slice that is none.
@@ -309,20 +501,62 @@ impl List {
 }
 
 impl Map {
-    pub(crate) fn new(kind: MapKind, entries: BTreeMap<String, Value>) -> Map {
-        Map { kind, entries: Rc::new(RefCell::new(entries)) }
+    pub(crate) fn empty(kind: MapKind) -> Map {
+        Map::new(kind, BTreeMap::<Key, Value>::new())
+    }
+
+    pub(crate) fn new<K: Into<Key>>(kind: MapKind, entries: BTreeMap<K, Value>) -> Map {
+        let entries = entries.into_iter().map(|(key, value)| (key.into(), value)).collect();
+        Map { kind, entries: Rc::new(RefCell::new(Entries::new(entries))) }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         self.entries.borrow().get(key).cloned()
     }
 
-    pub(crate) fn set(&self, key: impl Into<String>, value: Value) {
-        self.entries.borrow_mut().insert(key.into(), value);
+    pub(crate) fn set(&self, key: impl Into<Key>, value: Value) {
+        let key = key.into();
+        let mut entries = self.entries.borrow_mut();
+        if matches!(value, Value::List(_) | Value::Map(_)) && !entries.changed {
+            entries.changed = true;
+            memory::changed(Rc::downgrade(&self.entries));
+        }
+        let size = key.len() + ENTRY;
+        // What was there is dropped when nobody looks at the map any more: it may lead back to it.
+        let before = entries.entries.insert(key, value);
+        if before.is_none() {
+            entries.held.add(size);
+        }
+        drop(entries);
+        drop(before);
     }
 
-    pub(crate) fn keys(&self) -> Vec<String> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         self.entries.borrow().keys().cloned().collect()
+    }
+}
+
+impl Value {
+    /// Makes a value of what somebody gave: a text is data, unless the same text stands at the same place of what is trusted.
+    pub(crate) fn untrusted(json: &serde_json::Value, trusted: Option<&serde_json::Value>) -> Value {
+        match json {
+            serde_json::Value::String(text) => match trusted.and_then(serde_json::Value::as_str) {
+                Some(same) if same == text => Value::str(text),
+                _ => Value::str(text).to_data(),
+            },
+            serde_json::Value::Array(items) => {
+                let trusted = |at: usize| trusted.and_then(|trusted| trusted.get(at));
+                Value::list(items.iter().enumerate().map(|(at, item)| Value::untrusted(item, trusted(at))).collect())
+            }
+            serde_json::Value::Object(fields) => {
+                let entry = |(key, value): (&String, _)| {
+                    let trusted = trusted.and_then(|trusted| trusted.get(key));
+                    (Key::new(key, trusted.is_none()), Value::untrusted(value, trusted))
+                };
+                Value::map(fields.iter().map(entry).collect())
+            }
+            other => Value::from(other),
+        }
     }
 }
 

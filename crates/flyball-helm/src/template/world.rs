@@ -1,20 +1,71 @@
-//! What templates may know of the world around them: a clock, a seed, and a cluster to look things up in.
+//! What templates may know of the world around them: a clock, a seed, and a cluster to look things up in; and what they may take.
 
 use super::exec::Templates;
+use super::memory;
+use super::node::Source;
+use super::text::{Text, Writer};
 use super::value::Value;
 use crate::functions::{Function, functions};
 use crate::seed::{Draws, Seed};
 use flyball_core::Clock;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// How often a template may include itself, by way of others or not. The bound is Helm's.
 const NESTED: usize = 1_000;
-/// How many function calls, iterations and templates one rendering may take.
-const STEPS: u64 = 50_000_000;
-/// How large the output of one template may be.
-const LARGEST_OUTPUT: usize = 64 << 20;
+/// How deep the values may be nested that are written, copied or compared.
+const VALUE_DEPTH: usize = 1_000;
+/// How many bytes of a text count as one step.
+const BYTES_PER_STEP: usize = 64;
+/// How many times its own size is made at most of a value while a function works on it.
+const COPIES: usize = 4;
+/// What a value takes besides its texts, roughly.
+const VALUE_SIZE: usize = 64;
+/// After how many steps the budget's guard is asked again.
+const STEPS_PER_CHECK: u64 = 20_000;
+/// After how many further bytes the budget's guard is asked again.
+const BYTES_PER_CHECK: usize = 1 << 20;
+/// How long messages get that quote a template.
+const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// Watches over a rendering: it is told how many steps were taken and how many bytes are held, and ends the rendering with a message.
+pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
+
+/// What one rendering may take.
+#[derive(Clone)]
+pub struct Budget {
+    /// How many steps: function calls, iterations and templates. Functions that take long count as many steps.
+    pub steps: u64,
+    /// How many bytes the values may hold at the same time, output included.
+    pub bytes: usize,
+    /// How large the output of one template may be, in bytes.
+    pub output: usize,
+    /// How deep templates may call templates.
+    pub depth: usize,
+    /// Is asked now and then whether to go on.
+    pub guard: Option<Guard>,
+}
+
+impl Budget {
+    /// For charts and values of the one who renders them: bounds that no chart is meant to reach.
+    pub fn trusted() -> Self {
+        Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, depth: 10_000, guard: None }
+    }
+
+    /// For values of somebody else: about a second, and 64 MiB.
+    pub fn untrusted() -> Self {
+        Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, depth: 1_000, guard: None }
+    }
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget").field("steps", &self.steps).field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
 
 /// Finds objects of a cluster for `lookup`.
 ///
@@ -33,6 +84,20 @@ pub trait Lookup {
         namespace: &str,
         name: &str,
     ) -> Result<Option<serde_json::Value>, String>;
+
+    /// Finds what the chart itself names, in texts that stand in the call: no values have a say in it. The same, unless it matters.
+    ///
+    /// # Errors
+    /// As [`Lookup::lookup`].
+    fn lookup_literal(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<serde_json::Value>, String> {
+        self.lookup(api_version, kind, namespace, name)
+    }
 }
 
 /// What a rendering shares between its templates.
@@ -41,8 +106,11 @@ pub(crate) struct World<'w> {
     pub(crate) draws: Draws,
     pub(crate) lookup: Option<&'w dyn Lookup>,
     pub(crate) depth: Cell<usize>,
-    pub(crate) largest_output: usize,
+    pub(crate) budget: Budget,
+    /// Whether `tpl` evaluates data.
+    pub(crate) evaluates: bool,
     steps: Cell<u64>,
+    check_at: Cell<(u64, usize)>,
     included: RefCell<BTreeMap<String, usize>>,
     functions: BTreeMap<&'static str, Function>,
 }
@@ -51,17 +119,29 @@ pub(crate) struct World<'w> {
 pub(crate) struct Call<'c> {
     pub(crate) world: &'c World<'c>,
     pub(crate) templates: &'c Rc<Templates>,
+    /// Whether all arguments are texts that stand in the call, in a template of the chart.
+    pub(crate) is_literal: bool,
+    /// Whether the call stands in a text that is data.
+    pub(crate) is_evaluated: bool,
 }
 
 impl<'w> World<'w> {
-    pub(crate) fn new(clock: Clock, seed: &Seed, lookup: Option<&'w dyn Lookup>) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        seed: &Seed,
+        lookup: Option<&'w dyn Lookup>,
+        budget: Budget,
+        evaluates: bool,
+    ) -> Self {
         Self {
             clock,
             draws: Draws::new(seed),
             lookup,
             depth: Cell::new(0),
-            largest_output: LARGEST_OUTPUT,
+            budget,
+            evaluates,
             steps: Cell::new(0),
+            check_at: Cell::new((STEPS_PER_CHECK, memory::held() + BYTES_PER_CHECK)),
             included: RefCell::default(),
             functions: functions(),
         }
@@ -71,17 +151,91 @@ impl<'w> World<'w> {
         self.functions.get(name)
     }
 
-    /// Counts a step.
+    /// Counts steps, and makes sure that there is room for so many bytes, before they are taken.
     ///
     /// # Errors
-    /// It is one too many.
-    pub(crate) fn step(&self) -> Result<(), String> {
-        self.steps.set(self.steps.get() + 1);
-        if self.steps.get() > STEPS {
-            return Err(format!("the templates take more than {STEPS} steps; they may not end"));
+    /// The budget does not allow it, or its guard ends the rendering.
+    pub(crate) fn take(&self, steps: impl TryInto<u64>, bytes: usize) -> Result<(), String> {
+        let steps = self.steps.get().saturating_add(steps.try_into().unwrap_or(u64::MAX));
+        self.steps.set(steps);
+        if steps > self.budget.steps {
+            return Err(format!("the templates take more than {} steps; they may not end", self.budget.steps));
+        }
+        if bytes > memory::Scope::room() || memory::is_exhausted() {
+            return Err(format!("the templates take more than {} bytes of memory", self.budget.bytes));
+        }
+        let (at_steps, at_bytes) = self.check_at.get();
+        let held = memory::held().saturating_add(bytes);
+        if steps >= at_steps || held >= at_bytes {
+            self.check_at.set((steps + STEPS_PER_CHECK, held + BYTES_PER_CHECK));
+            if let Some(guard) = &self.budget.guard {
+                guard(steps, self.budget.bytes.saturating_sub(memory::Scope::room()).saturating_add(bytes))?;
+            }
         }
         Ok(())
     }
+
+    /// Counts what a function takes that goes through lists and maps once, without looking into what they hold.
+    ///
+    /// # Errors
+    /// As [`World::take`].
+    pub(crate) fn take_shallow(&self, weight: u64, values: &[Value]) -> Result<(), String> {
+        let length = |value: &Value| match value {
+            Value::Str(text) => text.len() / BYTES_PER_STEP,
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(list) => list.items.len(),
+            Value::Map(map) => map.entries.borrow().len(),
+            _ => 0,
+        };
+        let length: usize = values.iter().map(length).sum();
+        self.take(weight.saturating_add(length as u64 / 4), length.saturating_mul(VALUE_SIZE))
+    }
+
+    /// Counts what a function takes that goes through values with all that they hold, and returns how many steps that are. A value that
+    /// is shared counts each time.
+    ///
+    /// # Errors
+    /// As [`World::take`], or the values are nested too deep; that bounds what recursion over them takes.
+    pub(crate) fn weigh(&self, values: &[Value]) -> Result<u64, String> {
+        let mut weight = Weight::default();
+        values.iter().try_for_each(|value| self.add_weight(&mut weight, value, 0))?;
+        let bytes = weight.bytes.saturating_add(weight.values.saturating_mul(VALUE_SIZE)).saturating_mul(COPIES);
+        let steps = (weight.values / 4 + weight.bytes / BYTES_PER_STEP) as u64;
+        self.take(steps, bytes)?;
+        Ok(steps + 1)
+    }
+
+    fn add_weight(&self, weight: &mut Weight, value: &Value, depth: usize) -> Result<(), String> {
+        if depth > VALUE_DEPTH {
+            return Err(format!("the value is nested deeper than {VALUE_DEPTH}"));
+        }
+        weight.values += 1;
+        if weight.values.is_multiple_of(1 << 16) {
+            self.take(1 << 14, weight.values.saturating_mul(VALUE_SIZE).saturating_add(weight.bytes))?;
+        }
+        match value {
+            Value::Str(text) => weight.bytes = weight.bytes.saturating_add(text.len()),
+            Value::Bytes(bytes) => weight.bytes = weight.bytes.saturating_add(bytes.len()),
+            Value::List(list) => {
+                list.items.iter().try_for_each(|item| self.add_weight(weight, item, depth + 1))?;
+            }
+            Value::Map(map) => {
+                for (key, value) in map.entries.borrow().iter() {
+                    weight.bytes = weight.bytes.saturating_add(key.len());
+                    self.add_weight(weight, value, depth + 1)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// How much values hold.
+#[derive(Default)]
+struct Weight {
+    values: usize,
+    bytes: usize,
 }
 
 impl Call<'_> {
@@ -104,38 +258,61 @@ impl Call<'_> {
         if let Some(count) = self.world.included.borrow_mut().get_mut(name) {
             *count -= 1;
         }
-        result.map(Value::str)
+        result.map(Value::Str)
     }
 
-    /// `tpl`: a text as a template, which sees those that are there.
+    /// `tpl`: a text as a template, which sees those that are there. What is data in it stays what it is.
     ///
     /// # Errors
     /// It does not parse, or fails.
-    pub(crate) fn tpl(&self, text: &str, data: Value) -> Result<Value, String> {
-        let quoted = || super::format::quote(text.as_bytes());
+    pub(crate) fn tpl(&self, text: &Text, data: Value) -> Result<Value, String> {
+        let is_evaluated = (self.is_evaluated || text.is_data()) && self.world.evaluates;
+        let (readable, marks) = match String::from_utf8_lossy(text) {
+            Cow::Borrowed(readable) => (readable.to_owned(), text.marks().to_vec()),
+            // Where its data are then, nobody knows.
+            Cow::Owned(_) if text.is_data() && !is_evaluated => return Ok(Value::Str(text.to_data())),
+            Cow::Owned(readable) => (readable, Vec::new()),
+        };
+        let quoted = || super::format::quote(readable.as_bytes());
+        self.world.take(self.templates.len() / 4 + text.len(), readable.len() * 2)?;
         let mut templates = Templates::clone(self.templates);
+        let source = Source { name: "gotpl".to_owned(), text: readable.clone(), data: marks, is_evaluated };
         templates
-            .add("gotpl", text, self.world)
-            .map_err(|message| format!("cannot parse template {}: {message}", quoted()))?;
+            .add(source, self.world)
+            .map_err(|message| shortened(format!("cannot parse template {}: {message}", quoted())))?;
         let out = Rc::new(templates)
             .execute(self.world, "gotpl", data)
-            .map_err(|message| format!("error during tpl function execution for {}: {message}", quoted()))?;
-        Ok(Value::str(without_no_value(&out)))
+            .map_err(|message| shortened(format!("error during tpl function execution for {}: {message}", quoted())))?;
+        Ok(Value::Str(without_no_value(&out)))
     }
 }
 
-/// Drops the words that Go writes for what is not there.
-pub(crate) fn without_no_value(out: &[u8]) -> Vec<u8> {
-    const WORDS: &[u8] = b"<no value>";
-    let mut kept = Vec::with_capacity(out.len());
-    let mut at = 0;
-    while at < out.len() {
-        if out[at..].starts_with(WORDS) {
-            at += WORDS.len();
-        } else {
-            kept.push(out[at]);
-            at += 1;
-        }
+/// Cuts a message short that quotes templates, of which each may quote another one.
+fn shortened(mut message: String) -> String {
+    if message.len() > LONGEST_MESSAGE {
+        let end = message.floor_char_boundary(LONGEST_MESSAGE);
+        message.truncate(end);
+        message.push_str(" ...");
     }
-    kept
+    message
+}
+
+/// Drops the words that Go writes for what is not there.
+pub(crate) fn without_no_value(out: &Text) -> Text {
+    const WORDS: &[u8] = b"<no value>";
+    let mut kept = Writer::default();
+    let mut from = 0;
+    while let Some(at) = find(&out[from..], WORDS) {
+        kept.part(out, from..from + at);
+        from += at + WORDS.len();
+    }
+    if from == 0 {
+        return out.clone();
+    }
+    kept.part(out, from..out.len());
+    kept.text()
+}
+
+fn find(text: &[u8], words: &[u8]) -> Option<usize> {
+    text.windows(words.len()).position(|window| window == words)
 }

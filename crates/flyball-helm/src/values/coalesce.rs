@@ -62,7 +62,7 @@ fn chart_values(
 /// `%t` of what is no boolean.
 fn bool_verb(value: &Value) -> String {
     let value = crate::template::value::Value::from(value);
-    String::from_utf8_lossy(&crate::template::format::sprintf(b"%t", &[value])).into_owned()
+    String::from_utf8_lossy(&crate::template::format::sprintf(b"%t", &[value], usize::MAX).text()).into_owned()
 }
 
 fn own_values(chart: &Chart, dest: &mut Map<String, Value>, prefix: &str, nulls: Nulls, log: &mut Log) {

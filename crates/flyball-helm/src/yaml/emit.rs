@@ -4,7 +4,9 @@ use super::Data;
 use super::resolve::{is_timestamp, resolve};
 use crate::template::number::{format_float, special};
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Which go-yaml is followed.
 #[derive(Clone, Copy, PartialEq)]
@@ -15,15 +17,36 @@ pub(crate) enum Version {
     Three,
 }
 
-/// A document, with a line break at its end.
-pub(super) fn emit(data: &Data, version: Version) -> String {
-    let mut emitter = Emitter { out: String::new(), version };
-    emitter.value(data, 0, Place::Root);
-    emitter.out
+/// A document, with a line break at its end; and which parts of it say what is data.
+pub(super) fn emit(data: &Data, origin: &Origin, version: Version) -> (String, Vec<Range<usize>>) {
+    let mut emitter = Emitter { out: String::new(), marks: Vec::new(), version };
+    emitter.value(data, origin, 0, Place::Root);
+    (emitter.out, emitter.marks)
+}
+
+/// Which parts of a document are data that came from elsewhere.
+#[derive(Debug, Default)]
+pub(crate) enum Origin {
+    /// None.
+    #[default]
+    Chart,
+    /// All of it.
+    Data,
+    /// Those of the items.
+    List(Vec<Origin>),
+    /// Those of the entries, by key, with whether the key is data.
+    Map(BTreeMap<String, (bool, Origin)>),
+}
+
+impl Origin {
+    fn is_data(&self) -> bool {
+        matches!(self, Origin::Data)
+    }
 }
 
 struct Emitter {
     out: String,
+    marks: Vec<Range<usize>>,
     version: Version,
 }
 
@@ -41,7 +64,7 @@ impl Emitter {
     }
 
     /// Writes a value of which the line has begun; `columns` is where nested lines begin.
-    fn value(&mut self, data: &Data, columns: usize, place: Place) {
+    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, place: Place) {
         match data {
             Data::Map(entries) if !entries.is_empty() => {
                 if place == Place::Entry {
@@ -53,13 +76,18 @@ impl Emitter {
                     if at > 0 || place == Place::Entry {
                         self.indent(columns);
                     }
-                    self.key(key, columns);
+                    let (is_data, origin) = match origin {
+                        Origin::Map(origins) => origins.get(key).map_or((false, &Origin::Chart), |(is, of)| (*is, of)),
+                        other => (other.is_data(), other),
+                    };
+                    self.marked(is_data, |emitter| emitter.key(key, columns));
+                    self.out.push(':');
                     let inner = &entries[key];
                     let nested = match inner {
                         Data::List(_) if self.version == Version::Two => columns,
                         _ => columns + 2,
                     };
-                    self.value(inner, nested, Place::Entry);
+                    self.value(inner, origin, nested, Place::Entry);
                 }
             }
             Data::List(items) if !items.is_empty() => {
@@ -71,7 +99,11 @@ impl Emitter {
                         self.indent(columns);
                     }
                     self.out.push_str("- ");
-                    self.value(item, columns + 2, Place::Item);
+                    let origin = match origin {
+                        Origin::List(origins) => origins.get(at).unwrap_or(&Origin::Chart),
+                        other => other,
+                    };
+                    self.value(item, origin, columns + 2, Place::Item);
                 }
             }
             scalar => {
@@ -83,7 +115,7 @@ impl Emitter {
                     Place::Root => 0,
                     Place::Item | Place::Entry => columns.saturating_sub(2),
                 };
-                self.scalar(scalar, around + 2, false);
+                self.marked(origin.is_data(), |emitter| emitter.scalar(scalar, around + 2, false));
                 self.out.push('\n');
             }
         }
@@ -98,7 +130,15 @@ impl Emitter {
         } else {
             self.scalar(&Data::Str(key.to_owned()), columns, true);
         }
-        self.out.push(':');
+    }
+
+    /// Writes something that may be data.
+    fn marked(&mut self, is_data: bool, write: impl FnOnce(&mut Self)) {
+        let from = self.out.len();
+        write(self);
+        if is_data {
+            self.marks.push(from..self.out.len());
+        }
     }
 
     fn scalar(&mut self, data: &Data, columns: usize, is_key: bool) {

@@ -1,6 +1,7 @@
 //! Makes a tree of a YAML document, with go-yaml's complaints.
 
 use super::scanner::{Kind, Problem, Scanner, Style, Token};
+use crate::template::memory::{self, Held};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -17,10 +18,19 @@ const DEPTH: usize = 1_000;
 /// How many nodes a document may have, aliases counted as what they stand for.
 const LARGEST: usize = 4_000_000;
 
+/// What a node takes, roughly, with what is made of it.
+const NODE: usize = 400;
+
 /// Parses the first document of a stream; nothing if there is none.
 pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, Problem> {
-    let mut parser =
-        Parser { scanner: Scanner::new(text), tags: BTreeMap::new(), anchors: BTreeMap::new(), depth: 0, aliased: 0 };
+    let mut parser = Parser {
+        scanner: Scanner::new(text),
+        tags: BTreeMap::new(),
+        anchors: BTreeMap::new(),
+        depth: 0,
+        aliased: 0,
+        held: Held::default(),
+    };
     parser.document()
 }
 
@@ -31,6 +41,7 @@ struct Parser {
     anchors: BTreeMap<String, Option<(Rc<Node>, usize)>>,
     depth: usize,
     aliased: usize,
+    held: Held,
 }
 
 type Parse<T> = Result<T, Problem>;
@@ -102,6 +113,10 @@ impl Parser {
         if self.depth >= DEPTH {
             return plain_problem(format!("exceeded max depth of {DEPTH}"));
         }
+        self.held.add(NODE);
+        if memory::is_exhausted() {
+            return plain_problem("the document takes too much memory".to_owned());
+        }
         self.depth += 1;
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || self.node_here(is_block, is_indentless));
         self.depth -= 1;
@@ -115,7 +130,8 @@ impl Parser {
             return match self.anchors.get(name) {
                 Some(Some((node, size))) => {
                     self.aliased += size;
-                    if self.aliased > LARGEST {
+                    self.held.add(size.saturating_mul(NODE));
+                    if self.aliased > LARGEST || memory::is_exhausted() {
                         return plain_problem("document contains excessive aliasing".to_owned());
                     }
                     Ok((Rc::clone(node), *size))

@@ -58,6 +58,35 @@ fn an_archive_stays_within_its_folder() {
     assert!(Chart::from_archive(b"no archive").is_err());
 }
 
+#[test]
+fn archives_in_an_archive_share_its_bounds() {
+    let large = " ".repeat(5 << 20);
+    let inner = |name: &str| {
+        let chart = format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+        let files: Vec<(String, &str)> = (0..7).map(|at| (format!("{name}/f{at}"), large.as_str())).collect();
+        let mut files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let description = format!("{name}/Chart.yaml");
+        files.push((&description, &chart));
+        archive(&files)
+    };
+    let outer = |count: usize| {
+        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        let mut add = |path: &str, bytes: &[u8]| {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            archive.append_data(&mut header, path, bytes).unwrap();
+        };
+        add("demo/Chart.yaml", CHART.as_bytes());
+        for at in 0..count {
+            add(&format!("demo/charts/c{at}.tgz"), &inner(&format!("c{at}")));
+        }
+        Chart::from_archive(&archive.into_inner().unwrap().finish().unwrap())
+    };
+    assert!(outer(2).is_ok());
+    let error = outer(3).unwrap_err().to_string();
+    assert!(error.contains("decompressed chart is larger than the maximum file size"), "{error}");
+}
+
 struct Cluster;
 
 impl Lookup for Cluster {

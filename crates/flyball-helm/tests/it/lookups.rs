@@ -71,3 +71,23 @@ async fn what_may_not_be_looked_up_is_named() {
     let failed = condition(&crate::project::sites(&test), "blue", "ReleaseFailed").await;
     assert!(failed.contains("the operator was not started for looking up Node of v1"), "{failed}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_elsewhere_is_looked_up_that_the_chart_does_not_name() {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata:\n  \
+                    named: {{ (lookup \"v1\" \"Namespace\" \"\" \"kube-system\").metadata.name | quote }}\n  \
+                    asked: {{ len (lookup \"v1\" \"Secret\" .Values.where .Values.what) | quote }}\n";
+    let values = "where: ''\nwhat: a\n";
+    let files = [("charts/site/templates/page.yaml", template), ("charts/site/values.yaml", values)];
+    let test = Test::of(operator_of(project("looked-up-elsewhere", &files))).start().await;
+    apply_site(&test, "own", &format!("{{where: {}}}", test.namespace())).await;
+    apply_site(&test, "all", "{where: '', what: ''}").await;
+    apply_site(&test, "other", "{where: kube-system}").await;
+    test.assert_converges().await;
+    let found = test.api::<ConfigMap>().get("own").await.expect("it is there").data.expect("it has data");
+    assert_eq!(found["named"], "kube-system");
+    for name in ["all", "other"] {
+        let failed = condition(&crate::project::sites(&test), name, "ReleaseFailed").await;
+        assert!(failed.contains("is not looked up: outside of the release's namespace"), "{failed}");
+    }
+}

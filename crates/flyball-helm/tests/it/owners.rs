@@ -221,3 +221,44 @@ async fn chaos_crashes_leave_nothing_unowned() {
     )
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("taken-over"))).start().await;
+    let elsewhere: Api<ConfigMap> = Api::namespaced(test.client(), "kube-public");
+    let theirs = json!({"metadata": {"name": "blue-elsewhere"}, "data": {"a": "theirs"}});
+    elsewhere.create(&Default::default(), &serde_json::from_value(theirs).expect("it is one")).await?;
+    apply_site(&test, "blue", "{}").await;
+    sleep(Duration::from_secs(60)).await;
+    let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(failed.contains("is there already and no part of release blue"), "{failed}");
+    let found = elsewhere.get("blue-elsewhere").await?.data.expect("it has data");
+    assert_eq!(found["a"], "theirs");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_resource_has_no_say_in_what_is_elsewhere() -> kube::Result<()> {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: {{ .Values.where }}\n  \
+                    annotations:\n    a: {{ .Values.raw }}\n";
+    let values = "where: kube-public\nraw: a\n";
+    let files = [("charts/site/templates/a.yaml", template), ("charts/site/values.yaml", values)];
+    let test = Test::of(operator_of(project("no-say", &files))).start().await;
+    apply_site(&test, "moved", "{where: kube-system}").await;
+    apply_site(
+        &test,
+        "injected",
+        r#"{where: "", raw: "a\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: kube-public}"}"#,
+    )
+    .await;
+    sleep(Duration::from_secs(60)).await;
+    for name in ["moved", "injected"] {
+        let failed = condition(&sites(&test), name, "ReleaseFailed").await;
+        assert!(failed.contains("which the custom resource chooses"), "{name}: {failed}");
+    }
+    apply_site(&test, "own", "{}").await;
+    sleep(Duration::from_secs(60)).await;
+    let found = Api::<ConfigMap>::namespaced(test.client(), "kube-public").get("a").await?;
+    assert_eq!(found.metadata.annotations.expect("it has some")["meta.helm.sh/release-name"], "own");
+    Ok(())
+}

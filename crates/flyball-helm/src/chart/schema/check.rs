@@ -4,7 +4,7 @@ use super::Draft;
 use super::text::{count, display, equal, number, quote, quoted, type_of};
 use crate::functions::regexes;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How deep schemas may lead.
 const DEPTH: usize = 500;
@@ -383,9 +383,13 @@ impl<'s> At<'_, 's> {
         self.bound(fields, "minItems", items.len(), |got, want| got >= want);
         self.bound(fields, "maxItems", items.len(), |got, want| got <= want);
         if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
+            // What is equal has equal prints, so that few are compared.
+            let mut prints: BTreeMap<String, Vec<usize>> = BTreeMap::new();
             let same = (0..items.len()).find_map(|at| {
-                let other = items[..at].iter().position(|other| equal(other, &items[at]))?;
-                Some((other, at))
+                let others = prints.entry(crate::values::floats(items[at].clone()).to_string()).or_default();
+                let other = others.iter().copied().find(|other| equal(&items[*other], &items[at]));
+                others.push(at);
+                Some((other?, at))
             });
             if let Some((first, second)) = same {
                 self.fail(format!("items at {} and {} are equal", count(first), count(second)));

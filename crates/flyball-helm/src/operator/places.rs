@@ -1,0 +1,48 @@
+//! Where the objects of a release may be.
+//!
+//! A custom resource has a say in what is in its own namespace. What is elsewhere, another namespace or none, is up to the chart: of such an
+//! object, version, kind and namespace must stand in the chart, and not be data of the custom resource, however these got there.
+
+use super::kinds::Kinds;
+use super::resources::{ManifestError, Resource};
+use crate::{Manifest, Rendered};
+use flyball::Kind;
+
+/// Tells whether an object is where the release of a custom resource is. One that is in no namespace itself may have objects in all.
+pub(super) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
+    let is_here = |there: &str| namespace.is_empty() || there == namespace;
+    kind.is_namespaced() && resource.namespace().is_none_or(is_here)
+}
+
+/// Refuses objects that are elsewhere without the chart's own words.
+pub(super) fn check(rendered: &Rendered, kinds: &Kinds, namespace: &str) -> Result<(), ManifestError> {
+    let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+    rendered.manifests.iter().chain(hooks).try_for_each(|manifest| check_one(manifest, kinds, namespace))
+}
+
+fn check_one(manifest: &Manifest, kinds: &Kinds, namespace: &str) -> Result<(), ManifestError> {
+    if manifest.object.is_null() {
+        return Ok(());
+    }
+    let resources = Resource::of(&manifest.path, &manifest.object)?;
+    let mut outlines = Resource::of(&manifest.path, &manifest.outline).unwrap_or_default();
+    if outlines.len() != resources.len() {
+        outlines.clear();
+    }
+    for (at, resource) in resources.into_iter().enumerate() {
+        let kind = kinds.kind_of(&resource.api_version, &resource.kind);
+        let same = |outline: &Resource| {
+            (&outline.api_version, &outline.kind) == (&resource.api_version, &resource.kind)
+                && outline.namespace() == resource.namespace()
+        };
+        if !is_inside(&resource, &kind, namespace) && !outlines.get(at).is_some_and(same) {
+            let place = match resource.namespace() {
+                Some(namespace) if kind.is_namespaced() => format!("namespace {namespace}"),
+                _ => "no namespace".to_owned(),
+            };
+            let name = resource.name().to_owned();
+            return Err(ManifestError::Elsewhere { path: resource.path, kind: resource.kind, name, place });
+        }
+    }
+    Ok(())
+}
