@@ -1,8 +1,8 @@
 //! Bounds: how much the server takes on, and how users share it.
 //!
 //! Requests that find no slot wait in line for a while, then are told to come back: what the real server's priority and
-//! fairness does with one level for all and a flow for each user. Watches take no slot, and administrators have slots of their own. See
-//! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
+//! fairness does with one level for all and a flow for each user. Watches take no slot, and administrators have slots
+//! of their own. See <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
 mod pool;
 
@@ -10,7 +10,8 @@ pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
 
 use std::time::Duration;
 
-/// How much a server takes on. Users share each of these: one alone may have half of it, and leaves half of what remains to the next.
+/// How much a server takes on. Users share each of these: one alone may have half of it, and leaves half of what
+/// remains to the next.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The most requests under way that read: 400.

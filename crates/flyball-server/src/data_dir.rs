@@ -1,8 +1,9 @@
 //! The data directory: where a cluster's objects, keys and certificates outlive its process.
 //!
-//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its owner
-//! alone, because there are secrets in it: who can write to it can make certificates of administrators. So a directory that others own or
-//! may use is refused, and no link in it is followed. What it holds is described in `docs/storage.md`.
+//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its
+//! owner alone, because there are secrets in it: who can write to it can make certificates of administrators. So a
+//! directory that others own or may use is refused, and no link in it is followed. What it holds is described in
+//! `docs/storage.md`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -121,16 +122,16 @@ impl DataDir {
     ///
     /// # Errors
     ///
-    /// When it is in use, holds something else, comes from a later release, cannot be written to, or can be used by others than the user of
-    /// this process.
+    /// When it is in use, holds something else, comes from a later release, cannot be written to, or can be used by
+    /// others than the user of this process.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
         Self::open_with(path, COMPACT_AFTER)
     }
 
     /// Does the same, but tells after how many bytes of writes there is a new snapshot: 16 MiB else.
     ///
-    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three times
-    /// what the objects take.
+    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three
+    /// times what the objects take.
     ///
     /// # Errors
     ///
@@ -300,7 +301,7 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
 /// Makes a file, in place of one that is left from before.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => owned(OpenOptions::new().write(true).create_new(true)).open(path),
     }
 }

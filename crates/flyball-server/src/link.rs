@@ -1,7 +1,7 @@
 //! The connection that a request came by, as the stations behind the transport see it; a request in process has none.
 //!
-//! Takes from the transport what it has sent, and from the server whose request it is. It knows nothing of HTTP and of TLS. The
-//! invariant: a link is told to end once, and ends whatever its other end does.
+//! Takes from the transport what it has sent, and from the server whose request it is. It knows nothing of HTTP and of
+//! TLS. The invariant: a link is told to end once, and ends whatever its other end does.
 
 use crate::bounds::{Flow, Hold};
 use std::collections::VecDeque;
@@ -80,8 +80,8 @@ impl Peer {
         self.lock().flow.clone()
     }
 
-    /// Tells how soon the connection is closed if there are too many, the least first: one without a request first, then one without a
-    /// request under way, and of each the one that has been so for longest.
+    /// Tells how soon the connection is closed if there are too many, the least first: one without a request first,
+    /// then one without a request under way, and of each the one that has been so for longest.
     pub(crate) fn rank(&self) -> (u8, Instant) {
         let state = self.lock();
         let class = match self.active.load(Ordering::Relaxed) {
@@ -185,9 +185,10 @@ impl Link {
         WeakLink(Arc::downgrade(&self.0))
     }
 
-    /// Cuts the answer off if a piece of it has not been read for so long. What is left of it after that ends with its connection.
+    /// Cuts the answer off if a piece of it has not been read for so long. What is left of it after that ends with its
+    /// connection.
     pub(crate) fn cut_off_slow(&self, patience: Duration) {
-        if !self.unsent().front().is_some_and(|handed| handed.elapsed() >= patience) {
+        if self.unsent().front().is_none_or(|handed| handed.elapsed() < patience) {
             return;
         }
         self.0.is_slow.store(true, Ordering::Relaxed);

@@ -122,7 +122,8 @@ impl Authority {
         self.sign(params)
     }
 
-    /// Makes the certificate of a client, whose name and group the server takes it for. It is good for a year: nothing takes it back before.
+    /// Makes the certificate of a client, whose name and group the server takes it for. It is good for a year: nothing
+    /// takes it back before.
     ///
     /// # Errors
     ///

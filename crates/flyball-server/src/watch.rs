@@ -1,8 +1,9 @@
 //! Watch: what happens to objects, as it happens.
 //!
 //! A watch holds no events. It remembers the revision up to which it has told, and reads on in the storage's window
-//! whenever the bell of the table rings; so a slow client costs next to nothing, one that falls behind the window is told
-//! with a 410 to list anew. What it was told last and has not read is the transport's to look after. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+//! whenever the bell of the table rings; so a slow client costs next to nothing, one that falls behind the window is
+//! told with a 410 to list anew. What it was told last and has not read is the transport's to look after. See
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 mod readers;
 
@@ -36,8 +37,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before its end a watch gets a last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
-/// How long the changes that a connection is to be told of are gathered, from when it was told last: of each write by itself, telling
-/// would cost both ends more than the write.
+/// How long the changes that a connection is to be told of are gathered, from when it was told last: of each write by
+/// itself, telling would cost both ends more than the write.
 const PACE: Duration = Duration::from_millis(1);
 
 /// The shortest time after which a watch ends if the client does not say; the longest is twice that.

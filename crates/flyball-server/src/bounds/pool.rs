@@ -1,10 +1,11 @@
 //! A bounded amount of something that users share: requests under way, bytes, watches.
 //!
-//! Takes who wants how much, and gives it at once, after a wait in the queue of that user, or not at all. It knows nothing of requests.
+//! Takes who wants how much, and gives it at once, after a wait in the queue of that user, or not at all. It knows
+//! nothing of requests.
 //!
-//! A user may hold no more than what is still free (dynamic thresholds, Choudhury and Hahne 1998): one alone gets half, the next one half
-//! of the rest, so that there is always something left for one who holds nothing. Of those who wait, users take turns. The invariant:
-//! what is held is given back by [`Hold`] alone.
+//! A user may hold no more than what is still free (dynamic thresholds, Choudhury and Hahne 1998): one alone gets
+//! half, the next one half of the rest, so that there is always something left for one who holds nothing. Of those who
+//! wait, users take turns. The invariant: what is held is given back by [`Hold`] alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! The connections of a server: no more than so many, of which the idlest goes first.
 //!
-//! Takes connections as they are accepted, and closes one if there are too many. It knows nothing of what comes by them.
+//! Takes connections as they are accepted, and closes one if there are too many. It knows nothing of what comes by
+//! them.
 
 use crate::bounds::Flow;
 use crate::link::{Link, Peer, WeakLink};

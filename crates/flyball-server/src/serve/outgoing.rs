@@ -1,14 +1,15 @@
 //! Answers on their way to a client: each piece is counted until the transport has let it go.
 //!
-//! Takes the body of an answer and gives it on in pieces, as long as the user has not too much that waits to be sent; what was cut off
-//! ends with an error. It knows nothing of what is in a body. The invariant: bytes count from when they are made to when they are freed.
+//! Takes the body of an answer and gives it on in pieces, as long as the user has not too much that waits to be sent;
+//! what was cut off ends with an error. It knows nothing of what is in a body. The invariant: bytes count from when
+//! they are made to when they are freed.
 
 use crate::bounds::{Hold, Pool};
 use crate::link::Link;
 use crate::response::Body;
 use bytes::{Buf, Bytes};
+use futures_util::future::BoxFuture;
 use http_body::{Frame, SizeHint};
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -23,7 +24,7 @@ pub(super) struct Outgoing {
     /// What is made already and not handed over.
     made: Option<Hold>,
     /// Until there is room for more.
-    wait: Option<Pin<Box<dyn Future<Output = Option<Hold>> + Send>>>,
+    wait: Option<BoxFuture<'static, Option<Hold>>>,
 }
 
 /// The client did not read, and the rest of the answer is withheld.

@@ -1,7 +1,7 @@
 //! The requests of an HTTP/2 connection, each of which can be ended alone.
 //!
-//! hyper asks an answer for no more as long as the client's window is shut, so that the answer cannot say that it has ended. Here the task
-//! is ended that sends it: h2 then resets the stream and frees what it holds.
+//! hyper asks an answer for no more as long as the client's window is shut, so that the answer cannot say that it has
+//! ended. Here the task is ended that sends it: h2 then resets the stream and frees what it holds.
 
 use crate::link::End;
 use hyper::rt::Executor;

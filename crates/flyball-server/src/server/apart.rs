@@ -1,7 +1,8 @@
 //! Requests that compute for long, away from the threads that serve connections.
 //!
-//! Takes the answer to a request as a future, and lets each of its steps run on a thread of its own, of which there are as many as
-//! processors; users take turns. What waits holds no thread. In process and in simulation nothing runs apart.
+//! Takes the answer to a request as a future, and lets each of its steps run on a thread of its own, of which there
+//! are as many as processors; users take turns. What waits holds no thread. In process and in simulation nothing runs
+//! apart.
 
 use super::Inner;
 use super::dispatch::Call;

@@ -105,7 +105,8 @@ where
     response
 }
 
-/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to follow.
+/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to
+/// follow.
 async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
         let response = route(&inner, call).await;
@@ -151,11 +152,10 @@ where
     if sends {
         bytes = read(body).await?;
     }
-    if matches!(target.verb, "list" | "deletecollection") && query.text("continue").is_empty() {
-        if let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
-            // The list says that it has not come.
-            let _ = inner.wait_for(version).await;
-        }
+    let lists = matches!(target.verb, "list" | "deletecollection") && query.text("continue").is_empty();
+    if lists && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
+        // The list says that it has not come.
+        let _ = inner.wait_for(version).await;
     }
     let sort = match () {
         () if user.is_in(auth::MASTERS) => Sort::Exempt,
@@ -257,8 +257,8 @@ async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
     if apart::belongs_apart(inner, &call) { apart::answer(inner, &call, Box::pin(answer)).await } else { answer.await }
 }
 
-/// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for each type of body, in
-/// the crates that have them.
+/// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for
+/// each type of body, in the crates that have them.
 fn answer<'c>(inner: &'c Arc<Inner>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
         if call.target.resource.is_some() {

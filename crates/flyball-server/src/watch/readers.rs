@@ -1,6 +1,8 @@
-//! The readers of watches, as the server sees them: which there are, and which were cut off because they read too slowly.
+//! The readers of watches, as the server sees them: which there are, and which were cut off because they read too
+//! slowly.
 //!
-//! A watch costs a place in the window and what was told last. The transport cuts off who leaves that unread (`serve`); here it is counted.
+//! A watch costs a place in the window and what was told last. The transport cuts off who leaves that unread
+//! (`serve`); here it is counted.
 
 use super::Watch;
 use crate::link::Link;

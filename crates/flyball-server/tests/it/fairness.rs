@@ -22,7 +22,8 @@ impl Caller for Silent {
     }
 }
 
-/// A server on which each config map that is made waits for so many webhooks, for so many seconds each, which then are not insisted on.
+/// A server on which each config map that is made waits for so many webhooks, for so many seconds each, which then are
+/// not insisted on.
 async fn slow_server(bounds: Bounds, webhooks: usize, seconds: u64) -> Server {
     let webhooks_of = Arc::new(Silent);
     let server = Server::new(Options { bounds, webhooks: webhooks_of, ..Options::simulated(Clock::system(), 1) });
