@@ -1,33 +1,43 @@
-//! Bounds: how much the server takes on, and how many requests are under way at a time.
+//! Bounds: how much the server takes on, and how users share it.
 //!
-//! Requests that find no place wait in line for a while, then are told to come back: what the real server's priority and
-//! fairness does with one level for all. Watches take no place, and administrators have places of their own. See
-//! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
+//! Requests that find no slot wait in line for a while, then are told to come back: what the real server's priority and
+//! fairness does with one level for all and a flow for each user. Watches take no slot, and administrators have slots
+//! of their own. See <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+mod pool;
+
+pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
+
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How much a server takes on.
+/// How much a server takes on. Users share each of these: one alone may have half of it, and leaves half of what
+/// remains to the next.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The most requests under way that read: 400.
     pub reads: usize,
     /// The most that write: 200.
     pub writes: usize,
-    /// The most of each that wait for a place: 1,000.
+    /// The most of each that wait for a slot: 1,000.
     pub waiting: usize,
     /// How long they do so: 15 seconds.
     pub patience: Duration,
     /// The most requests of administrators (group `system:masters`) under way, which are not counted with the others:
     /// 5,000.
     pub exempt: usize,
+    /// The most connections: 2,000. The idlest is closed if there is one more.
+    pub connections: usize,
+    /// The most watches over connections: 20,000.
+    pub watches: usize,
+    /// The most bytes of bodies that are being received over connections: 64 MiB.
+    pub received_bytes: usize,
+    /// The most bytes of answers that wait until their clients read them: 64 MiB.
+    pub unsent_bytes: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
     /// The most bytes of past states that are kept alive so, for each resource: 32 MiB.
     pub window_bytes: usize,
-    /// How long a client may leave what a watch tells it unread: 30 seconds.
+    /// How long a client may leave what it is sent unread: 30 seconds.
     pub slow_watch: Duration,
 }
 
@@ -39,6 +49,10 @@ impl Default for Bounds {
             waiting: 1000,
             patience: Duration::from_secs(15),
             exempt: 5000,
+            connections: 2000,
+            watches: 20_000,
+            received_bytes: 64 << 20,
+            unsent_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 32 << 20,
             slow_watch: Duration::from_secs(30),
@@ -54,46 +68,37 @@ pub(crate) enum Sort {
     Exempt,
 }
 
-/// The requests under way.
-pub(crate) struct InFlight {
-    reads: Lane,
-    writes: Lane,
-    exempt: Lane,
+/// What all users share.
+pub(crate) struct Shared {
+    reads: Pool,
+    writes: Pool,
+    exempt: Pool,
     patience: Duration,
+    /// Threads for requests that compute for long.
+    pub(crate) threads: Pool,
+    pub(crate) watches: Pool,
+    /// Bytes of bodies.
+    pub(crate) received: Pool,
+    /// Bytes of answers.
+    pub(crate) unsent: Pool,
 }
 
-/// A place among the requests under way, free again when it is dropped.
-pub(crate) struct Slot(#[expect(dead_code, reason = "held")] OwnedSemaphorePermit);
-
-struct Lane {
-    places: Arc<Semaphore>,
-    limit: usize,
-    most_waiting: usize,
-    waiting: AtomicUsize,
-    refused: [AtomicU64; 2],
-}
-
-/// Why a request was sent away, as metrics name it.
-pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
-
-impl InFlight {
+impl Shared {
     pub(crate) fn new(bounds: &Bounds) -> Self {
-        let lane = |limit: usize, most_waiting| Lane {
-            places: Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))),
-            limit,
-            most_waiting,
-            waiting: AtomicUsize::new(0),
-            refused: Default::default(),
-        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            reads: lane(bounds.reads, bounds.waiting),
-            writes: lane(bounds.writes, bounds.waiting),
-            exempt: lane(bounds.exempt, 0),
+            reads: Pool::new(bounds.reads, bounds.waiting),
+            writes: Pool::new(bounds.writes, bounds.waiting),
+            exempt: Pool::new(bounds.exempt, 0),
             patience: bounds.patience,
+            threads: Pool::new(cores.max(2), usize::MAX),
+            watches: Pool::new(bounds.watches, 0),
+            received: Pool::new(bounds.received_bytes, bounds.waiting),
+            unsent: Pool::new(bounds.unsent_bytes, bounds.waiting),
         }
     }
 
-    fn lane(&self, sort: Sort) -> &Lane {
+    fn slots(&self, sort: Sort) -> &Pool {
         match sort {
             Sort::Read => &self.reads,
             Sort::Write => &self.writes,
@@ -101,49 +106,32 @@ impl InFlight {
         }
     }
 
-    /// Takes a place, which may have to be waited for; `None` if there is none to be had.
-    pub(crate) async fn enter(&self, sort: Sort) -> Option<Slot> {
-        let lane = self.lane(sort);
-        if let Ok(place) = lane.places.clone().try_acquire_owned() {
-            return Some(Slot(place));
-        }
-        let waits = Waits(&lane.waiting);
-        if lane.waiting.fetch_add(1, Ordering::Relaxed) >= lane.most_waiting {
-            lane.refused[0].fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        let place = tokio::time::timeout(self.patience, lane.places.clone().acquire_owned()).await;
-        drop(waits);
-        match place {
-            Ok(place) => place.ok().map(Slot),
-            Err(_) => {
-                lane.refused[1].fetch_add(1, Ordering::Relaxed);
-                None
-            }
-        }
+    /// Takes a slot, which may have to be waited for; `None` if there is none to be had.
+    pub(crate) async fn slot(&self, sort: Sort, flow: &Flow) -> Option<Hold> {
+        self.slots(sort).take(flow, 1, self.patience).await
+    }
+
+    /// Takes the right to receive so many bytes; `None` if there is none to be had.
+    pub(crate) async fn receive(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
+        self.received.take(flow, bytes, self.patience).await
+    }
+
+    /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.
+    pub(crate) async fn room(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
+        let wait = self.unsent.clone().wait(flow.clone(), bytes);
+        tokio::time::timeout(self.patience, wait).await.ok().flatten()
     }
 
     /// Counts the requests of a sort that are under way.
     pub(crate) fn count(&self, sort: Sort) -> usize {
-        let lane = self.lane(sort);
-        lane.limit.saturating_sub(lane.places.available_permits())
+        self.slots(sort).used()
     }
 
-    /// Counts the requests that were sent away, by [`REFUSALS`].
+    /// Counts the requests that were refused, by [`REFUSALS`].
     pub(crate) fn refused(&self) -> [u64; 2] {
-        let of = |why: usize| {
-            [&self.reads, &self.writes, &self.exempt].map(|lane| lane.refused[why].load(Ordering::Relaxed)).iter().sum()
-        };
-        [of(0), of(1)]
-    }
-}
-
-/// Waits until it is dropped.
-struct Waits<'l>(&'l AtomicUsize);
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let pools = [&self.reads, &self.writes, &self.exempt, &self.watches, &self.received, &self.unsent];
+        let all = pools.map(Pool::refused);
+        [0, 1].map(|why| all.iter().map(|refused| refused[why]).sum())
     }
 }
 
@@ -152,18 +140,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_place_waits_and_then_goes() {
+    async fn who_finds_no_slot_waits_and_then_goes() {
         let bounds = Bounds { reads: 1, waiting: 1, ..Bounds::default() };
-        let places = InFlight::new(&bounds);
-        let first = places.enter(Sort::Read).await.unwrap();
-        let (second, third) = tokio::join!(places.enter(Sort::Read), places.enter(Sort::Read));
+        let (shared, flow) = (Shared::new(&bounds), Flow { user: "ann".into(), over_connection: false });
+        let first = shared.slot(Sort::Read, &flow).await.unwrap();
+        let (second, third) = tokio::join!(shared.slot(Sort::Read, &flow), shared.slot(Sort::Read, &flow));
         assert!(second.is_none() && third.is_none());
-        assert_eq!(places.refused(), [1, 1], "one waited in vain, the other found the line full");
-        assert!(places.enter(Sort::Write).await.is_some() && places.enter(Sort::Exempt).await.is_some());
-        let (waited, ()) = tokio::join!(places.enter(Sort::Read), async { drop(first) });
+        assert_eq!(shared.refused(), [1, 1], "one waited in vain, the other found the line full");
+        let (write, exempt) = (shared.slot(Sort::Write, &flow).await, shared.slot(Sort::Exempt, &flow).await);
+        assert!(write.is_some() && exempt.is_some());
+        let (waited, ()) = tokio::join!(shared.slot(Sort::Read, &flow), async { drop(first) });
         assert!(waited.is_some());
-        assert_eq!(places.count(Sort::Read), 1);
+        assert_eq!(shared.count(Sort::Read), 1);
         drop(waited);
-        assert_eq!(places.count(Sort::Read), 0);
+        assert_eq!(shared.count(Sort::Read), 0);
     }
 }

@@ -1,7 +1,9 @@
 //! The data directory: where a cluster's objects, keys and certificates outlive its process.
 //!
-//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its owner
-//! alone, because there are secrets in it. What it holds is described in `docs/storage.md`.
+//! One process at a time holds it, by a lock that the kernel takes back however the process ends. It belongs to its
+//! owner alone, because there are secrets in it: who can write to it can make certificates of administrators. So a
+//! directory that others own or may use is refused, and no link in it is followed. What it holds is described in
+//! `docs/storage.md`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -47,6 +49,30 @@ pub enum DataDirError {
     #[error("{path} is not empty and no data directory")]
     Foreign {
         /// The directory.
+        path: PathBuf,
+    },
+    /// Somebody else owns it, or a file in it.
+    #[error("{path} belongs to user {owner}, and this process runs as user {user}")]
+    NotOwned {
+        /// The directory or file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
+    /// Others than its owner may use it, or a file in it.
+    #[error("{path} can be used by others than its owner: its mode is {mode:04o}")]
+    Exposed {
+        /// The directory or file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A file in it is a link or something else that is no file.
+    #[error("{path} is not a regular file")]
+    NotAFile {
+        /// What it should be.
         path: PathBuf,
     },
     /// A file is not what was written.
@@ -96,15 +122,16 @@ impl DataDir {
     ///
     /// # Errors
     ///
-    /// When it is in use, holds something else, comes from a later release, or cannot be written to.
+    /// When it is in use, holds something else, comes from a later release, cannot be written to, or can be used by
+    /// others than the user of this process.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
         Self::open_with(path, COMPACT_AFTER)
     }
 
     /// Does the same, but tells after how many bytes of writes there is a new snapshot: 16 MiB else.
     ///
-    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three times
-    /// what the objects take.
+    /// A snapshot is not made before there is as much besides it as in it, so that the directory takes up to three
+    /// times what the objects take.
     ///
     /// # Errors
     ///
@@ -116,9 +143,11 @@ impl DataDir {
             made.and_then(|()| sync_parent(&path)).during("make", &path)?;
         }
         let format = path.join("format");
-        if !format.exists() && !is_fresh(&path)? {
+        let is_new = !format.exists();
+        if is_new && !is_fresh(&path)? {
             return Err(DataDirError::Foreign { path });
         }
+        check_private(&path, is_new)?;
         let lock = lock(&path)?;
         match fs::read_to_string(&format) {
             Ok(text) => match text.trim().parse::<u32>() {
@@ -179,6 +208,50 @@ fn is_fresh(path: &Path) -> Result<bool, DataDirError> {
     Ok(true)
 }
 
+/// Checks that a directory and all files in it are this user's alone. An empty directory of this user's becomes so.
+#[cfg(unix)]
+fn check_private(path: &Path, is_new: bool) -> Result<(), DataDirError> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let check = |path: &Path, metadata: &fs::Metadata| {
+        let (owner, user, mode) = (metadata.uid(), rustix::process::geteuid().as_raw(), metadata.mode() & 0o7777);
+        if owner != user {
+            return Err(DataDirError::NotOwned { path: path.to_owned(), owner, user });
+        }
+        if mode & 0o077 != 0 {
+            return Err(DataDirError::Exposed { path: path.to_owned(), mode });
+        }
+        Ok(())
+    };
+    let metadata = fs::metadata(path).during("read", path)?;
+    match check(path, &metadata) {
+        Err(DataDirError::Exposed { .. }) if is_new => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).during("make private", path)?;
+            // Somebody may have been faster.
+            if !is_fresh(path)? {
+                return Err(DataDirError::Foreign { path: path.to_owned() });
+            }
+        }
+        checked => checked?,
+    }
+    for entry in fs::read_dir(path).during("read", path)? {
+        let entry = entry.during("read", path)?;
+        if entry.file_name() == "lost+found" {
+            continue;
+        }
+        let (path, metadata) = (entry.path(), entry.metadata().during("read", &entry.path())?);
+        if !metadata.is_file() {
+            return Err(DataDirError::NotAFile { path });
+        }
+        check(&path, &metadata)?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn check_private(_: &Path, _: bool) -> Result<(), DataDirError> {
+    Ok(())
+}
+
 /// Takes the lock, and leaves word of who has it.
 fn lock(path: &Path) -> Result<File, DataDirError> {
     let file = path.join("lock");
@@ -204,7 +277,7 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    let written = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(&new).and_then(|mut file| {
+    let written = create(&new).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
     });
@@ -225,10 +298,21 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that is made is its owner's only.
+/// Makes a file, in place of one that is left from before.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => owned(OpenOptions::new().write(true).create_new(true)).open(path),
+    }
+}
+
+/// A file that is made is its owner's only, and one that is there is no link.
 pub(crate) fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options
 }
 

@@ -22,6 +22,7 @@ mod custom;
 mod data_dir;
 mod discovery;
 mod kinds;
+mod link;
 mod metrics;
 mod openapi;
 mod response;

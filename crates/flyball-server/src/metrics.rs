@@ -173,15 +173,18 @@ pub(crate) fn page(inner: &Inner) -> Response<Body> {
     let name = "apiserver_current_inflight_requests";
     page.family(name, "gauge", "Requests under way, by kind; watches are not among them.");
     for (kind, sorts) in [("mutating", &[Sort::Write][..]), ("readOnly", &[Sort::Read]), ("exempt", &[Sort::Exempt])] {
-        let count: usize = sorts.iter().map(|sort| inner.in_flight.count(*sort)).sum();
+        let count: usize = sorts.iter().map(|sort| inner.shared.count(*sort)).sum();
         page.value(name, format_args!("request_kind=\"{kind}\""), count);
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";
     page.family(name, "counter", "Requests that were sent away with 429.");
-    for (reason, count) in REFUSALS.iter().zip(inner.in_flight.refused()) {
+    for (reason, count) in REFUSALS.iter().zip(inner.shared.refused()) {
         let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
         page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
     }
+    let name = "flyball_unsent_bytes";
+    page.family(name, "gauge", "Bytes of answers over connections that their clients have not read yet.");
+    let _ = writeln!(page.0, "{name} {}", inner.shared.unsent.used());
     let name = "apiserver_request_total";
     page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
     page.requests(name, &inner.requests);

@@ -5,6 +5,7 @@
 
 use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::Clock;
+use flyball_core::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -15,6 +16,12 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// For how many years the authority and the server are good, whose keys stay where they were made.
+const YEARS: i32 = 10;
+
+/// For how many years a client is.
+const CLIENT_YEARS: i32 = 1;
 
 /// Why no certificate could be made.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +57,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its own certificate, in PEM.
     certificate: String,
-    /// The year in which certificates begin to be good.
-    year: i32,
+    clock: Clock,
 }
 
 fn named(name: &str, group: Option<&str>) -> DistinguishedName {
@@ -70,10 +76,9 @@ impl Authority {
     ///
     /// Fails if the operating system has no randomness to give.
     pub fn new(clock: &Clock) -> Result<Self, Error> {
-        let year = year(clock);
-        let (params, key) = (own_params(year), KeyPair::generate()?);
+        let (params, key) = (own_params(clock), KeyPair::generate()?);
         let certificate = params.self_signed(&key)?.pem();
-        Ok(Self { issuer: Issuer::new(params, key), certificate, year })
+        Ok(Self { issuer: Issuer::new(params, key), certificate, clock: clock.clone() })
     }
 
     /// Returns the authority whose key and certificate a data directory holds; a new one if there is none yet.
@@ -89,8 +94,8 @@ impl Authority {
         };
         // The certificate is written last: without it nobody has seen the key.
         if let (Some(key), Some(certificate)) = (text(NAMES[0])?, text(NAMES[1])?) {
-            let year = year(clock);
-            return Ok(Self { issuer: Issuer::new(own_params(year), KeyPair::from_pem(&key)?), certificate, year });
+            let issuer = Issuer::new(own_params(clock), KeyPair::from_pem(&key)?);
+            return Ok(Self { issuer, certificate, clock: clock.clone() });
         }
         let new = Self::new(clock)?;
         directory.save(NAMES[0], new.issuer.key().serialize_pem().as_bytes())?;
@@ -113,10 +118,12 @@ impl Authority {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named("kube-apiserver", None);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        good_for(&mut params, &self.clock, YEARS);
         self.sign(params)
     }
 
-    /// Makes the certificate of a client, whose name and group the server takes it for.
+    /// Makes the certificate of a client, whose name and group the server takes it for. It is good for a year: nothing
+    /// takes it back before.
     ///
     /// # Errors
     ///
@@ -125,12 +132,12 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(name, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        good_for(&mut params, &self.clock, CLIENT_YEARS);
         self.sign(params)
     }
 
     fn sign(&self, mut params: CertificateParams) -> Result<Identity, Error> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        good_for_years(&mut params, self.year);
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
@@ -175,22 +182,50 @@ impl Authority {
     }
 }
 
-fn year(clock: &Clock) -> i32 {
-    clock.now().strftime("%Y").to_string().parse().unwrap_or(2026)
-}
-
 /// What the certificate of the authority says.
-fn own_params(year: i32) -> CertificateParams {
+fn own_params(clock: &Clock) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = named("flyball-ca", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-    good_for_years(&mut params, year);
+    good_for(&mut params, clock, YEARS);
     params
 }
 
-/// Certificates are good from the year before, whatever the clocks of others say, for ten years.
-fn good_for_years(params: &mut CertificateParams, year: i32) {
-    params.not_before = date_time_ymd(year - 1, 1, 1);
-    params.not_after = date_time_ymd(year + 10, 1, 1);
+/// Certificates are good from the day before, whatever the clocks of others say, for so many years.
+fn good_for(params: &mut CertificateParams, clock: &Clock, years: i32) {
+    const DAY: i64 = 24 * 60 * 60;
+    let now = clock.now().as_second();
+    let date = Timestamp::from_second(now - DAY).unwrap_or_default().strftime("%Y %m %d").to_string();
+    let mut parts = date.split(' ').filter_map(|part| part.parse::<i32>().ok());
+    let mut part = || parts.next().unwrap_or(1);
+    // Every month has a day 28.
+    let (year, month, day) = (part(), u8::try_from(part()).unwrap_or(1), u8::try_from(part()).unwrap_or(1).min(28));
+    params.not_before = date_time_ymd(year, month, day);
+    params.not_after = date_time_ymd(year + years, month, day);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
+    #[test]
+    fn a_client_is_known_for_a_year() {
+        // The 29th of February 2028.
+        let clock = Clock::new(|| Timestamp::from_second(1_835_395_200).unwrap());
+        let authority = Authority::new(&clock).unwrap();
+        let days = |identity: &str| {
+            let der = CertificateDer::from_pem_slice(identity.as_bytes()).unwrap();
+            let (_, certificate) = X509Certificate::from_der(&der).unwrap();
+            let validity = certificate.validity();
+            let now = 1_835_395_200;
+            assert!(validity.not_before.timestamp() < now);
+            (validity.not_after.timestamp() - now) / (24 * 60 * 60)
+        };
+        let client = days(&authority.client("ann", None).unwrap().certificate);
+        assert!((360..=366).contains(&client), "{client}");
+        assert!(days(&authority.server(&["localhost"]).unwrap().certificate) > 3000);
+        assert!(days(&authority.certificate()) > 3000);
+    }
 }

@@ -21,7 +21,7 @@ enum Kind {
     /// All of it, in pieces.
     Pieces(VecDeque<Bytes>),
     /// Pieces made when they are wanted.
-    Lazy(Box<dyn Iterator<Item = Bytes> + Send>),
+    Lazy(VecDeque<Bytes>, Box<dyn Iterator<Item = Bytes> + Send>),
     /// A watch: pieces as they come.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -42,7 +42,7 @@ impl Body {
         if first.len() < 3 {
             return Self::pieces(first);
         }
-        Self(Kind::Lazy(Box::new(first.into_iter().chain(pieces))))
+        Self(Kind::Lazy(first, Box::new(pieces)))
     }
 
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
@@ -63,7 +63,9 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Kind::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
-            Kind::Lazy(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
+            Kind::Lazy(made, pieces) => {
+                Poll::Ready(made.pop_front().or_else(|| pieces.next()).map(|piece| Ok(Frame::data(piece))))
+            }
             Kind::Stream(stream) => {
                 stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
             }
@@ -76,10 +78,19 @@ impl http_body::Body for Body {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
-            Kind::Lazy(_) | Kind::Stream(_) => SizeHint::default(),
+            Kind::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
+            Kind::Lazy(made, _) => {
+                let mut hint = SizeHint::default();
+                hint.set_lower(length(made));
+                hint
+            }
+            Kind::Stream(_) => SizeHint::default(),
         }
     }
+}
+
+fn length(pieces: &VecDeque<Bytes>) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// Makes an answer of a type.

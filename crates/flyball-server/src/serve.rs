@@ -1,28 +1,36 @@
 //! The server behind TLS.
 
+mod connections;
+mod outgoing;
 mod patient;
+mod streams;
 
-use crate::auth::User;
+use crate::auth::{CREDENTIAL_ID, User};
+use crate::link::{Link, Peer};
 use crate::server::Server;
-use crate::watch::Broken;
+use connections::Connections;
 use futures_util::FutureExt;
-use http::Request;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use outgoing::Outgoing;
 use patient::Patient;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+use streams::Streams;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// How long a client may take to shake hands, and then to send the head of a request.
+/// How long a client may take until its first request is there, the handshake included, and then for the head of each.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long requests under way may take once the server stops; watches are cut off.
@@ -31,18 +39,31 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How often slow readers are looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// A user who is sent no more because too much of it is unread has so many times less time to read.
+const PRESSURE: u32 = 6;
+
 /// After how long a silent connection is asked whether anybody is there, and how long the answer may take.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 /// The most requests that one connection may have under way: a controller has a watch for each kind.
 const MAX_STREAMS: u32 = 1000;
 
+/// The most bytes of a request's head over HTTP/1.
+const MAX_HEAD: usize = 64 << 10;
+
+/// How much of a request's body, and of all bodies of a connection, may come over HTTP/2 before it is read.
+const WINDOWS: (u32, u32) = (64 << 10, 1 << 20);
+
+/// The most bytes of an answer that wait in HTTP/2 for the client's window.
+const MAX_SEND_BUFFER: usize = 64 << 10;
+
 /// Serves on a listener until `stop` is done.
 ///
 /// A client is known by a certificate that `tls` trusts, by a token, or not at all.
 pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, stop: impl Future<Output = ()>) {
     let acceptor = TlsAcceptor::from(tls);
-    let connections = GracefulShutdown::new();
+    let shutdown = GracefulShutdown::new();
+    let connections = Arc::new(Connections::new(server.bounds().connections));
     let mut stop = std::pin::pin!(stop);
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -51,13 +72,17 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
             biased;
             () = &mut stop => break,
             _ = look.tick() => {
-                server.cut_off_slow_watches();
+                cut_off_slow(&server, &connections);
                 continue;
             }
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => spawn(server.clone(), acceptor.clone(), stream, connections.watcher()),
+            Ok((stream, _)) => {
+                let session =
+                    Session { server: server.clone(), connections: connections.clone(), peer: connections.accept() };
+                spawn(session, acceptor.clone(), stream, shutdown.watcher());
+            }
             Err(error) => {
                 // The process is out of file descriptors, most likely: others must close theirs first.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -66,47 +91,102 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
         }
     }
     drop(listener);
-    let _ = tokio::time::timeout(DRAIN, connections.shutdown()).await;
+    let _ = tokio::time::timeout(DRAIN, shutdown.shutdown()).await;
+}
+
+/// Cuts off answers whose clients do not read.
+fn cut_off_slow(server: &Server, connections: &Connections) {
+    let patience = server.bounds().slow_watch;
+    for link in connections.links() {
+        let has_room = link.flow().is_none_or(|flow| server.shared().unsent.has_room(flow));
+        link.cut_off_slow(if has_room { patience } else { patience / PRESSURE });
+    }
+}
+
+/// A connection that is served.
+#[derive(Clone)]
+struct Session {
+    server: Server,
+    connections: Arc<Connections>,
+    peer: Arc<Peer>,
 }
 
 /// Sees to a connection. As it is no `async fn`, all that one takes is compiled here, for speed, and not in the crates that serve.
-fn spawn(server: Server, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
-    tokio::spawn(connection(server, acceptor, stream, watcher).boxed());
+fn spawn(session: Session, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
+    let peer = session.peer.clone();
+    let served = async move {
+        tokio::select! {
+            biased;
+            () = peer.closed.wait() => {}
+            () = connection(session, acceptor, stream, watcher) => {}
+        }
+    };
+    tokio::spawn(served.boxed());
 }
 
-async fn connection(server: Server, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
+async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, watcher: Watcher) {
+    let deadline = Instant::now() + HEAD_TIMEOUT;
     let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
+    let stream = match timeout_at(deadline, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a client did not shake hands"),
         Err(_) => return tracing::debug!("a client did not shake hands in time"),
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of);
-    let broken = Broken::default();
-    let stream = Patient::new(stream, server.bounds().slow_watch, broken.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        let server = server.clone();
-        request.extensions_mut().insert(broken.clone());
-        if let Some(user) = &user {
-            request.extensions_mut().insert(user.clone());
-        }
-        async move { Ok::<_, std::convert::Infallible>(server.handle(request).await) }
+    let peer = session.peer.clone();
+    let stream = Patient::new(stream, session.server.bounds().slow_watch, peer.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (session, user) = (session.clone(), user.clone());
+        async move { Ok::<_, Infallible>(session.answer(request, user).await) }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).adaptive_window(true);
+    let mut builder = auto::Builder::new(Streams);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS).max_send_buf_size(MAX_SEND_BUFFER);
+    builder.http2().initial_stream_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
     builder.http2().keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
-        tracing::debug!(error = &*error, "a connection ended early");
+    let asked_nothing = async {
+        sleep_until(deadline).await;
+        if peer.has_asked() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        ended = watcher.watch(connection.into_owned()) => {
+            if let Err(error) = ended {
+                tracing::debug!(error = &*error, "a connection ended early");
+            }
+        }
+        () = asked_nothing => tracing::debug!("a client sent no request"),
+    }
+}
+
+impl Session {
+    async fn answer(self, mut request: Request<Incoming>, user: Option<User>) -> Response<Outgoing> {
+        // Over HTTP/1 an answer ends with its connection.
+        let link = match streams::current() {
+            Some(stream) => Link::new(self.peer, stream),
+            None => Link::of_connection(self.peer),
+        };
+        self.connections.note(&link);
+        request.extensions_mut().insert(link.clone());
+        user.map(|user| request.extensions_mut().insert(user));
+        let response = self.server.handle(request).await;
+        let unsent = self.server.shared().unsent.clone();
+        response.map(|body| Outgoing::new(body, link, unsent))
     }
 }
 
 /// Takes the user from a certificate that was verified: the name is its common name, the groups its organizations.
 fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?;
     let groups: Vec<&str> = subject.iter_organization().filter_map(|group| group.as_str().ok()).collect();
-    Some(User::new(name, &groups))
+    let mut user = User::new(name, &groups);
+    let id = digest.as_ref().iter().fold("X509SHA256=".to_owned(), |id, byte| id + &format!("{byte:02x}"));
+    user.extra.insert(CREDENTIAL_ID.into(), vec![id]);
+    Some(user)
 }

@@ -1,6 +1,7 @@
 //! The server as a whole: a function from request to response, and what it works with.
 
 mod actions;
+mod apart;
 mod containers;
 mod dispatch;
 mod objects;
@@ -13,7 +14,7 @@ pub use state::Snapshot;
 
 use crate::admission::Admission;
 use crate::auth::{Issuer, LastModes, Rbac};
-use crate::bounds::{Bounds, InFlight};
+use crate::bounds::{Bounds, Shared};
 use crate::custom::Definitions;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
@@ -96,7 +97,7 @@ pub(crate) struct Inner {
     /// Whether a CRD was written, or the last object of one that is going.
     definitions_moved: AtomicBool,
     pub(crate) bounds: Bounds,
-    pub(crate) in_flight: InFlight,
+    pub(crate) shared: Shared,
     pub(crate) readers: Readers,
     pub(crate) requests: Requests,
     /// Those of others than administrators that were answered with 403.
@@ -160,13 +161,12 @@ impl Server {
         self.0.readers.cut_off().values().sum()
     }
 
-    /// Cuts off watches whose clients do not read.
-    pub(crate) fn cut_off_slow_watches(&self) {
-        self.0.readers.cut_off_slow(self.0.bounds.slow_watch);
-    }
-
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.0.bounds
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
     }
 
     /// Tells how many objects a resource has, whoever may see them; for fixtures and figures.
@@ -211,7 +211,7 @@ impl Inner {
             me: me.clone(),
             definitions: Definitions::default(),
             definitions_moved: AtomicBool::new(false),
-            in_flight: InFlight::new(&options.bounds),
+            shared: Shared::new(&options.bounds),
             bounds: options.bounds,
             readers: Readers::default(),
             requests: Requests::default(),

@@ -152,6 +152,19 @@ impl Store {
         self.shared.lock().image.revision
     }
 
+    /// Waits until a revision has been reached.
+    pub(crate) async fn reach(&self, revision: Revision) {
+        loop {
+            let mut written = std::pin::pin!(self.shared.written());
+            // Listening begins before looking, so that nothing is missed in between.
+            written.as_mut().enable();
+            if self.revision() >= revision {
+                return;
+            }
+            written.await;
+        }
+    }
+
     /// Returns an object.
     pub(crate) fn get(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
         self.shared.lock().image.tables.get(table)?.get(key)

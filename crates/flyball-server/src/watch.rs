@@ -1,13 +1,15 @@
 //! Watch: what happens to objects, as it happens.
 //!
 //! A watch holds no events. It remembers the revision up to which it has told, and reads on in the storage's window
-//! whenever the bell of the table rings; so a slow client costs next to nothing, one that falls behind the window is told
-//! with a 410 to list anew, and one that does not read at all is cut off. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
+//! whenever the bell of the table rings; so a slow client costs next to nothing, one that falls behind the window is
+//! told with a 410 to list anew. What it was told last and has not read is the transport's to look after. See
+//! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
 mod readers;
 
-pub(crate) use readers::{Broken, Readers};
+pub(crate) use readers::Readers;
 
+use crate::link::Link;
 use crate::registry::{Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
 use crate::request::options::ListOptions;
@@ -27,7 +29,7 @@ use tokio::time::Instant;
 const BATCH: usize = 500;
 
 /// After how many bytes there is a break, until they are sent.
-const FILL: usize = 1 << 20;
+const FILL: usize = 32 << 10;
 
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -35,8 +37,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before its end a watch gets a last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
-/// How long the changes that a connection is to be told of are gathered, from when it was told last: of each write by itself, telling
-/// would cost both ends more than the write.
+/// How long the changes that a connection is to be told of are gathered, from when it was told last: of each write by
+/// itself, telling would cost both ends more than the write.
 const PACE: Duration = Duration::from_millis(1);
 
 /// The shortest time after which a watch ends if the client does not say; the longest is twice that.
@@ -50,7 +52,7 @@ pub(crate) async fn answer(
     show: Presenter,
     namespace: Option<&str>,
     options: &ListOptions,
-    connection: Option<Broken>,
+    connection: Option<Link>,
 ) -> Result<Response<Body>, Status> {
     if show.form.encoding == Encoding::Yaml || show.form.view == View::MetadataList {
         return Err(not_acceptable(show.resource.offered()));
@@ -360,7 +362,7 @@ mod tests {
     use http::{Method, Request};
     use http_body_util::{BodyExt, Full};
 
-    async fn ask(server: &Server, connection: Option<Broken>, method: Method, path: &str, body: &Value) -> Body {
+    async fn ask(server: &Server, connection: Option<Link>, method: Method, path: &str, body: &Value) -> Body {
         let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
         (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
         request.headers_mut().insert("content-type", "application/json".parse().unwrap());
@@ -386,7 +388,7 @@ mod tests {
     async fn a_connection_is_told_together_of_what_comes_close_together() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
-        let mut watch = ask(&server, Some(Broken::default()), Method::GET, path, &Value::Null).await;
+        let mut watch = ask(&server, Some(Link::default()), Method::GET, path, &Value::Null).await;
         assert_eq!(told(&server, &mut watch, &["a"]).await, (1, Duration::ZERO));
         let (events, waited) = told(&server, &mut watch, &["b", "c"]).await;
         assert!(events == 2 && (PACE..2 * PACE).contains(&waited), "{events} {waited:?}");

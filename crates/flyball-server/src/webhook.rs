@@ -12,6 +12,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A request to a webhook, ready to be sent.
 #[derive(Clone, Debug)]
@@ -97,6 +98,21 @@ impl Patience {
     }
 }
 
+tokio::task_local! {
+    /// When the time of the request is over for which webhooks are asked.
+    static DEADLINE: Instant;
+}
+
+/// Has all webhooks together that are asked by a future answer within so long.
+pub(crate) fn within<F: Future>(duration: Duration, asks: F) -> impl Future<Output = F::Output> {
+    DEADLINE.scope(Instant::now() + duration, asks)
+}
+
+/// Tells whether the time of the request is over.
+pub(crate) fn is_late() -> bool {
+    DEADLINE.try_with(|deadline| *deadline <= Instant::now()).unwrap_or(false)
+}
+
 impl Client {
     /// Reads a `clientConfig`.
     pub(crate) fn read(config: &Value) -> Self {
@@ -167,10 +183,12 @@ impl Client {
         let (address, server_name) = self.resolve(inner).map_err(|why| failed(&why))?;
         let body = Bytes::from(review.to_string());
         let call = WebhookCall { url: url.clone(), address, server_name, ca_bundle: self.ca_bundle.clone(), body };
+        let end = Instant::now() + patience.duration();
+        let end = DEADLINE.try_with(|deadline| end.min(*deadline)).unwrap_or(end);
         let answer = tokio::select! {
             // What comes at the last moment comes too late, as it would by the network.
             biased;
-            () = tokio::time::sleep(patience.duration()) => Err(failed(&patience.exceeded())),
+            () = tokio::time::sleep_until(end) => Err(failed(&patience.exceeded())),
             answer = inner.webhooks.call(call) => answer.map_err(|why| failed(&why)),
         };
         read(&answer?)

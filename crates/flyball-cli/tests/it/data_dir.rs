@@ -11,7 +11,7 @@ use kube::{Api, Client, Config, CustomResourceExt};
 use serde_json::json;
 use std::fs;
 use std::future::pending;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use vmgroup::converge::Groups;
@@ -78,7 +78,7 @@ async fn a_cluster_goes_on_where_it_ended() {
     }
     home.run(&["cluster", "down"]).ok();
     // A copy is a cluster of its own.
-    fs::create_dir(home.0.join("copy")).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(home.0.join("copy")).unwrap();
     for file in fs::read_dir(home.0.join("state")).unwrap() {
         let file = file.unwrap();
         fs::copy(file.path(), home.0.join("copy").join(file.file_name())).unwrap();
@@ -111,6 +111,29 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
     up("ok").fails_with(&["000000000001.log is damaged at byte 52", "put back a copy of the whole directory"]);
     fs::write(home.0.join("ok/format"), "99\n").unwrap();
     up("ok").fails_with(&["has format 99", "use the release that wrote it"]);
+}
+
+#[test]
+fn a_directory_that_others_may_have_written_to_is_refused() {
+    let home = Home::new("planted");
+    let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
+    let mode = |path: &str, mode| fs::set_permissions(home.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    up("state").ok();
+    home.run(&["cluster", "down"]).ok();
+    mode("state", 0o770);
+    up("state").fails_with(&["state can be used by others than its owner", "0770", "chmod 700"]);
+    mode("state", 0o700);
+    mode("state/ca.key", 0o644);
+    up("state").fails_with(&["state/ca.key can be used by others than its owner", "0644"]);
+    mode("state/ca.key", 0o600);
+    fs::rename(home.0.join("state/ca.key"), home.0.join("planted.key")).unwrap();
+    symlink(home.0.join("planted.key"), home.0.join("state/ca.key")).unwrap();
+    up("state").fails_with(&["state/ca.key is not a regular file", "another --data-dir"]);
+    // An empty one of one's own is taken, and nobody else can use it from then on.
+    fs::create_dir(home.0.join("empty")).unwrap();
+    mode("empty", 0o755);
+    up("empty").ok();
+    assert_eq!(fs::metadata(home.0.join("empty")).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 /// The operator of virtual machines, as the service account that its token names.

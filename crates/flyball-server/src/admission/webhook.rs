@@ -11,7 +11,8 @@ use super::{Attributes, Rounds, shown, take_back};
 use crate::registry::{Resource, decode};
 use crate::request::json_error;
 use crate::server::Inner;
-use crate::webhook::{Client, Patience};
+use crate::webhook::{Client, Patience, is_late};
+use flyball_core::status::Reason;
 use flyball_core::{Object, Status};
 use serde_json::Value;
 use std::sync::Arc;
@@ -134,6 +135,10 @@ impl Webhook {
     fn settle(&self, refusal: Refusal) -> Result<(), Status> {
         match refusal {
             Refusal::Refused(status) => Err(status),
+            Refusal::Failed(_) if self.ignored && is_late() => {
+                let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+                Err(Status::new(504, Reason::Timeout, why))
+            }
             Refusal::Failed(why) if self.ignored => {
                 tracing::warn!(webhook = self.name, why, "a webhook failed, and is not insisted on");
                 Ok(())

@@ -31,7 +31,8 @@ pub(crate) fn of_request(inner: &Inner, headers: &HeaderMap, known: Option<&User
 }
 
 impl Inner {
-    /// Finds out who bears a token that is meant for one of these audiences; also returns which of them it is meant for.
+    /// Finds out who bears a token that is meant for one of these audiences; also returns which of them it is meant
+    /// for.
     pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), Refusal> {
         let claims = self.issuer.read(token, &self.clock).ok_or(Refusal::Invalid)?;
         let shared: Vec<String> = claims.audiences.iter().filter(|known| audiences.contains(known)).cloned().collect();
@@ -69,8 +70,8 @@ impl Inner {
     }
 }
 
-/// The headers of impersonation. A request with one that cannot be read as it was meant is refused: to leave it out would give the
-/// request the rights of the impersonator.
+/// The headers of impersonation. A request with one that cannot be read as it was meant is refused: to leave it out
+/// would give the request the rights of the impersonator.
 struct Impersonation {
     name: String,
     uid: String,

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#bound-service-account-tokens>.
 //! Signatures are Ed25519, which needs no randomness to sign: tokens repeat with the simulation.
 
-use super::User;
+use super::{CREDENTIAL_ID, User};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use flyball_core::{Clock, Rng};
@@ -171,7 +171,7 @@ impl Claims {
         if self.in_secret {
             return user;
         }
-        user.extra.insert("authentication.kubernetes.io/credential-id".into(), vec![format!("JTI={}", self.id)]);
+        user.extra.insert(CREDENTIAL_ID.into(), vec![format!("JTI={}", self.id)]);
         if let Some(bound) = self.bound.as_ref().filter(|bound| bound.kind == "Pod") {
             user.extra.insert("authentication.kubernetes.io/pod-name".into(), vec![bound.name.clone()]);
             user.extra.insert("authentication.kubernetes.io/pod-uid".into(), vec![bound.uid.clone()]);

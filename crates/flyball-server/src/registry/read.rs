@@ -214,16 +214,18 @@ impl Inner {
 
     /// Waits until a revision has been reached, for as long as the real server does.
     pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), Status> {
-        if self.store.revision() >= revision {
-            return Ok(());
-        }
-        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+        // It returns at once if there is nothing to wait for.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(3), self.store.reach(revision)).await;
+        self.has_reached(revision)
+    }
+
+    fn has_reached(&self, revision: Revision) -> Result<(), Status> {
         let current = self.store.revision();
         if current >= revision { Ok(()) } else { Err(too_large(revision, current)) }
     }
 
-    /// Lists objects.
-    pub(crate) async fn list(
+    /// Lists objects. A version that is still to come is waited for before, without a slot.
+    pub(crate) fn list(
         &self,
         resource: &Resource,
         namespace: Option<&str>,
@@ -243,7 +245,7 @@ impl Inner {
             (Some(page), _) => self.snapshot_at(resource, namespace, page.revision, true)?,
             (None, None) => self.store.list(&resource.table, namespace),
             (None, Some(version)) => {
-                self.wait_for(version).await?;
+                self.has_reached(version)?;
                 let exact = options.version_match == Some(VersionMatch::Exact)
                     || options.version_match.is_none() && options.limit > 0;
                 if exact {

@@ -1,9 +1,10 @@
 //! A connection whose other end must read: one that takes nothing for too long is broken off.
 
-use crate::watch::Broken;
+use crate::link::Peer;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,15 +13,15 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    broken: Broken,
+    peer: Arc<Peer>,
     /// How much longer the other end may take nothing.
     left: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
-    /// Gives word by `broken` if it comes to that.
-    pub(super) fn new(stream: S, patience: Duration, broken: Broken) -> Self {
-        Self { stream, patience, broken, left: None }
+    /// Closes the connection of `peer` if it comes to that.
+    pub(super) fn new(stream: S, patience: Duration, peer: Arc<Peer>) -> Self {
+        Self { stream, patience, peer, left: None }
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -30,7 +31,7 @@ impl<S> Patient<S> {
         }
         let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.patience)));
         std::task::ready!(left.as_mut().poll(cx));
-        self.broken.set();
+        self.peer.break_off();
         Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
     }
 }

@@ -1,16 +1,17 @@
 //! The way of a request: who sends it, may it, and which part of the server answers.
 
-use super::{Inner, objects};
+use super::{Inner, apart, objects, reply};
 use crate::auth::{self, Action, On, User};
-use crate::bounds::{Slot, Sort};
+use crate::bounds::{Flow, Hold, Sort};
+use crate::link::Link;
 use crate::metrics::Series;
+use crate::registry::parse_version;
 use crate::request::{Query, Target, accept, body};
 use crate::response::{self, Body, Warnings};
-use crate::watch::Broken;
-use crate::{discovery, openapi};
+use crate::{discovery, openapi, webhook};
 use bytes::{Bytes, BytesMut};
-use flyball_core::Status;
 use flyball_core::status::Reason;
+use flyball_core::{GroupResource, ObjectKey, Status};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, header};
@@ -20,7 +21,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a client may take to send a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a request may take that writes, and one that reads, as far as others are asked about it.
+const DEADLINES: (Duration, Duration) = (Duration::from_secs(34), Duration::from_secs(60));
 
 /// How much of a body that is too long is read before its client is cut off.
 const DRAINED: usize = 8 * body::LIMIT;
@@ -36,8 +40,11 @@ pub(crate) struct Call {
     /// What to warn the client of with the answer.
     pub(crate) warnings: Warnings,
     /// The connection that it came by.
-    pub(crate) connection: Option<Broken>,
-    _slot: Option<Slot>,
+    pub(crate) connection: Option<Link>,
+    /// Whom it is counted with.
+    pub(super) flow: Flow,
+    /// Its slot, and what its body takes.
+    _holds: [Option<Hold>; 2],
 }
 
 impl Call {
@@ -46,7 +53,7 @@ impl Call {
     }
 
     /// Whether the request may change something.
-    fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         self.target.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
 
@@ -98,7 +105,8 @@ where
     response
 }
 
-/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to follow.
+/// Answers a request to its end, whether or not its client waits: what follows from a write that is on disk has to
+/// follow.
 async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
         let response = route(&inner, call).await;
@@ -120,7 +128,7 @@ impl From<Status> for Refused {
     }
 }
 
-/// Finds out who sends a request and whether it may, waits for a place and reads its body.
+/// Finds out who sends a request and whether it may, reads its body and waits for a slot.
 async fn receive<B>(inner: &Inner, parts: Parts, query: Query, target: Target, body: B) -> Result<Call, Refused>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -128,24 +136,60 @@ where
 {
     let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
     let user = auth::impersonated(inner, &parts.headers, user, &target)?;
+    let connection: Option<Link> = parts.extensions.get().cloned();
+    let flow = Flow { user: user.name.as_str().into(), over_connection: connection.is_some() };
+    connection.iter().for_each(|link| link.identify(&flow));
+    inner.authorize(&Action { user: &user, verb: target.verb, on: On::of(&target) })?;
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
+    let sends = target.resource.is_some() && !reads;
+    let (mut received, mut bytes) = (None, Bytes::new());
+    if sends && connection.is_some() {
+        let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let length = length.unwrap_or(body::LIMIT).min(body::LIMIT);
+        received = Some(inner.shared.receive(&flow, length).await.ok_or(Refused::Busy)?);
+    }
+    // Neither a body that comes slowly nor a version that is still to come takes a slot.
+    if sends {
+        bytes = read(body).await?;
+    }
+    let lists = matches!(target.verb, "list" | "deletecollection") && query.text("continue").is_empty();
+    if lists && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
+        // The list says that it has not come.
+        let _ = inner.wait_for(version).await;
+    }
     let sort = match () {
         () if user.is_in(auth::MASTERS) => Sort::Exempt,
         () if reads => Sort::Read,
         () => Sort::Write,
     };
     // A watch lasts, and holds up nobody.
-    let slot = if reads && target.verb == "watch" {
-        None
-    } else {
-        Some(inner.in_flight.enter(sort).await.ok_or(Refused::Busy)?)
-    };
-    inner.authorize(&Action { user: &user, verb: target.verb, on: On::of(&target) })?;
-    let sends = target.resource.is_some() && !reads;
-    let body = if sends { read(body).await? } else { Bytes::new() };
+    let watches = reads && target.verb == "watch";
+    let slot = if watches { None } else { Some(inner.shared.slot(sort, &flow).await.ok_or(Refused::Busy)?) };
+    if let Some(link) = &connection {
+        // Nothing is answered to one who leaves unread what there is, for as long as that is too much.
+        let length = expected_length(inner, &target, bytes.len());
+        link.keep_room(Some(inner.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
+        if watches {
+            link.keep(inner.shared.watches.try_take(&flow, 1).ok_or(Refused::Busy)?);
+        }
+    }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
-    let connection = parts.extensions.get().cloned();
-    Ok(Call { method, headers, query, body, user, target, warnings, connection, _slot: slot })
+    Ok(Call { method, headers, query, body: bytes, user, target, warnings, connection, flow, _holds: [slot, received] })
+}
+
+/// Tells how many bytes of an answer are made at once, roughly.
+fn expected_length(inner: &Inner, target: &Target, sent: usize) -> usize {
+    const SMALL: usize = 16 << 10;
+    let Some(path) = &target.resource else { return SMALL };
+    match &path.name {
+        None if target.verb == "list" => reply::MADE_AT_ONCE,
+        None => SMALL + sent,
+        Some(name) => {
+            let (table, key) =
+                (GroupResource::new(&path.group, &path.resource), ObjectKey::new(path.namespace.as_deref(), name));
+            SMALL + sent + inner.store.get(&table, &key).map_or(0, |entry| entry.body.len())
+        }
+    }
 }
 
 /// Reads a body, which may neither be too long nor take too long.
@@ -187,12 +231,19 @@ where
     tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(late)?
 }
 
-/// Answers a request that was let in. The future is boxed so that it is compiled here: as it is, it would be compiled once more for each
-/// type of body, in the crates that have them.
-fn route(inner: &Arc<Inner>, call: Call) -> BoxFuture<'_, Response<Body>> {
+/// Answers a request that was let in.
+async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
+    let deadline = if call.writes() { DEADLINES.0 } else { DEADLINES.1 };
+    let answer = webhook::within(deadline, answer(inner, &call));
+    if apart::belongs_apart(inner, &call) { apart::answer(inner, &call, Box::pin(answer)).await } else { answer.await }
+}
+
+/// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for
+/// each type of body, in the crates that have them.
+fn answer<'c>(inner: &'c Arc<Inner>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
         if call.target.resource.is_some() {
-            return objects::answer(inner, &call).await;
+            return objects::answer(inner, call).await;
         }
         let path = call.target.path.clone();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

@@ -165,7 +165,7 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
         "get" => get(&show, call, &target).await,
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
-            let mut listed = inner.list(&resource, target.namespace.as_deref(), &options).await?;
+            let mut listed = inner.list(&resource, target.namespace.as_deref(), &options)?;
             listed.entries = inner.shown(&resource, listed.entries).await?;
             show.list(listed)
         }
@@ -463,7 +463,7 @@ async fn delete_collection(show: &Presenter, call: &Call, target: &Target) -> Re
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(show, call)?;
     warn_of_deletion(call, target, &options);
-    let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected).await?;
+    let mut listed = show.inner.list(&target.resource, target.namespace.as_deref(), &selected)?;
     listed.entries = show.inner.shown(&target.resource, listed.entries).await?;
     show.inner.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     show.list(listed)

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// How many bytes of a list are written at once.
 const CHUNK: usize = 64 << 10;
 
+/// How many bytes of a long list are written before the first is sent: see [`Body::lazy`].
+pub(super) const MADE_AT_ONCE: usize = 3 * CHUNK;
+
 /// Shows objects of a resource as a client wants to see them.
 #[derive(Clone)]
 pub(crate) struct Presenter {

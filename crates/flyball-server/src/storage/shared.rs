@@ -5,7 +5,8 @@ use super::{Bell, Change, Entry, Error, Revision};
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot, watch};
 
 /// How many bytes are put on disk at a time, roughly.
 const BATCH: usize = 16 << 20;
@@ -65,6 +66,8 @@ pub(super) struct Shared {
     wake: Condvar,
     /// Counts the batches that are done with.
     flushes: watch::Sender<u64>,
+    /// Wakes those who wait for a revision, whatever the table.
+    written: Notify,
 }
 
 #[derive(Debug)]
@@ -111,11 +114,16 @@ impl Shared {
         let state = Mutex::new(State { image, staged: None });
         #[expect(clippy::disallowed_methods, reason = "only a journal flushes, and none is simulated")]
         let flushes = watch::Sender::new(0);
-        Self { state, limits, wake: Condvar::new(), flushes }
+        Self { state, limits, wake: Condvar::new(), flushes, written: Notify::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the store")
+    }
+
+    /// Waits for the next write.
+    pub(super) fn written(&self) -> Notified<'_> {
+        self.written.notified()
     }
 
     pub(super) fn image(&self) -> Image {
@@ -151,6 +159,7 @@ impl Shared {
             let bell = image.apply(table, key, change, &self.limits);
             drop(state);
             bell.ring();
+            self.written.notify_waiters();
             return Ok(Begun::Done(entry));
         };
         staged.revision += 1;
@@ -219,6 +228,7 @@ impl Shared {
             }
         }
         bells.values().for_each(|bell| bell.ring());
+        self.written.notify_waiters();
         self.flushes.send_modify(|count| *count += 1);
         for done in waiting {
             // Who hung up does not want to know.

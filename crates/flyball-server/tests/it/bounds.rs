@@ -21,20 +21,20 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn get(server: &Server, user: User, path: &str) -> Response<Body> {
+pub(crate) async fn get(server: &Server, user: User, path: &str) -> Response<Body> {
     let mut request = Request::get(path).body(Full::<Bytes>::default()).unwrap();
     request.extensions_mut().insert(user);
     server.handle(request).await
 }
 
-async fn metrics(server: &Server) -> String {
+pub(crate) async fn metrics(server: &Server) -> String {
     let page = get(server, User::new("admin", &["system:masters"]), "/metrics").await;
     String::from_utf8(page.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-async fn let_in(server: &Server, user: &str) {
+pub(crate) async fn let_in(server: &Server, user: &str) {
     let binding = json!({
         "metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -42,45 +42,6 @@ async fn let_in(server: &Server, user: &str) {
     });
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     assert_eq!(ask(server, Method::POST, bindings, &binding).await.0, 201);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_told_to_come_back() {
-    let bounds = Bounds { reads: 1, waiting: 1, patience: Duration::from_secs(2), ..Bounds::default() };
-    let server = Server::new(Options { bounds, ..Options::simulated(Clock::system(), 1) });
-    let_in(&server, "ann").await;
-    let ann = || User::new("ann", &[]);
-    // A list of what is still to come takes three seconds.
-    let future = format!("{MAPS}?resourceVersion=999999");
-    let (slow, waited, full, watch, admin) = tokio::join!(
-        get(&server, ann(), &future),
-        get(&server, ann(), MAPS),
-        get(&server, ann(), MAPS),
-        get(&server, ann(), "/api/v1/configmaps?watch=1"),
-        get(&server, User::new("admin", &["system:masters"]), MAPS),
-    );
-    assert_eq!(slow.status(), 504);
-    for refused in [waited, full] {
-        assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"1".parse().unwrap()));
-        let text = refused.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(text, "Too many requests, please try again later.\n");
-    }
-    assert_eq!((watch.status().as_u16(), admin.status().as_u16()), (200, 200));
-    assert_eq!(get(&server, ann(), MAPS).await.status(), 200);
-
-    let page = metrics(&server).await;
-    let list = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"LIST\",version=\"v1\"";
-    for line in [
-        &format!("apiserver_request_total{{code=\"429\",{list}}} 2"),
-        &format!("apiserver_request_total{{code=\"200\",{list}}} 2"),
-        "resource=\"configmaps\",scope=\"cluster\",subresource=\"\",verb=\"WATCH\",version=\"v1\"} 1",
-        "reason=\"queue-full\"} 1",
-        "reason=\"time-out\"} 1",
-        "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0",
-        "apiserver_registered_watchers{group=\"\",resource=\"configmaps\"} 1",
-    ] {
-        assert!(page.contains(line), "{line} is not in\n{page}");
-    }
 }
 
 #[tokio::test]
@@ -118,14 +79,14 @@ async fn what_clients_make_up_is_no_series() {
 }
 
 /// A server behind TLS, and how an administrator reaches it.
-struct Served {
-    server: Server,
-    address: std::net::SocketAddr,
+pub(crate) struct Served {
+    pub(crate) server: Server,
+    pub(crate) address: std::net::SocketAddr,
     tls: TlsConnector,
 }
 
 impl Served {
-    async fn new(bounds: Bounds) -> Self {
+    pub(crate) async fn new(bounds: Bounds) -> Self {
         let clock = Clock::system();
         let authority = Authority::new(&clock).unwrap();
         let identity = authority.server(&["localhost"]).unwrap();
@@ -138,12 +99,12 @@ impl Served {
         Self { server, address, tls: connector(&authority, &client) }
     }
 
-    async fn connect(&self) -> TlsStream<TcpStream> {
+    pub(crate) async fn connect(&self) -> TlsStream<TcpStream> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         self.tls.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
     }
 
-    async fn write(&self, n: usize, body: &str) {
+    pub(crate) async fn write(&self, n: usize, body: &str) {
         let object = json!({"metadata": {"name": format!("c-{n}")}, "data": {"a": body}});
         let (code, answer) = ask(&self.server, Method::POST, MAPS, &object).await;
         assert_eq!(code, 201, "{answer}");

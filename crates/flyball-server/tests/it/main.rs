@@ -3,10 +3,12 @@
 
 mod autoscalers;
 mod bounds;
+mod connections;
 mod corpus;
 mod crash;
 mod evictions;
 mod facts;
+mod fairness;
 mod flow_control;
 mod identity;
 mod impersonation;

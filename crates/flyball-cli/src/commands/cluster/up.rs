@@ -284,6 +284,11 @@ fn unusable(error: DataDirError, args: &UpArgs) -> Error {
         DataDirError::Damaged { .. } | DataDirError::Missing { .. } => {
             "put back a copy of the whole directory, or move it away to begin anew"
         }
+        DataDirError::NotOwned { .. } => "run as that user, or give another --data-dir",
+        DataDirError::Exposed { .. } => {
+            "if nobody else has written to it: chmod 700 for the directory and 600 for its files; else give another --data-dir"
+        }
+        DataDirError::NotAFile { .. } => "somebody else may have put it there: give another --data-dir",
         DataDirError::Io { .. } => "give a --data-dir that can be written to and has room",
     };
     let what = args.data_dir.as_ref().map_or_else(String::new, |path| format!("no cluster in {}", path.display()));

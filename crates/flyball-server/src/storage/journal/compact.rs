@@ -2,9 +2,9 @@
 
 use super::frame::{FRAME, Header};
 use super::{Kind, file_name, record};
-use crate::data_dir::{owned, sync_parent};
+use crate::data_dir::{create, sync_parent};
 use crate::storage::Image;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(super) fn compact(folder: &Path, number: u64, image: &Image) -> io::Result<u
 
 fn write(path: &Path, number: u64, image: &Image) -> io::Result<u64> {
     let header = Header::new(number)?;
-    let mut file = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(path)?;
+    let mut file = create(path)?;
     let head = header.write();
     file.write_all(&head)?;
     let mut at = head.len() as u64;

@@ -1,7 +1,7 @@
 //! The log that is being written: frames at the end of a file, each on disk before the next begins.
 
 use super::frame::{FRAME, HEADER, Header};
-use crate::data_dir::{owned, sync_parent};
+use crate::data_dir::{create, owned, sync_parent};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Log {
     /// Begins a new log.
     pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
         let header = Header::new(number)?;
-        let mut file = owned(OpenOptions::new().write(true).create(true).truncate(true)).open(path)?;
+        let mut file = create(path)?;
         file.write_all(&header.write())?;
         file.sync_all()?;
         sync_parent(path)?;
@@ -41,7 +41,7 @@ impl Log {
 
     /// Goes on with a log, whose valid part is this long.
     pub(super) fn resume(path: &Path, header: Header, length: u64) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).open(path)?;
+        let file = owned(OpenOptions::new().write(true)).open(path)?;
         // What was torn must not be taken for damage once something else follows it.
         file.set_len(length)?;
         file.sync_all()?;

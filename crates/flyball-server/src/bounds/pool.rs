@@ -1,0 +1,332 @@
+//! A bounded amount of something that users share: requests under way, bytes, watches.
+//!
+//! Takes who wants how much, and gives it at once, after a wait in the queue of that user, or not at all. It knows
+//! nothing of requests.
+//!
+//! A user may hold no more than what is still free (dynamic thresholds, Choudhury and Hahne 1998): one alone gets
+//! half, the next one half of the rest, so that there is always something left for one who holds nothing. Of those who
+//! wait, users take turns. The invariant: what is held is given back by [`Hold`] alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Whose requests are counted together: a user's over connections, and the same user's in this process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flow {
+    pub(crate) user: Arc<str>,
+    pub(crate) over_connection: bool,
+}
+
+/// Why a request was refused, as metrics name it.
+pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
+
+/// An amount that flows share. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+struct Inner {
+    limit: usize,
+    max_waiting: usize,
+    shares: Mutex<Shares>,
+    refused: [AtomicU64; 2],
+}
+
+#[derive(Default)]
+struct Shares {
+    used: usize,
+    waiting: usize,
+    flows: BTreeMap<Flow, Share>,
+    /// The flows that wait, in the order of their turns.
+    turns: VecDeque<Flow>,
+}
+
+#[derive(Default)]
+struct Share {
+    held: usize,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    amount: usize,
+    granted: oneshot::Sender<Hold>,
+}
+
+/// A part of a pool, given back when it is dropped.
+pub(crate) struct Hold {
+    pool: Pool,
+    flow: Flow,
+    amount: usize,
+}
+
+impl Pool {
+    /// Makes a pool of so much, for which so many may wait.
+    pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
+        Self(Arc::new(Inner { limit, max_waiting, shares: Mutex::default(), refused: Default::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shares> {
+        self.0.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self, flow: &Flow, amount: usize) -> Hold {
+        Hold { pool: self.clone(), flow: flow.clone(), amount }
+    }
+
+    /// Tells whether a flow would be given something now.
+    pub(crate) fn has_room(&self, flow: &Flow) -> bool {
+        self.lock().fits(flow, 0, self.0.limit)
+    }
+
+    /// Takes an amount if it is to be had now.
+    pub(crate) fn try_take(&self, flow: &Flow, amount: usize) -> Option<Hold> {
+        let mut shares = self.lock();
+        if !shares.fits(flow, amount, self.0.limit) {
+            drop(shares);
+            self.0.refused[0].fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        shares.give(flow, amount);
+        Some(self.hold(flow, amount))
+    }
+
+    /// Takes an amount, which may have to be waited for; `None` if the queue is full or the wait too long.
+    pub(crate) async fn take(&self, flow: &Flow, amount: usize, max_wait: Duration) -> Option<Hold> {
+        let granted = match self.begin(flow, amount, false)? {
+            Begun::Given(hold) => return Some(hold),
+            Begun::Queued(granted) => granted,
+        };
+        match tokio::time::timeout(max_wait, granted).await {
+            Ok(granted) => granted.ok(),
+            Err(_) => {
+                self.lock().forget_gone(flow);
+                self.0.refused[1].fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Takes an amount however long that has to be waited for, and however many wait.
+    pub(crate) async fn wait(self, flow: Flow, amount: usize) -> Option<Hold> {
+        match self.begin(&flow, amount, true)? {
+            Begun::Given(hold) => Some(hold),
+            Begun::Queued(granted) => granted.await.ok(),
+        }
+    }
+
+    fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
+        let mut shares = self.lock();
+        if shares.fits(flow, amount, self.0.limit) {
+            shares.give(flow, amount);
+            return Some(Begun::Given(self.hold(flow, amount)));
+        }
+        let is_full = |shares: &Shares| {
+            let room = self.0.max_waiting.saturating_sub(shares.waiting);
+            !unbounded && shares.waiting_of(flow) >= room
+        };
+        if is_full(&shares) {
+            shares.forget_gone(flow);
+        }
+        if is_full(&shares) {
+            drop(shares);
+            self.0.refused[0].fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let (granted, answer) = oneshot::channel();
+        if shares.waiting_of(flow) == 0 {
+            shares.turns.push_back(flow.clone());
+        }
+        shares.waiting += 1;
+        shares.flows.entry(flow.clone()).or_default().queue.push_back(Waiter { amount, granted });
+        Some(Begun::Queued(answer))
+    }
+
+    /// Counts what there is already, whether or not it fits.
+    pub(crate) fn charge(&self, flow: &Flow, amount: usize) -> Hold {
+        self.lock().give(flow, amount);
+        self.hold(flow, amount)
+    }
+
+    fn give_back(&self, flow: &Flow, amount: usize) {
+        let mut shares = self.lock();
+        shares.used -= amount;
+        if let Some(share) = shares.flows.get_mut(flow) {
+            share.held -= amount;
+            if share.held == 0 && share.queue.is_empty() {
+                shares.flows.remove(flow);
+            }
+        }
+        while let Some((flow, waiter)) = shares.next(self.0.limit) {
+            shares.give(&flow, waiter.amount);
+            // Who is gone gives back what it is given, which locks the pool.
+            drop(shares);
+            drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
+            shares = self.lock();
+        }
+    }
+
+    /// Returns how much is held.
+    pub(crate) fn used(&self) -> usize {
+        self.lock().used
+    }
+
+    /// Counts the requests that were refused, by [`REFUSALS`].
+    pub(crate) fn refused(&self) -> [u64; 2] {
+        [0, 1].map(|why| self.0.refused[why].load(Ordering::Relaxed))
+    }
+}
+
+enum Begun {
+    Given(Hold),
+    Queued(oneshot::Receiver<Hold>),
+}
+
+impl Shares {
+    fn fits(&self, flow: &Flow, amount: usize, limit: usize) -> bool {
+        let held = self.flows.get(flow).map_or(0, |share| share.held);
+        held.saturating_add(amount.max(1)) <= limit.saturating_sub(self.used)
+    }
+
+    fn give(&mut self, flow: &Flow, amount: usize) {
+        self.used += amount;
+        match self.flows.get_mut(flow) {
+            Some(share) => share.held += amount,
+            None => drop(self.flows.insert(flow.clone(), Share { held: amount, queue: VecDeque::new() })),
+        }
+    }
+
+    fn waiting_of(&self, flow: &Flow) -> usize {
+        self.flows.get(flow).map_or(0, |share| share.queue.len())
+    }
+
+    /// Takes the next one who waits and can be given what it waits for.
+    fn next(&mut self, limit: usize) -> Option<(Flow, Waiter)> {
+        for _ in 0..self.turns.len() {
+            let flow = self.turns.pop_front()?;
+            let share = self.flows.get_mut(&flow)?;
+            while share.queue.pop_front_if(|waiter| waiter.granted.is_closed()).is_some() {
+                self.waiting -= 1;
+            }
+            let Some(amount) = share.queue.front().map(|waiter| waiter.amount) else {
+                if share.held == 0 {
+                    self.flows.remove(&flow);
+                }
+                continue;
+            };
+            if !self.fits(&flow, amount, limit) {
+                self.turns.push_back(flow);
+                continue;
+            }
+            let share = self.flows.get_mut(&flow)?;
+            let waiter = share.queue.pop_front()?;
+            self.waiting -= 1;
+            if !share.queue.is_empty() {
+                self.turns.push_back(flow.clone());
+            }
+            return Some((flow, waiter));
+        }
+        None
+    }
+
+    /// Forgets those of a flow who no longer wait.
+    fn forget_gone(&mut self, flow: &Flow) {
+        let Some(share) = self.flows.get_mut(flow) else { return };
+        let before = share.queue.len();
+        share.queue.retain(|waiter| !waiter.granted.is_closed());
+        self.waiting -= before - share.queue.len();
+        if share.queue.is_empty() {
+            self.turns.retain(|turn| turn != flow);
+            if self.flows.get(flow).is_some_and(|share| share.held == 0) {
+                self.flows.remove(flow);
+            }
+        }
+    }
+}
+
+impl Hold {
+    /// Gives back what is more than this.
+    pub(crate) fn shrink_to(&mut self, amount: usize) {
+        if let Some(more) = self.amount.checked_sub(amount).filter(|more| *more > 0) {
+            self.amount = amount;
+            self.pool.give_back(&self.flow, more);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.pool.give_back(&self.flow, self.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn flow(user: &str) -> Flow {
+        Flow { user: user.into(), over_connection: true }
+    }
+
+    #[test]
+    fn a_flow_holds_no_more_than_is_free() {
+        let pool = Pool::new(8, 0);
+        let take = |user: &str| std::iter::from_fn(|| pool.try_take(&flow(user), 1)).collect::<Vec<_>>();
+        let holds = ["ann", "bob", "cid", "dan", "eve"].map(take);
+        assert_eq!(holds.each_ref().map(Vec::len), [4, 2, 1, 1, 0]);
+        drop(holds);
+        assert_eq!(pool.used(), 0);
+        assert!(pool.lock().flows.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_granted_to_one_who_is_gone_is_given_back() {
+        let pool = Pool::new(2, 100);
+        let first = pool.try_take(&flow("ann"), 1).unwrap();
+        let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
+        let mut waits: Vec<_> = ["ann", "ann", "ann", "bob", "bob"].map(wait).into();
+        // Bob holds nothing, so that the rest is his.
+        let mut given: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
+        assert_eq!(given.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
+        given.clear();
+        drop(first);
+        drop(waits);
+        assert_eq!((pool.used(), pool.lock().waiting), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_thousand_requests_of_one_do_not_delay_the_next_one() {
+        let pool = Pool::new(1, 2000);
+        let busy = pool.try_take(&flow("ann"), 1).unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        for (user, count) in [("ann", 900), ("bob", 1), ("cid", 2)] {
+            for _ in 0..count {
+                let (pool, order) = (pool.clone(), order.clone());
+                tasks.spawn(async move {
+                    let _hold = pool.wait(flow(user), 1).await;
+                    order.lock().unwrap().push(user);
+                });
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(busy);
+        while tasks.join_next().await.is_some() {}
+        assert_eq!(order.lock().unwrap()[..6], ["ann", "bob", "cid", "ann", "cid", "ann"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_of_one_leaves_room_for_another() {
+        let pool = Pool::new(1, 8);
+        let _busy = pool.try_take(&flow("ann"), 1).unwrap();
+        let second = Duration::from_secs(1);
+        let (pool, ann, bob) = (&pool, flow("ann"), flow("bob"));
+        let many = futures_util::future::join_all((0..100).map(|_| pool.take(&ann, 1, second)));
+        let (many, other) = tokio::join!(many, pool.take(&bob, 1, second));
+        assert!(other.is_none() && many.iter().all(Option::is_none));
+        assert_eq!(pool.refused(), [96, 5], "four of hers and his waited in vain");
+        assert_eq!(pool.lock().waiting, 0);
+    }
+}

@@ -1,0 +1,215 @@
+//! The connection that a request came by, as the stations behind the transport see it; a request in process has none.
+//!
+//! Takes from the transport what it has sent, and from the server whose request it is. It knows nothing of HTTP and of
+//! TLS. The invariant: a link is told to end once, and ends whatever its other end does.
+
+use crate::bounds::{Flow, Hold};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// An order to end, given once.
+#[derive(Default)]
+pub(crate) struct End {
+    is_given: AtomicBool,
+    given: Notify,
+}
+
+impl End {
+    /// Gives the order; tells whether it was not given before.
+    pub(crate) fn give(&self) -> bool {
+        let first = !self.is_given.swap(true, Ordering::AcqRel);
+        self.given.notify_waiters();
+        first
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.is_given.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn wait(&self) {
+        let mut given = std::pin::pin!(self.given.notified());
+        given.as_mut().enable();
+        if !self.is_given() {
+            given.await;
+        }
+    }
+}
+
+/// The other end of a connection.
+pub(crate) struct Peer {
+    pub(crate) closed: Arc<End>,
+    /// Whether it was closed because it takes nothing.
+    is_slow: AtomicBool,
+    state: Mutex<PeerState>,
+    /// Requests under way.
+    active: AtomicUsize,
+}
+
+struct PeerState {
+    has_asked: bool,
+    /// Who sent the last request, as far as that is known.
+    flow: Option<Flow>,
+    /// When the last request ended.
+    last: Instant,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        let now = Instant::now();
+        let state = Mutex::new(PeerState { has_asked: false, flow: None, last: now });
+        Self { closed: Arc::default(), is_slow: AtomicBool::new(false), state, active: AtomicUsize::new(0) }
+    }
+}
+
+impl Peer {
+    fn lock(&self) -> MutexGuard<'_, PeerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whether a request has come by this connection.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.lock().has_asked
+    }
+
+    /// Returns who sent the last request.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.lock().flow.clone()
+    }
+
+    /// Tells how soon the connection is closed if there are too many, the least first: one without a request first,
+    /// then one without a request under way, and of each the one that has been so for longest.
+    pub(crate) fn rank(&self) -> (u8, Instant) {
+        let state = self.lock();
+        let class = match self.active.load(Ordering::Relaxed) {
+            0 if !state.has_asked => 0,
+            0 => 1,
+            _ => 2,
+        };
+        (class, state.last)
+    }
+
+    /// Closes the connection because its other end takes nothing.
+    pub(crate) fn break_off(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+        self.closed.give();
+    }
+}
+
+/// What a request and its answer have of a connection. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Link(Arc<State>);
+
+struct State {
+    peer: Arc<Peer>,
+    /// Ends the answer, and over HTTP/1 the connection with it.
+    end: Arc<End>,
+    flow: OnceLock<Flow>,
+    /// Whether it was ended because its client does not read.
+    is_slow: AtomicBool,
+    /// What is given back with the end of the answer.
+    kept: OnceLock<Hold>,
+    /// Room for the answer, until it is made.
+    room: Mutex<Option<Hold>>,
+    /// When the pieces were handed to the transport that have not been sent yet.
+    unsent: Mutex<VecDeque<Instant>>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.peer.lock().last = Instant::now();
+        self.peer.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Link {
+    pub(crate) fn new(peer: Arc<Peer>, end: Arc<End>) -> Self {
+        peer.active.fetch_add(1, Ordering::Relaxed);
+        peer.lock().has_asked = true;
+        let (flow, kept, unsent, is_slow) =
+            (OnceLock::new(), OnceLock::new(), Mutex::default(), AtomicBool::new(false));
+        let room = Mutex::default();
+        Self(Arc::new(State { peer, end, flow, is_slow, kept, room, unsent }))
+    }
+
+    /// A link that ends with its connection.
+    pub(crate) fn of_connection(peer: Arc<Peer>) -> Self {
+        let end = peer.closed.clone();
+        Self::new(peer, end)
+    }
+
+    /// Notes whose request it is.
+    pub(crate) fn identify(&self, flow: &Flow) {
+        self.0.peer.lock().flow = Some(flow.clone());
+        let _ = self.0.flow.set(flow.clone());
+    }
+
+    /// Whose request it is, as far as that is known.
+    pub(crate) fn flow(&self) -> Option<&Flow> {
+        self.0.flow.get()
+    }
+
+    /// Keeps something until the answer has ended.
+    pub(crate) fn keep(&self, hold: Hold) {
+        let _ = self.0.kept.set(hold);
+    }
+
+    /// Keeps room for the answer, in place of what was kept before; returns that.
+    pub(crate) fn keep_room(&self, room: Option<Hold>) -> Option<Hold> {
+        std::mem::replace(&mut *self.0.room.lock().unwrap_or_else(PoisonError::into_inner), room)
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, VecDeque<Instant>> {
+        self.0.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a piece was handed to the transport.
+    pub(crate) fn handed(&self) {
+        self.unsent().push_back(Instant::now());
+    }
+
+    /// Notes that the oldest piece was sent.
+    pub(crate) fn sent(&self) {
+        self.unsent().pop_front();
+    }
+
+    /// Tells whether the answer was cut off because its client does not read.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.0.is_slow.load(Ordering::Relaxed) || self.0.peer.is_slow.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakLink {
+        WeakLink(Arc::downgrade(&self.0))
+    }
+
+    /// Cuts the answer off if a piece of it has not been read for so long. What is left of it after that ends with its
+    /// connection.
+    pub(crate) fn cut_off_slow(&self, patience: Duration) {
+        if self.unsent().front().is_none_or(|handed| handed.elapsed() < patience) {
+            return;
+        }
+        self.0.is_slow.store(true, Ordering::Relaxed);
+        if !self.0.end.give() {
+            self.0.peer.break_off();
+        }
+    }
+}
+
+/// A link that may have ended.
+pub(crate) struct WeakLink(Weak<State>);
+
+impl WeakLink {
+    pub(crate) fn upgrade(&self) -> Option<Link> {
+        self.0.upgrade().map(Link)
+    }
+}
+
+#[cfg(test)]
+impl Default for Link {
+    fn default() -> Self {
+        Self::new(Arc::default(), Arc::default())
+    }
+}

@@ -1,0 +1,102 @@
+//! The connections of a server: no more than so many, of which the idlest goes first.
+//!
+//! Takes connections as they are accepted, and closes one if there are too many. It knows nothing of what comes by
+//! them.
+
+use crate::bounds::Flow;
+use crate::link::{Link, Peer, WeakLink};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// All connections, and the answers that are under way on them.
+pub(super) struct Connections {
+    limit: usize,
+    peers: Mutex<Vec<Weak<Peer>>>,
+    links: Mutex<Vec<WeakLink>>,
+}
+
+impl Connections {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit: limit.max(1), peers: Mutex::default(), links: Mutex::default() }
+    }
+
+    /// Takes one more connection; closes another if that is one too many.
+    pub(super) fn accept(&self) -> Arc<Peer> {
+        let peer = Arc::new(Peer::default());
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if peers.len() >= self.limit {
+            peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closed.is_given()));
+        }
+        if peers.len() >= self.limit {
+            let all: Vec<Arc<Peer>> = peers.iter().filter_map(Weak::upgrade).collect();
+            if let Some(victim) = victim(&all) {
+                tracing::warn!(limit = self.limit, "a connection is closed: there are too many");
+                victim.closed.give();
+            }
+        }
+        peers.push(Arc::downgrade(&peer));
+        peer
+    }
+
+    /// Notes a request whose answer is to be looked after.
+    pub(super) fn note(&self, link: &Link) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.len() == links.capacity() {
+            // Those that ended are let go when room is needed.
+            links.retain(|link| link.upgrade().is_some());
+        }
+        links.push(link.downgrade());
+    }
+
+    /// Returns all answers under way.
+    pub(super) fn links(&self) -> Vec<Link> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(WeakLink::upgrade).collect()
+    }
+}
+
+/// Finds which of too many connections is closed: the idlest; if none is idle, one of the user who has most.
+fn victim(all: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
+    let idlest = all.iter().min_by_key(|peer| peer.rank())?;
+    if idlest.rank().0 < 2 {
+        return Some(idlest);
+    }
+    let mut of_users: BTreeMap<Option<Flow>, Vec<&Arc<Peer>>> = BTreeMap::new();
+    all.iter().for_each(|peer| of_users.entry(peer.flow()).or_default().push(peer));
+    of_users.into_values().max_by_key(Vec::len)?.into_iter().min_by_key(|peer| peer.rank())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    fn busy(peer: &Arc<Peer>, user: &str) -> Link {
+        let link = Link::new(peer.clone(), Arc::default());
+        link.identify(&Flow { user: user.into(), over_connection: true });
+        link
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_idlest_connection_goes_first() {
+        let connections = Connections::new(3);
+        let tick = || advance(Duration::from_secs(1));
+        let first = connections.accept();
+        tick().await;
+        let second = connections.accept();
+        tick().await;
+        let _watch = busy(&first, "ann");
+        drop(busy(&second, "bob"));
+        let silent = connections.accept();
+        tick().await;
+        let fourth = connections.accept();
+        assert!(silent.closed.is_given() && !first.closed.is_given() && !second.closed.is_given());
+        let (_other, _same) = (busy(&fourth, "ann"), tick().await);
+        let fifth = connections.accept();
+        assert!(second.closed.is_given() && !first.closed.is_given() && !fourth.closed.is_given());
+        // All are busy: she has two of them.
+        let _bob = busy(&fifth, "bob");
+        connections.accept();
+        assert!(first.closed.is_given() && !fourth.closed.is_given() && !fifth.closed.is_given());
+    }
+}

@@ -1,0 +1,153 @@
+//! Connections whose other end does not do its part are closed, and what they held is free again.
+
+use crate::bounds::{MAPS, Served, metrics};
+use bytes::Bytes;
+use flyball_server::Bounds;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Waits until the server closes a connection; returns after how many seconds.
+async fn closed(stream: &mut (impl AsyncReadExt + Unpin)) -> u64 {
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    timeout(Duration::from_secs(60), async { drop(stream.read_to_end(&mut rest).await) }).await.expect("it is closed");
+    begun.elapsed().as_secs()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sends_no_request_is_cut_off() {
+    let served = Served::new(Bounds::default()).await;
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    assert!(closed(&mut silent).await <= 11, "before the handshake");
+    for sent in
+        ["", "P", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n"]
+    {
+        let mut stream = served.connect().await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        assert!(closed(&mut stream).await <= 11, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_connection_too_many_closes_the_idlest() {
+    let served = Served::new(Bounds { connections: 3, ..Bounds::default() }).await;
+    let mut silent = served.connect().await;
+    let mut watch = served.connect().await;
+    watch.write_all(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut head = [0; 12];
+    watch.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    let mut others = Vec::new();
+    for _ in 0..20 {
+        let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
+        others.push(tokio::spawn(connection));
+        let request = Request::get("/healthz").header("host", "a").body(Full::<Bytes>::default()).unwrap();
+        assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+        // The server sees the end of its answer no later than a moment after the client.
+        sleep(Duration::from_millis(50)).await;
+        // It is left open.
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(600)).await;
+            drop(sender);
+        });
+    }
+    assert!(closed(&mut silent).await < 10);
+    let open = others.iter().filter(|connection| !connection.is_finished()).count();
+    assert!(open <= 3, "{open}");
+    let mut rest = Vec::new();
+    let ended = timeout(Duration::from_millis(200), watch.read_to_end(&mut rest)).await;
+    assert!(ended.is_err(), "the watch goes on: {ended:?}");
+}
+
+async fn gauge(served: &Served, name: &str) -> u64 {
+    let page = metrics(&served.server).await;
+    let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap();
+    line.parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
+    const STREAMS: usize = 400;
+    const LIMIT: u64 = 4 << 20;
+    let bounds = Bounds { slow_watch: Duration::from_secs(2), unsent_bytes: LIMIT as usize, ..Bounds::default() };
+    let served = Served::new(bounds).await;
+    for n in 0..40 {
+        served.write(n, &"x".repeat(50_000)).await;
+    }
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(0).max_concurrent_reset_streams(STREAMS);
+    let (sender, connection) = builder.handshake(TokioIo::new(served.connect().await)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut ends = Vec::new();
+    for n in 0..STREAMS {
+        let path = match n % 3 {
+            0 => "/api/v1/configmaps?watch=1&resourceVersion=0",
+            1 => MAPS,
+            _ => "/api/v1/namespaces/default/configmaps/c-1",
+        };
+        let mut sender = sender.clone();
+        ends.push(tokio::spawn(async move {
+            let uri = format!("https://localhost{path}");
+            let request = Request::get(uri).body(Full::<Bytes>::default()).unwrap();
+            // Too much of what was asked for before is unread.
+            let response = sender.send_request(request).await?;
+            if response.status() == 429 {
+                return Ok(());
+            }
+            response.into_body().collect().await.map(drop)
+        }));
+    }
+    let (begun, mut most) = (Instant::now(), 0);
+    let all = async {
+        while !ends.iter().all(tokio::task::JoinHandle::is_finished) {
+            most = gauge(&served, "flyball_unsent_bytes").await.max(most);
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), all).await.expect("all streams end");
+    println!("{most} bytes unsent at most, all streams at an end after {:?}", begun.elapsed());
+    assert!(most > LIMIT / 4 && most <= LIMIT, "{most}");
+    let mut reset = 0;
+    for end in ends {
+        reset += usize::from(end.await.unwrap().is_err());
+    }
+    assert!(reset >= STREAMS / 3, "{reset}");
+    assert!(served.server.slow_watches() > 0);
+    // Its other streams go on: the connection was not to blame.
+    assert!(!connection.is_finished());
+    timeout(Duration::from_secs(30), async {
+        while gauge(&served, "flyball_unsent_bytes").await > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("all is free again");
+}
+
+#[tokio::test]
+async fn a_certificate_tells_the_user_and_the_credential() {
+    let served = Served::new(Bounds::default()).await;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("host", "a")
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(json!({}).to_string())))
+        .unwrap();
+    let body = sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    let user = &answer["status"]["userInfo"];
+    assert_eq!(user["username"], "admin");
+    let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+    let digest = id.strip_prefix("X509SHA256=").unwrap();
+    assert!(digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{id}");
+}
