@@ -355,16 +355,22 @@ pub(crate) fn correlated<'v>(node: Node<'_>, old: &'v Value, item: &Value) -> Op
     old.as_array()?.iter().find(|candidate| keys.iter().all(|key| candidate.get(&**key) == item.get(&**key)))
 }
 
-/// Finds items that stand twice in lists of type set or map.
+/// Finds items of an object that stand twice in lists of type set or map. Those of metadata may: its types say how they
+/// merge, not what is valid.
 pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<FieldError> {
+    validate_lists_of(node, value, path, true)
+}
+
+fn validate_lists_of(node: Node<'_>, value: &Value, path: &Path<'_>, is_object: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match value {
         Value::Object(fields) => {
             let map = matches!(node.get().shape, Shape::Map(_));
-            for (name, value) in fields {
+            let has_metadata = is_object || node.embedded;
+            for (name, value) in fields.iter().filter(|(name, _)| !has_metadata || *name != "metadata") {
                 let Some(inner) = node.field(name) else { continue };
                 let path = if map { path.key(name) } else { path.field(name) };
-                errors.extend(validate_lists(inner, value, &path));
+                errors.extend(validate_lists_of(inner, value, &path, false));
             }
         }
         Value::Array(items) => {
@@ -373,7 +379,7 @@ pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<Fie
             }
             if let Some(inner) = node.items() {
                 for (i, item) in items.iter().enumerate() {
-                    errors.extend(validate_lists(inner, item, &path.index(i)));
+                    errors.extend(validate_lists_of(inner, item, &path.index(i), false));
                 }
             }
         }

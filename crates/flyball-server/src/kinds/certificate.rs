@@ -173,7 +173,7 @@ fn wrong_request(text: &[u8]) -> Option<String> {
         return Some("PEM block type must be CERTIFICATE REQUEST".into());
     };
     match X509CertificationRequest::from_der(&block.content) {
-        Ok((rest, _)) if rest.is_empty() => None,
+        Ok(([], _)) => None,
         Ok(_) => Some("asn1: syntax error: trailing data".into()),
         Err(_) => Some(wrong_der(&block.content)),
     }

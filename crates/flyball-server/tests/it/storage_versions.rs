@@ -129,6 +129,20 @@ async fn an_update_of_what_no_longer_fits_its_schema_drops_managed_fields() {
     assert_eq!(changed["metadata"].get("managedFields"), None);
 }
 
+#[tokio::test]
+async fn custom_resources_keep_finalizers_that_occur_twice() {
+    let server = server().await;
+    define(&server, json!([version("v1", true, None)])).await;
+    let twice = json!(["e.com/a", "e.com/a"]);
+    make(&server, "v1", "x").await;
+    let change = json!({"metadata": {"finalizers": twice}});
+    let (code, changed) = send(&server, Method::PATCH, &path("v1", "x"), MERGE, change).await;
+    assert_eq!((code, &changed["metadata"]["finalizers"]), (200, &twice), "{changed}");
+    let object = json!({"apiVersion": "e.com/v1", "kind": "Widget", "metadata": {"name": "y", "finalizers": twice}});
+    let (code, made) = post(&server, path("v1", "").trim_end_matches('/'), object).await;
+    assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+}
+
 /// Converts by naming the other version, unless it refuses.
 #[derive(Default)]
 struct Converter {

@@ -52,7 +52,7 @@ async fn objects_that_come_with_the_server_look_as_if_made_by_it() {
     assert_eq!(metadata["managedFields"][0]["time"], metadata["creationTimestamp"]);
     assert_ne!(metadata["uid"], other["metadata"]["uid"]);
     assert_ne!(metadata["resourceVersion"], other["metadata"]["resourceVersion"]);
-    assert_eq!(metadata["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap() > 100, true);
+    assert!(metadata["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap() > 100);
 }
 
 #[tokio::test]
@@ -87,7 +87,6 @@ async fn binding_a_system_role_that_exceeds_ones_rights_is_refused_with_what_is_
     }
 }
 
-/// Prints what a start costs; `cargo test -p flyball-server --test it start -- --nocapture` shows it.
 #[tokio::test]
 async fn a_second_start_copies_what_the_first_one_made() {
     let clock = || flyball_core::Clock::new(|| flyball_core::time::Timestamp::UNIX_EPOCH);
