@@ -25,7 +25,7 @@
 //!
 //! # What a run sees
 //!
-//! The fields of the spec in snake case; `ansible_operator_meta`, with name and namespace; the whole object and its spec under
+//! The fields of the spec in snake case, unless their names are refused; `ansible_operator_meta`, with name and namespace; the whole object and its spec under
 //! `_<group>_<kind>` and `_<group>_<kind>_spec`; and the `vars` of `watches.yaml`. What users write is data and never evaluated, whatever
 //! `markUnsafe` says.
 //!
@@ -44,6 +44,8 @@
 //! - What is made in another namespace, or in none, cannot be owned: it is annotated as operator-sdk does, and stays when the object goes, unless a
 //!   finalizer removes it.
 //! - A run that found everything in place writes nothing, neither objects nor status.
+//! - Fields of a spec become no variables that Ansible acts on, and none that the role sets itself; a run reaches no other namespace
+//!   than the role names literally. `allowVariables` and `allowNamespaces` in `watches.yaml` allow more.
 
 mod ansible;
 mod duration;

@@ -98,12 +98,12 @@ impl Reach {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use serde_json::json;
 
     /// What the object `b/a` may touch if its role names these.
-    pub(crate) fn reach(kinds: Kinds) -> Reach {
+    fn reach(kinds: Kinds) -> Reach {
         let primary_type = "Shop.example.com".to_owned();
         Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }
     }
@@ -116,7 +116,7 @@ pub(crate) mod tests {
         assert!(
             reach.namespace("kube-system").is_err() && reach.namespace("").is_err() && reach.namespace("*").is_err()
         );
-        let all = self::tests::reach(Kinds { namespaces: ["*".to_owned()].into(), ..Kinds::default() });
+        let all = super::tests::reach(Kinds { namespaces: ["*".to_owned()].into(), ..Kinds::default() });
         assert!(all.namespace("kube-system").is_ok() && all.everywhere("Pod").is_ok());
         assert!(reach.everywhere("Secret").is_err());
     }
