@@ -60,3 +60,36 @@ async fn a_task_that_fails_says_why_and_users_write_no_templates() {
     change(&objects, "corner", json!({"spec": {"size": 2}})).await;
     test.eventually("it is successful", async || is("Successful").await).await;
 }
+
+#[tokio::test]
+async fn no_field_of_a_spec_runs_a_command() {
+    let written = Written::role("canary", "- ansible.builtin.command: echo {{ title | default('x') }}\n");
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let canary = written.folder().join("CANARY");
+    let script = written.folder().join("script");
+    std::fs::write(&script, format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let command = format!("-o ProxyCommand=\"touch {}\"", canary.display());
+    let script = script.display().to_string();
+    let fields = [
+        json!({"ansible_connection": "ssh", "ansible_ssh_common_args": command, "ansible_host": "example.com"}),
+        json!({"ansibleConnection": "ssh", "ansibleSshCommonArgs": command, "ansibleHost": "example.com"}),
+        json!({"AnsibleConnection": "ssh", "Ansible_Ssh_Common_Args": command}),
+        json!({"ansible_python_interpreter": script, "ansibleShellExecutable": script}),
+        json!({"ansible_become": true, "ansibleBecomeExe": script, "ansible_become_user": "root"}),
+        json!({"title": format!("{{{{ lookup('pipe', '{script}') }}}}"), "vars": {"ansible_connection": "ssh"}}),
+        json!({"hostvars": {"localhost": {"ansible_shell_executable": script}}, "environment": {"PATH": "/nowhere"}}),
+    ];
+    let objects = api(&test, &shops());
+    for (number, spec) in fields.iter().enumerate() {
+        let name = format!("tenant{number}");
+        let object =
+            json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+        test.apply(&object.to_string()).await;
+        let ended = async || condition(&objects.get(&name).await.unwrap(), "Successful")["status"] == "True";
+        test.eventually("it is successful", ended).await;
+        let told = condition(&objects.get(&name).await.unwrap(), "VariablesAccepted");
+        assert_eq!(told["status"], "False", "{spec}");
+    }
+    assert!(!canary.exists(), "a command ran");
+}
