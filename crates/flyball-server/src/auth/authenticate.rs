@@ -43,8 +43,7 @@ impl Inner {
         let same = |resource: &str, namespace: Option<&str>, name: &str, uid: &str| {
             let key = ObjectKey::new(namespace, name);
             self.store.get(&GroupResource::new("", resource), &key).is_some_and(|entry| {
-                let object = entry.object();
-                object.uid() == uid && object.deletion_timestamp().is_none()
+                entry.object().is_ok_and(|object| object.uid() == uid && object.deletion_timestamp().is_none())
             })
         };
         let namespace = Some(claims.namespace.as_str());
