@@ -3,6 +3,7 @@
 //! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The path to a field, built on the stack while a validation descends; printed as `spec.containers[0].name`.
@@ -239,13 +240,9 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as Go's aggregate prints them: one alone, several in brackets, each text once.
 pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        let text = error.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut told = BTreeSet::new();
+    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| told.insert(text.clone()));
+    let mut texts: Vec<String> = texts.collect();
     if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
 }
 

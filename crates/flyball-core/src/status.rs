@@ -100,6 +100,12 @@ impl From<&FieldError> for Cause {
     }
 }
 
+/// The most mistakes that one refusal tells.
+pub const MAX_CAUSES: usize = 100;
+
+/// Once the mistakes that a refusal tells come to this many bytes, it tells no more.
+const MAX_CAUSE_BYTES: usize = 256 << 10;
+
 impl Status {
     /// Makes a refusal without details.
     pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
@@ -168,16 +174,27 @@ impl Status {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 422: the object breaks rules, all of which are told.
+    /// 422: the object breaks rules. All mistakes are told, up to [`MAX_CAUSES`] and as long as their texts stay within
+    /// reason: each may show a value as large as the object. How many more there are is said at the end.
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
-        let message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(errors));
+        let mut bytes = 0;
+        let fits = errors.iter().take(MAX_CAUSES).take_while(|error| {
+            let fits = bytes < MAX_CAUSE_BYTES;
+            bytes += error.field.len() + error.body().len();
+            fits
+        });
+        let (told, left_out) = errors.split_at(fits.count());
+        let mut message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(told));
+        if !left_out.is_empty() {
+            message += &format!(", and {} more errors", left_out.len());
+        }
         Self::new(422, Reason::Invalid, message).with_details(Details {
             name: name.into(),
             group: kind.group.to_string(),
             kind: kind.kind.to_string(),
-            causes: errors.iter().map(Cause::from).collect(),
+            causes: told.iter().map(Cause::from).collect(),
             ..Details::default()
         })
     }
@@ -250,6 +267,22 @@ mod tests {
         assert_eq!(Status::not_found(&deployments, "web").message, "deployments.apps \"web\" not found");
         let pods = GroupResource::new("", "pods");
         assert_eq!(Status::forbidden(&pods, "", "no").message, "pods is forbidden: no");
+    }
+
+    #[test]
+    fn causes_are_bounded_in_number_and_bytes() {
+        let kind = GroupVersionKind::new("", "v1", "Pod");
+        let told = |value: &str, count: usize| {
+            let errors: Vec<FieldError> = (0..count).map(|n| FieldError::invalid(format!("f{n}"), value, "")).collect();
+            let status = Status::invalid(&kind, "p", &errors);
+            (status.details.unwrap().causes.len(), status.message)
+        };
+        assert_eq!(told("x", MAX_CAUSES).0, MAX_CAUSES);
+        let (causes, message) = told("x", 30_000);
+        assert_eq!(causes, MAX_CAUSES);
+        assert!(message.ends_with("], and 29900 more errors"), "{message}");
+        assert_eq!(told(&"x".repeat(100 << 10), 50).0, 3);
+        assert_eq!(told(&"x".repeat(3 << 20), 50).0, 1);
     }
 
     #[test]

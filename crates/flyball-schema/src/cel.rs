@@ -30,7 +30,7 @@ pub use program::{Program, compile};
 pub use typing::Type;
 
 use crate::schema::{ListKind, Node, Shape};
-use crate::validate::correlated;
+use crate::validate::Predecessors;
 use flyball_core::field::{FieldError, Path};
 use flyball_core::time;
 use kube_cel::KubeCelExt;
@@ -230,9 +230,9 @@ fn walk(
     match (value, &node.get().shape) {
         (Value::Array(items), _) => {
             let Some(inner) = node.items() else { return };
+            let before = Predecessors::of(node, old);
             for (i, item) in items.iter().enumerate() {
-                let old = old.and_then(|old| correlated(node, old, item));
-                walk(inner, item, old, &path.index(i), budget, errors);
+                walk(inner, item, before.find(item), &path.index(i), budget, errors);
             }
         }
         (Value::Object(fields), shape) => {

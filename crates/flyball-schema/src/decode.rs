@@ -19,7 +19,19 @@ use serde_json::{Map, Number, Value};
 #[error("{0}")]
 pub struct Error(pub String);
 
-/// Reads a value of a built-in type; adds the paths of fields that it does not have to `unknown`.
+/// The most remarks that are made on one document (unknown fields, keys that stand twice), as the real server has it.
+pub const MAX_REMARKS: usize = 100;
+
+/// The most bytes of all remarks on one document, roughly: paths may be as long as the document.
+const MAX_REMARK_BYTES: usize = 64 << 10;
+
+/// Tells whether one more remark is to be made on a document.
+pub fn has_room(remarks: &[String]) -> bool {
+    remarks.len() < MAX_REMARKS && remarks.iter().map(String::len).sum::<usize>() < MAX_REMARK_BYTES
+}
+
+/// Reads a value of a built-in type; adds the paths of fields that it does not have to `unknown`, as long as there is
+/// room.
 pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result<Value, Error> {
     Reader { unknown, fields: Vec::new(), place: String::new() }.read(node, value)
 }
@@ -41,8 +53,11 @@ pub fn zero(node: Node<'_>) -> Value {
     }
 }
 
-/// Turns lists and maps of nothing into null: storage cannot tell them from none.
+/// Turns lists and maps of nothing into null, and bytes of nothing in a map into an empty text: storage cannot tell one
+/// from the other.
 pub fn forget_empty(node: Node<'_>, value: &mut Value) {
+    let of_bytes = matches!(&node.get().shape, Shape::Map(map)
+        if map.values.is_some_and(|id| matches!(node.at(id).get().shape, Shape::Text(Text::Bytes))));
     let nothing = |node: Node<'_>, value: &Value| {
         matches!(node.get().shape, Shape::List(_) | Shape::Map(_)) && is_zero(node, value)
     };
@@ -50,6 +65,9 @@ pub fn forget_empty(node: Node<'_>, value: &mut Value) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 let Some(inner) = node.field(name) else { continue };
+                if of_bytes && value.is_null() {
+                    *value = Value::String(String::new());
+                }
                 if nothing(inner, value) {
                     *value = Value::Null;
                 }
@@ -164,9 +182,10 @@ impl Reader<'_> {
         let outer_fields = self.fields.len();
         for (name, value) in entries {
             let Some(field) = fields.fields.get(&*name) else {
-                let mut path = self.place.clone();
-                path.push_str(if path.is_empty() { "" } else { "." });
-                self.unknown.push(path + &name);
+                if has_room(self.unknown) {
+                    let dot = if self.place.is_empty() { "" } else { "." };
+                    self.unknown.push(format!("{}{dot}{name}", self.place));
+                }
                 continue;
             };
             if value.is_null() {

@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod cel;
 pub mod decode;
+mod extent;
 pub mod formats;
 pub mod notation;
 pub mod openapi;

@@ -7,7 +7,7 @@ mod merge;
 mod strategic;
 
 pub use merge::merge;
-pub use strategic::strategic;
+pub use strategic::{StrategicError, strategic};
 
 /// Why a patch cannot be applied, in the words of the real server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,6 +4,7 @@
 //! and the section on defaulting there.
 
 use crate::decode;
+use crate::extent::Extent;
 use crate::schema::{Map as MapShape, Node, Presence, Shape};
 use flyball_core::field::FieldError;
 use serde_json::{Map, Value};
@@ -84,7 +85,7 @@ impl Pruner {
             self.step(name);
             if inner.is_some() {
                 self.value(inner, value, false);
-            } else {
+            } else if decode::has_room(&self.unknown) {
                 self.unknown.push(self.path.clone());
             }
             self.path.truncate(length);
@@ -185,20 +186,40 @@ fn check_embedded(
     let original = fields.get("metadata").cloned().unwrap_or_default();
     let found = read_metadata(node, fields)
         .map_err(|e| decode::Error(FieldError::invalid(format!("{path}.metadata"), original, e.0).to_string()))?;
-    unknown.extend(found.into_iter().map(|found| format!("{path}.{found}")));
+    for found in found {
+        if decode::has_room(unknown) {
+            unknown.push(format!("{path}.{found}"));
+        }
+    }
     Ok(())
 }
 
+/// The most bytes that defaults add to one object, roughly: more than any object may have.
+pub const MAX_DEFAULT_BYTES: usize = 8 << 20;
+
 /// Fills in the defaults of what is absent, or null where null is not allowed.
+///
+/// Ends once the defaults come to [`MAX_DEFAULT_BYTES`]: an object that large is refused by whoever stores it.
 pub fn default(node: Node<'_>, value: &mut Value) {
-    let refill = |node: Node<'_>, value: &mut Value| {
+    fill(node, value, &mut { MAX_DEFAULT_BYTES });
+}
+
+/// Copies a default as long as there is room.
+fn copy(default: &Value, room: &mut usize) -> Option<Value> {
+    *room = room.checked_sub(Extent::of(default).bytes)?;
+    Some(default.clone())
+}
+
+fn fill(node: Node<'_>, value: &mut Value, room: &mut usize) {
+    let refill = |node: Node<'_>, value: &mut Value, room: &mut usize| {
         if value.is_null()
             && !node.nullable
             && let Some(default) = &node.get().default
+            && let Some(default) = copy(default, room)
         {
-            *value = default.clone();
+            *value = default;
         }
-        default(node, value);
+        fill(node, value, room);
     };
     match value {
         Value::Object(fields) => {
@@ -211,20 +232,21 @@ pub fn default(node: Node<'_>, value: &mut Value) {
                     let silent = |default: &Value| field.presence == Presence::NotEmpty && empty(default);
                     if let (Some(default), None) =
                         (inner.default.as_ref().filter(|default| !silent(default)), fields.get(&**name))
+                        && let Some(default) = copy(default, room)
                     {
-                        fields.insert(name.to_string(), default.clone());
+                        fields.insert(name.to_string(), default);
                     }
                 }
             }
             for (name, value) in fields.iter_mut() {
                 if let Some(inner) = node.field(name) {
-                    refill(inner, value);
+                    refill(inner, value, room);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(inner) = node.items() {
-                items.iter_mut().for_each(|item| refill(inner, item));
+                items.iter_mut().for_each(|item| refill(inner, item, room));
             }
         }
         _ => {}

@@ -8,13 +8,17 @@ use crate::openapi::{Bound, Constraints};
 use crate::schema::{ListKind, Node, Shape};
 use flyball_core::field::{FieldError, Path, Shown};
 use serde_json::{Number, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Validates a value; `prefix` is the path of the value in its object, empty for the object itself.
 ///
 /// `old` is the value as it was before an update.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
-    Validator { prefix }.run(node, value, old, "").errors
+    let mut told = BTreeSet::new();
+    let mut errors = Validator { prefix }.run(node, value, old, "").errors;
+    // Several alternatives of a schema may demand the same.
+    errors.retain(|error| told.insert((error.mistake, error.to_string())));
+    errors
 }
 
 struct Validator<'p> {
@@ -31,14 +35,12 @@ struct Outcome {
 
 impl Outcome {
     fn add(&mut self, error: FieldError) {
-        if !self.errors.contains(&error) {
-            self.errors.push(error);
-        }
+        self.errors.push(error);
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, mut other: Self) {
         self.looked_at += other.looked_at;
-        other.errors.into_iter().for_each(|error| self.add(error));
+        self.errors.append(&mut other.errors);
     }
 }
 
@@ -269,8 +271,9 @@ impl Validator<'_> {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(schema) = node.items() {
+            let before = Predecessors::of(node, old);
             for (i, item) in items.iter().enumerate() {
-                let old = old.and_then(|old| correlated(node, old, item));
+                let old = before.find(item);
                 outcome.merge(self.run(schema, item, old, &format!("{name}[{i}]")));
             }
         }
@@ -281,7 +284,7 @@ impl Validator<'_> {
         if let Some(max) = demands.max_items.filter(|max| count > *max) {
             outcome.add(FieldError::too_many(self.field(name), count, max));
         }
-        let repeated = || items.iter().enumerate().any(|(i, item)| items[..i].contains(item));
+        let repeated = || items.len() != items.iter().collect::<HashSet<_>>().len();
         if demands.unique_items && repeated() {
             outcome.add(self.invalid(name, "", "shouldn't contain duplicates"));
         }
@@ -348,11 +351,37 @@ fn is_multiple(number: &Number, factor: &Number) -> bool {
     (ratio - ratio.round()).abs() < 1e-9
 }
 
-/// Returns the item of an old list that an item is the successor of: in a list of type map, the one with the same keys.
-pub(crate) fn correlated<'v>(node: Node<'_>, old: &'v Value, item: &Value) -> Option<&'v Value> {
-    let Shape::List(list) = &node.get().shape else { return None };
-    let ListKind::Map(keys) = &list.kind else { return None };
-    old.as_array()?.iter().find(|candidate| keys.iter().all(|key| candidate.get(&**key) == item.get(&**key)))
+/// The items of an old list, by which those of a new one are known: in a list of type map, the values of its keys.
+pub(crate) struct Predecessors<'s, 'v> {
+    keys: &'s [Box<str>],
+    items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
+}
+
+impl<'s, 'v> Predecessors<'s, 'v> {
+    pub(crate) fn of(node: Node<'s>, old: Option<&'v Value>) -> Self {
+        let keys = match &node.get().shape {
+            Shape::List(list) => match &list.kind {
+                ListKind::Map(keys) => &keys[..],
+                ListKind::Atomic | ListKind::Set => &[],
+            },
+            _ => &[],
+        };
+        let old = old.and_then(Value::as_array).filter(|_| !keys.is_empty());
+        let mut items = HashMap::new();
+        for item in old.into_iter().flatten() {
+            items.entry(identity(keys, item)).or_insert(item);
+        }
+        Self { keys, items }
+    }
+
+    /// Returns the item that another one is the successor of.
+    pub(crate) fn find(&self, item: &'v Value) -> Option<&'v Value> {
+        if self.items.is_empty() { None } else { self.items.get(&identity(self.keys, item)).copied() }
+    }
+}
+
+fn identity<'v>(keys: &[Box<str>], item: &'v Value) -> Vec<Option<&'v Value>> {
+    keys.iter().map(|key| item.get(&**key)).collect()
 }
 
 /// Finds items of an object that stand twice in lists of type set or map. Those of metadata may: its types say how they

@@ -8,10 +8,10 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 /// The body of an answer.
@@ -166,31 +166,82 @@ pub(crate) fn page_not_found() -> Response<Body> {
 
 /// What a client is to be warned of, whatever else it is answered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Warnings(Arc<Mutex<Noted>>);
+
+/// Warnings, each once, in order.
+#[derive(Debug, Default)]
+struct Noted {
+    all: BTreeSet<String>,
+    ordered: Vec<String>,
+}
+
+/// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to as
+/// much even so, the others are dropped: as the real server does.
+const MAX_WARNINGS: usize = 4 << 10;
+
+/// The most characters of a warning where there are too many.
+const MAX_WARNING: usize = 256;
 
 impl Warnings {
     /// Notes warnings; what is noted already is not said twice.
     pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
-        let mut all = self.0.lock().expect("nothing panics while it holds the warnings");
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for warning in warnings {
-            if !all.contains(&warning) {
-                all.push(warning);
+            // More than that is never told, even if all of them are short.
+            if !warning.is_empty() && noted.ordered.len() <= MAX_WARNINGS && !noted.all.contains(&warning) {
+                noted.all.insert(warning.clone());
+                noted.ordered.push(warning);
             }
         }
     }
 
     /// Adds the warnings to an answer, as RFC 7234 writes them.
     pub(crate) fn tell(&self, response: &mut Response<Body>) {
-        warn(response, &self.0.lock().expect("nothing panics while it holds the warnings"));
+        warn(response, &self.0.lock().unwrap_or_else(PoisonError::into_inner).ordered);
     }
 }
 
 fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let length = |warning: &String| warning.chars().count();
+    let cut = warnings.iter().map(length).sum::<usize>() > MAX_WARNINGS;
+    let mut written = 0;
     for warning in warnings {
+        // The one that goes beyond the limit is written, those after it are not.
+        if cut && written >= MAX_WARNINGS {
+            return;
+        }
+        let warning: String = warning.chars().take(if cut { MAX_WARNING } else { usize::MAX }).collect();
+        written += length(&warning);
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         let text: String = quoted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             response.headers_mut().append(http::header::WARNING, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(warnings: &[&str]) -> Vec<usize> {
+        let (noted, mut response) = (Warnings::default(), Response::new(Body::empty()));
+        noted.add(warnings.iter().map(ToString::to_string));
+        noted.tell(&mut response);
+        let told = response.headers().get_all("warning").iter();
+        told.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn warnings_are_told_once_and_cut_as_the_real_server_cuts_them() {
+        let long: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(999))).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        assert_eq!(told(&["a", "bb", "a", ""]), [1, 2]);
+        assert_eq!(told(&long[..4]), [1000; 4]);
+        assert_eq!(told(&long), [256; 5]);
+        let many: Vec<String> = (0..33_000).map(|n| format!("unknown field {n:06}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let told = told(&many);
+        assert_eq!((told.len(), told[0]), (205, 20));
     }
 }

@@ -20,13 +20,13 @@ mod table;
 mod tests;
 
 pub(crate) use bell::Bell;
-pub(crate) use entry::{Entry, Facts};
+pub(crate) use entry::{Entry, Facts, Unreadable};
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits};
 
 use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
-use journal::{Journal, Recovered};
+use journal::{Journal, Objects, Recovered};
 use shared::{Begun, Shared, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use table::Table;
@@ -62,6 +62,12 @@ pub(crate) enum Error {
         /// Latest revision.
         current: Revision,
     },
+    /// The object has more than may be stored.
+    #[error("{why}")]
+    TooLarge {
+        /// Which object, what of it, and how much there may be.
+        why: Arc<str>,
+    },
     /// The disk does not take it.
     #[error("{why}")]
     NotKept {
@@ -92,6 +98,35 @@ pub(crate) struct Kept {
     revision: Revision,
 }
 
+/// How many objects that cannot be read a start tells of one by one.
+const MAX_TOLD: usize = 100;
+
+/// Takes what cannot be read out of the objects of a table: it is kept as it is, and shown to nobody, until something
+/// else is written in its place or it is deleted.
+fn set_aside(table: &GroupResource, objects: &mut Objects, told: &mut usize) -> Objects {
+    let mut quarantine = Objects::new();
+    objects.retain(|key, entry| match entry::measure(&entry.body) {
+        Ok(depth) => {
+            Arc::get_mut(entry).into_iter().for_each(|entry| entry.depth = depth);
+            true
+        }
+        Err(why) => {
+            *told += 1;
+            if *told <= MAX_TOLD {
+                tracing::warn!(
+                    resource = %table,
+                    object = %key,
+                    %why,
+                    "a stored object is set aside; delete it, or create it anew"
+                );
+            }
+            quarantine.insert(key.clone(), entry.clone());
+            false
+        }
+    });
+    quarantine
+}
+
 impl Store {
     /// Makes an empty store.
     pub(crate) fn new(limits: Limits) -> Self {
@@ -110,7 +145,15 @@ impl Store {
         let mut recovered = Journal::recover(directory)?;
         let tables = std::mem::take(&mut recovered.tables);
         let revision = recovered.revision.max(FIRST);
-        let tables = tables.into_iter().map(|(name, objects)| (name, Table::of(objects, revision))).collect();
+        let mut told = 0;
+        let tables = tables.into_iter().map(|(name, mut objects)| {
+            let quarantine = set_aside(&name, &mut objects, &mut told);
+            (name, Table::of(objects, quarantine, revision))
+        });
+        let tables = tables.collect();
+        if told > MAX_TOLD {
+            tracing::warn!(more = told - MAX_TOLD, "further stored objects cannot be read and are set aside");
+        }
         Ok((Self::of(Image { revision, start: revision, tables }, limits), Kept { recovered, revision }))
     }
 
@@ -170,9 +213,14 @@ impl Store {
         self.shared.lock().image.tables.get(table)?.get(key)
     }
 
+    /// Returns an object that was found stored and cannot be read.
+    pub(crate) fn quarantined(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
+        self.shared.lock().image.tables.get(table)?.quarantined(key)
+    }
+
     /// Writes an object in place of `expected`, which must be what is stored now (`None`: nothing).
     ///
-    /// `make` is given the revision and returns the entry that holds it. It runs under the store's lock and so must be
+    /// `make` is given the revision and returns the entry that holds it, or refuses. It runs under the store's lock and so must be
     /// quick and must not come back to the store.
     ///
     /// A write that is waited for goes on if nobody waits any longer.
@@ -181,9 +229,9 @@ impl Store {
         table: &GroupResource,
         key: &ObjectKey,
         expected: Option<&Arc<Entry>>,
-        make: impl FnOnce(Revision) -> Entry + Send,
+        make: impl FnOnce(Revision) -> Result<Entry, Error> + Send,
     ) -> Result<Arc<Entry>, Error> {
-        self.change(table, key, expected, |revision| Change::Put(Arc::new(make(revision)))).await
+        self.change(table, key, expected, |revision| Ok(Change::Put(Arc::new(make(revision)?)))).await
     }
 
     /// Removes `expected`, which must be what is stored now; `make` returns its last state, with the revision of the removal.
@@ -194,7 +242,7 @@ impl Store {
         expected: &Arc<Entry>,
         make: impl FnOnce(Revision) -> Entry + Send,
     ) -> Result<Arc<Entry>, Error> {
-        self.change(table, key, Some(expected), |revision| Change::Remove(Arc::new(make(revision)))).await
+        self.change(table, key, Some(expected), |revision| Ok(Change::Remove(Arc::new(make(revision))))).await
     }
 
     async fn change(
@@ -202,7 +250,7 @@ impl Store {
         table: &GroupResource,
         key: &ObjectKey,
         expected: Option<&Arc<Entry>>,
-        make: impl FnOnce(Revision) -> Change + Send,
+        make: impl FnOnce(Revision) -> Result<Change, Error> + Send,
     ) -> Result<Arc<Entry>, Error> {
         let mut make = Some(make);
         loop {
@@ -221,7 +269,7 @@ impl Store {
     /// Writes what nobody else can have written, before the store is kept.
     pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
         let current = self.get(table, key);
-        let mut make = Some(|revision| Change::Put(Arc::new(make(revision))));
+        let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
         let begun = self.shared.begin(table, key, current.as_ref(), &mut make);
         debug_assert!(matches!(begun, Ok(Begun::Done(_))), "the server is not made yet");
     }

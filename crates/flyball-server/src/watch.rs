@@ -301,7 +301,7 @@ impl Watch {
             out.put_slice(b"}\n");
             return;
         }
-        let mut object = self.show.inner.object(resource, entry);
+        let Ok(mut object) = self.show.inner.object(resource, entry) else { return };
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
         let value = match self.show.form.view {
             View::Metadata | View::MetadataList => table::metadata_only(&object),

@@ -155,7 +155,8 @@ impl Client {
             }
             Place::Service { namespace, name, port, .. } => {
                 let key = ObjectKey::new(Some(namespace), name);
-                let service = inner.store.get(&GroupResource::new("", "services"), &key).map(|entry| entry.object());
+                let service =
+                    inner.store.get(&GroupResource::new("", "services"), &key).and_then(|entry| entry.object().ok());
                 let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
                 let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
                 let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();

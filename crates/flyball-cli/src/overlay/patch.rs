@@ -130,7 +130,7 @@ impl Patch {
 
     fn change(&self, object: &mut Value) -> Result<(), flyball_schema::patch::Error> {
         let patch = match &self.how {
-            How::Json(operations) => return json::apply(object, operations),
+            How::Json(operations) => return Ok(json::apply(object, operations)?),
             How::Merge(patch) => patch,
         };
         let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"].get("namespace").cloned());

@@ -2,10 +2,11 @@
 
 use super::set::FieldSet;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The managers of an object and what each owns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ManagedFields(pub(super) Vec<Entry>);
+pub struct ManagedFields(pub(super) BTreeMap<Manager, Entry>);
 
 /// What one manager owns.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,8 +125,9 @@ impl ManagedFields {
     }
 
     /// Writes `metadata.managedFields`; `None` if nobody owns anything.
-    pub fn encode(mut self) -> Option<Value> {
-        self.0.sort_by(|a, b| {
+    pub fn encode(self) -> Option<Value> {
+        let mut entries: Vec<Entry> = self.0.into_values().collect();
+        entries.sort_by(|a, b| {
             let key = |e: &Entry| (e.manager.operation, e.time.clone().unwrap_or_default());
             key(a).cmp(&key(b)).then_with(|| {
                 (&a.manager.name, &a.api_version, &a.manager.subresource).cmp(&(
@@ -135,7 +137,7 @@ impl ManagedFields {
                 ))
             })
         });
-        let entries: Vec<Value> = self.0.into_iter().map(Entry::encode).collect();
+        let entries: Vec<Value> = entries.into_iter().map(Entry::encode).collect();
         (!entries.is_empty()).then_some(Value::Array(entries))
     }
 
@@ -145,7 +147,7 @@ impl ManagedFields {
     }
 
     pub(super) fn get(&self, manager: &Manager) -> Option<&Entry> {
-        self.0.iter().find(|entry| entry.manager == *manager)
+        self.0.get(manager)
     }
 
     /// Forgets a manager and what it owns.
@@ -154,22 +156,24 @@ impl ManagedFields {
     }
 
     pub(super) fn take(&mut self, manager: &Manager) -> Option<Entry> {
-        let at = self.0.iter().position(|entry| entry.manager == *manager)?;
-        Some(self.0.remove(at))
+        self.0.remove(manager)
     }
 
     pub(super) fn rename(&mut self, manager: &Manager, to: Manager) {
-        if let Some(entry) = self.0.iter_mut().find(|entry| entry.manager == *manager) {
-            entry.manager = to;
+        if let Some(entry) = self.0.remove(manager) {
+            self.put(Entry { manager: to, ..entry });
         }
     }
 
     /// Puts an entry in place of the one that its manager had.
     pub(super) fn put(&mut self, entry: Entry) {
-        match self.0.iter_mut().find(|known| known.manager == entry.manager) {
-            Some(known) => *known = entry,
-            None => self.0.push(entry),
-        }
+        self.0.insert(entry.manager.clone(), entry);
+    }
+}
+
+impl FromIterator<Entry> for ManagedFields {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self(entries.into_iter().map(|entry| (entry.manager.clone(), entry)).collect())
     }
 }
 

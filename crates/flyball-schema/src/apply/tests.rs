@@ -279,7 +279,7 @@ fn bare(value: &Value) -> Value {
 
 /// Returns who owns what, whenever they came to.
 fn owners(managed: &ManagedFields) -> Vec<(Manager, FieldSet)> {
-    managed.0.iter().map(|entry| (entry.manager.clone(), entry.fields.clone())).collect()
+    managed.0.values().map(|entry| (entry.manager.clone(), entry.fields.clone())).collect()
 }
 
 proptest! {

@@ -282,14 +282,13 @@ impl Objects<'_> {
             return Err(Error::Conflicts(conflicts));
         }
         let changed = object != *live;
-        if let Some(at) = managed.0.iter().position(|entry| entry.manager == *manager) {
-            let entry = &mut managed.0[at];
+        if let Some(entry) = managed.0.get_mut(manager) {
             entry.fields = entry.fields.difference(&UNOWNED);
             if changed {
                 entry.time = now.map(str::to_owned);
             }
             if entry.fields.is_empty() {
-                managed.0.remove(at);
+                managed.0.remove(manager);
             }
         }
         Ok(Applied { object: changed.then_some(object), managed })
@@ -297,14 +296,19 @@ impl Objects<'_> {
 
     /// Folds what managers own into what the schema is today.
     fn reconcile(&self, live: &Value, managed: ManagedFields) -> Result<ManagedFields, Error> {
-        let mut entries = Vec::with_capacity(managed.0.len());
-        for mut entry in managed.0 {
+        let mut types: BTreeMap<String, Option<Type<'_>>> = BTreeMap::new();
+        let mut entries = ManagedFields::default();
+        for mut entry in managed.0.into_values() {
+            if !types.contains_key(&entry.api_version) {
+                let seen = self.convert(live, self.api_version, &entry.api_version)?;
+                types.insert(entry.api_version.clone(), seen.map(|(_, ty)| ty));
+            }
             // A version that is gone takes its entries along.
-            let Some((_, ty)) = self.convert(live, self.api_version, &entry.api_version)? else { continue };
+            let Some(ty) = types[&entry.api_version] else { continue };
             entry.fields = ty.reconcile(&Branch { member: false, below: entry.fields }).below;
-            entries.push(entry);
+            entries.put(entry);
         }
-        Ok(ManagedFields(entries))
+        Ok(entries)
     }
 
     /// Takes what has changed away from all managers but `writer`, and tells what they would have lost in value.
@@ -319,7 +323,7 @@ impl Objects<'_> {
         let mut in_other_versions: BTreeMap<String, Comparison> = BTreeMap::new();
         let mut conflicts: Vec<Conflict> = Vec::new();
         let mut left = Vec::new();
-        for mut entry in managed.0 {
+        for mut entry in managed.0.into_values() {
             if writer == Some(&entry.manager) {
                 left.push(entry);
                 continue;
@@ -344,7 +348,7 @@ impl Objects<'_> {
             }
         }
         conflicts.sort_by(|a, b| a.manager.cmp_in_conflicts(&b.manager));
-        Ok((ManagedFields(left), conflicts))
+        Ok((left.into_iter().collect(), conflicts))
     }
 
     /// Takes out of a merged object what its applier owned before, no longer wants, and nobody else owns.
@@ -357,7 +361,7 @@ impl Objects<'_> {
 
         // What others own comes back, version by version, the applier's last one first.
         let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
-        for entry in &managed.0 {
+        for entry in managed.0.values() {
             let fields = owned.entry(&entry.api_version).or_default();
             *fields = std::mem::take(fields).union(&entry.fields);
         }
@@ -432,7 +436,7 @@ impl Manager {
 fn cap(mut managed: ManagedFields) -> ManagedFields {
     let mut oldest: Vec<(String, Manager, String)> = managed
         .0
-        .iter()
+        .values()
         .filter(|entry| entry.manager.operation == Operation::Update)
         .map(|entry| (entry.time.clone().unwrap_or_default(), entry.manager.clone(), entry.api_version.clone()))
         .collect();

@@ -1,13 +1,42 @@
 //! What the expressions of mutating policies make, as JSON.
 
 use super::rewrite::TYPE_NAME;
+use crate::patch::json::MAX_DEPTH;
 use base64::Engine;
 use kube_cel::cel::objects::{Key, Value as Cel};
 use serde_json::{Map, Number, Value};
 
+/// The most bytes that an expression makes, roughly: it may name the same value many times over.
+const MAX_BYTES: usize = 8 << 20;
+
+/// Refuses what is nested too deep, or comes to too much, as JSON.
+fn measure(value: &Cel, levels: usize, room: &mut usize) -> Result<(), String> {
+    let mut take = |bytes: usize| {
+        *room = room.checked_sub(bytes).ok_or("the expression makes too large an object")?;
+        Ok::<_, String>(())
+    };
+    match value {
+        Cel::String(text) => take(text.len() + 2),
+        Cel::Bytes(bytes) => take(bytes.len() * 4 / 3 + 2),
+        Cel::List(_) | Cel::Map(_) if levels == 0 => {
+            Err(format!("the expression nests an object more than {MAX_DEPTH} levels deep"))
+        }
+        Cel::List(items) => {
+            take(2)?;
+            items.iter().try_for_each(|item| measure(item, levels - 1, room))
+        }
+        Cel::Map(map) => {
+            take(2)?;
+            map.map.values().try_for_each(|value| measure(value, levels - 1, room))
+        }
+        _ => take(4),
+    }
+}
+
 /// Turns what an expression made into JSON; `Err` says what has no form in JSON, or which object stands where another
 /// should.
 pub fn to_json(value: &Cel) -> Result<Value, String> {
+    measure(value, MAX_DEPTH, &mut { MAX_BYTES })?;
     let root = type_name(value).unwrap_or_default().to_owned();
     check_names(value, &root, &root)?;
     convert(value)
@@ -63,7 +92,7 @@ fn convert(value: &Cel) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::super::{BASE, Budget, compile};
-    use super::to_json;
+    use super::{Cel, MAX_DEPTH, to_json};
     use serde_json::{Value, json};
 
     fn made(expression: &str) -> Result<Value, String> {
@@ -77,6 +106,15 @@ mod tests {
             Ok(json!({"spec": {"a-b": 1, "l": [{"n": "x"}]}}))
         );
         assert_eq!(made("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
+    }
+
+    #[test]
+    fn what_is_named_many_times_over_is_bounded() {
+        let pile = |levels: usize| (0..levels).fold(Cel::Null, |inner, _| Cel::List(vec![inner].into()));
+        assert!(super::to_json(&pile(MAX_DEPTH)).is_ok());
+        assert!(super::to_json(&pile(MAX_DEPTH + 1)).unwrap_err().contains("levels deep"));
+        let doubled = (0..40).fold(Cel::Int(1), |inner, _| Cel::List(vec![inner.clone(), inner].into()));
+        assert_eq!(super::to_json(&doubled), Err("the expression makes too large an object".to_owned()));
     }
 
     #[test]

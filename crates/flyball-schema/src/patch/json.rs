@@ -1,85 +1,181 @@
 //! JSON patch (RFC 6902), with the liberties that the real server takes.
 //!
 //! They are: a replace of a missing field adds it, a negative index counts from the end, a test for null holds where
-//! there is nothing, and an add without a value adds null.
+//! there is nothing, an operation without a value takes null, an empty path means the whole document, and what stands
+//! before the first slash of a path is dropped.
+//!
+//! What a patch makes is bounded while it is made: the depth of the document, the bytes that are copied, and the work.
+//! Whoever passes a document that is no deeper than [`MAX_DEPTH`] gets back one that is not, either.
 
-use super::Error;
+use crate::extent::Extent;
+use Failure::{Misfit, TooLarge};
 use serde_json::{Map, Value};
 
 /// The most operations in one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// Applies the operations of a patch one after the other; on failure the document is half patched and must be dropped.
-pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
-    operations.iter().try_for_each(|operation| step(document, operation))
+/// The most steps of one path.
+pub const MAX_TOKENS: usize = 128;
+
+/// The deepest document that a patch may make, in nested objects and lists: what parsers of JSON read.
+pub const MAX_DEPTH: usize = 127;
+
+/// The most bytes that all copies of one patch make, as the real server has it.
+const MAX_COPIED_BYTES: usize = 3 << 20;
+
+/// The most values that one patch looks through in what it moves or copies, beside what it brings.
+const MAX_WORK: usize = 8 << 20;
+
+/// How many items of a list shift for the cost of one value that is looked at.
+const SHIFTS: usize = 8;
+
+/// Why a patch cannot be applied, in the words of the real server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// It goes beyond what one patch may do.
+    #[error("{0}")]
+    TooLarge(String),
+    /// It is malformed, or does not go with the document.
+    #[error("{0}")]
+    Misfit(String),
 }
 
-fn step(document: &mut Value, operation: &Value) -> Result<(), Error> {
+impl From<Failure> for super::Error {
+    fn from(failure: Failure) -> Self {
+        Self(failure.to_string())
+    }
+}
+
+/// Applies the operations of a patch one after the other; on failure the document is half patched and must be dropped.
+pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Failure> {
+    if operations.len() > MAX_OPERATIONS {
+        let message = format!("a JSON patch has at most {MAX_OPERATIONS} operations, not {}", operations.len());
+        return Err(TooLarge(message));
+    }
+    let mut budget = Budget { bytes: MAX_COPIED_BYTES, work: MAX_WORK };
+    operations.iter().try_for_each(|operation| step(document, operation, &mut budget))
+}
+
+fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<(), Failure> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
-    let path = Pointer::parse(text("path").ok_or_else(|| Error("an operation has no path".into()))?)?;
-    let from = || Pointer::parse(text("from").ok_or_else(|| Error("an operation has no from".into()))?);
-    let value = || operation.get("value").cloned().unwrap_or_default();
+    let path = Pointer::parse(text("path").ok_or_else(|| Misfit("an operation has no path".into()))?)?;
+    let from = || Pointer::parse(text("from").ok_or_else(|| Misfit("an operation has no from".into()))?);
+    let value = operation.get("value").unwrap_or(&Value::Null);
     match text("op") {
-        Some("add") => path.add(document, value()),
-        Some("remove") => path.remove(document, "remove", path.text).map(drop),
-        Some("replace") => path.replace(document, value()),
+        Some("add") => {
+            budget.place(&path, Extent::of(value))?;
+            path.add(document, value.clone(), budget)
+        }
+        Some("remove") => path.remove(document, "remove", path.text, budget).map(drop),
+        Some("replace") => {
+            budget.place(&path, Extent::of(value))?;
+            path.replace(document, value.clone())
+        }
         Some("move") => {
-            let from = from()?;
-            let moved = from.remove(document, "move", text("path").unwrap_or_default())?;
-            path.add(document, moved)
+            let moved = from()?.remove(document, "move", path.text, budget)?;
+            budget.place(&path, Extent::of(&moved))?;
+            path.add(document, moved, budget)
         }
         Some("copy") => {
-            let copied = from()?.get(document).cloned().ok_or_else(|| {
+            let copied = from()?.get(document).ok_or_else(|| {
                 let from = text("from").unwrap_or_default();
-                Error(format!("copy operation does not apply: doc is missing from path: {from}: missing value"))
+                Misfit(format!("copy operation does not apply: doc is missing from path: {from}: missing value"))
             })?;
-            path.add(document, copied)
+            let extent = Extent::of(copied);
+            budget.copy(extent.bytes)?;
+            budget.place(&path, extent)?;
+            let copied = copied.clone();
+            path.add(document, copied, budget)
         }
-        Some("test") => match path.get(document) {
-            Some(found) if *found == value() => Ok(()),
-            None if value().is_null() => Ok(()),
-            _ => Err(Error(format!("testing value {} failed: test failed", path.text))),
+        Some("test") => match if path.is_whole() { Some(&*document) } else { path.get(document) } {
+            Some(found) if found == value => Ok(()),
+            None if value.is_null() => Ok(()),
+            _ => Err(Misfit(format!("testing value {} failed: test failed", path.text))),
         },
-        other => Err(Error(format!("Unexpected kind: {}", other.unwrap_or("unknown")))),
+        other => Err(Misfit(format!("Unexpected kind: {}", other.unwrap_or("unknown")))),
+    }
+}
+
+/// What applying a patch may still cost.
+struct Budget {
+    /// Bytes to copy.
+    bytes: usize,
+    /// Values to look at.
+    work: usize,
+}
+
+impl Budget {
+    /// Charges for a value that is to stand at a path, and refuses one that would be too deep there.
+    fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Failure> {
+        let depth = path.tokens.len() + extent.depth;
+        if depth > MAX_DEPTH {
+            return Err(TooLarge(format!("the patch nests the document {depth} levels deep, more than {MAX_DEPTH}")));
+        }
+        self.work(extent.values)
+    }
+
+    fn copy(&mut self, bytes: usize) -> Result<(), Failure> {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.ok_or_else(|| {
+            let accumulated = MAX_COPIED_BYTES - self.bytes + bytes;
+            TooLarge(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {accumulated}, exceeding the limit {MAX_COPIED_BYTES}"
+            ))
+        })?;
+        Ok(())
+    }
+
+    fn work(&mut self, values: usize) -> Result<(), Failure> {
+        let left = self.work.checked_sub(values);
+        self.work = left.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
+        Ok(())
     }
 }
 
 /// A JSON pointer (RFC 6901).
 struct Pointer<'p> {
     text: &'p str,
+    /// What follows the first slash; none where there is no slash.
     tokens: Vec<String>,
 }
 
 impl<'p> Pointer<'p> {
-    fn parse(text: &'p str) -> Result<Self, Error> {
-        let mut parts = text.split('/');
-        if parts.next() != Some("") {
-            return Err(Error(format!("path {text} does not begin with a slash")));
+    fn parse(text: &'p str) -> Result<Self, Failure> {
+        let tokens = || text.split('/').skip(1);
+        let count = tokens().count();
+        if count > MAX_TOKENS {
+            return Err(TooLarge(format!("a path has {count} steps, more than {MAX_TOKENS}")));
         }
-        let tokens = parts.map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
-        Ok(Self { text, tokens })
+        Ok(Self { text, tokens: tokens().map(|token| token.replace("~1", "/").replace("~0", "~")).collect() })
+    }
+
+    /// Tells whether the whole document is meant.
+    fn is_whole(&self) -> bool {
+        self.text.is_empty()
     }
 
     /// Says that what would hold the place is not there.
-    fn missing(&self, operation: &str) -> Error {
+    fn missing(&self, operation: &str) -> Failure {
         let path = match operation {
             "add" | "remove" => format!("path: \"{}\"", self.text),
             "move" => format!("from path: {}", self.text),
             _ => format!("path: {}", self.text),
         };
-        Error(format!("{operation} operation does not apply: doc is missing {path}: missing value"))
+        Misfit(format!("{operation} operation does not apply: doc is missing {path}: missing value"))
     }
 
     /// Says that a list has no such place.
-    fn outside(&self, operation: &str, token: &str) -> Error {
+    fn outside(&self, operation: &str, token: &str) -> Failure {
         let why = match token.parse::<i64>() {
             Ok(at) => format!("Unable to access invalid index: {at}: invalid index referenced"),
             Err(_) => format!("strconv.Atoi: parsing {token:?}: invalid syntax"),
         };
-        Error(format!("error in {operation} for path: '{}': {why}", self.text))
+        Misfit(format!("error in {operation} for path: '{}': {why}", self.text))
     }
 
+    /// Finds a value within the document.
     fn get<'d>(&self, document: &'d Value) -> Option<&'d Value> {
+        (!self.tokens.is_empty()).then_some(())?;
         self.tokens.iter().try_fold(document, |value, token| match value {
             Value::Object(fields) => fields.get(token),
             Value::Array(items) => items.get(index(token, items.len())?),
@@ -88,9 +184,8 @@ impl<'p> Pointer<'p> {
     }
 
     /// Finds what holds the last token.
-    fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Error> {
-        let (last, before) =
-            self.tokens.split_last().ok_or_else(|| Error("the whole document cannot be changed".into()))?;
+    fn parent<'d>(&self, document: &'d mut Value, operation: &str) -> Result<(&'d mut Value, &str), Failure> {
+        let (last, before) = self.tokens.split_last().ok_or_else(|| self.missing(operation))?;
         let parent = before.iter().try_fold(document, |value, token| match value {
             Value::Object(fields) => fields.get_mut(token),
             Value::Array(items) => index(token, items.len()).and_then(|at| items.get_mut(at)),
@@ -99,7 +194,18 @@ impl<'p> Pointer<'p> {
         Ok((parent.ok_or_else(|| self.missing(operation))?, last))
     }
 
-    fn add(&self, document: &mut Value, value: Value) -> Result<(), Error> {
+    /// Replaces the whole document; what is neither object nor list is not taken for one.
+    fn replace_whole(document: &mut Value, value: Value) {
+        if value.is_object() || value.is_array() {
+            *document = value;
+        }
+    }
+
+    fn add(&self, document: &mut Value, value: Value, budget: &mut Budget) -> Result<(), Failure> {
+        if self.is_whole() {
+            Self::replace_whole(document, value);
+            return Ok(());
+        }
         let (parent, last) = self.parent(document, "add")?;
         match parent {
             Value::Object(fields) => put(fields, last, value),
@@ -107,14 +213,20 @@ impl<'p> Pointer<'p> {
                 let length = items.len();
                 // A negative index names the place behind the last item as -1, as it would be after the addition.
                 let at = if last == "-" { Some(length) } else { index(last, length + 1) };
-                items.insert(at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?, value);
+                let at = at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?;
+                budget.work((length - at) / SHIFTS)?;
+                items.insert(at, value);
             }
             _ => return Err(self.missing("add")),
         }
         Ok(())
     }
 
-    fn replace(&self, document: &mut Value, value: Value) -> Result<(), Error> {
+    fn replace(&self, document: &mut Value, value: Value) -> Result<(), Failure> {
+        if self.is_whole() {
+            Self::replace_whole(document, value);
+            return Ok(());
+        }
         let (parent, last) = self.parent(document, "replace")?;
         match parent {
             Value::Object(fields) => put(fields, last, value),
@@ -128,17 +240,25 @@ impl<'p> Pointer<'p> {
     }
 
     /// Takes a value away, for an operation that is about some path.
-    fn remove(&self, document: &mut Value, operation: &str, about: &str) -> Result<Value, Error> {
+    fn remove(
+        &self,
+        document: &mut Value,
+        operation: &str,
+        about: &str,
+        budget: &mut Budget,
+    ) -> Result<Value, Failure> {
         let (parent, last) = self.parent(document, operation)?;
-        let none = format!(
-            "error in {operation} for path: '{about}': Unable to remove nonexistent key: {last}: missing value"
-        );
-        let outside = self.outside(operation, last);
         match parent {
-            Value::Object(fields) => fields.remove(last).ok_or(Error(none)),
+            Value::Object(fields) => fields.remove(last).ok_or_else(|| {
+                Misfit(format!(
+                    "error in {operation} for path: '{about}': Unable to remove nonexistent key: {last}: missing value"
+                ))
+            }),
             Value::Array(items) => {
                 let at = index(last, items.len()).filter(|at| *at < items.len());
-                at.map(|at| items.remove(at)).ok_or(outside)
+                let at = at.ok_or_else(|| self.outside(operation, last))?;
+                budget.work((items.len() - at) / SHIFTS)?;
+                Ok(items.remove(at))
             }
             _ => Err(self.missing(operation)),
         }
@@ -162,7 +282,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn patched(document: Value, operations: Value) -> Result<Value, Error> {
+    fn patched(document: Value, operations: Value) -> Result<Value, Failure> {
         let mut document = document;
         apply(&mut document, operations.as_array().unwrap()).map(|()| document)
     }
@@ -198,6 +318,73 @@ mod tests {
         );
         assert!(patched(json!({}), json!([{"op": "test", "path": "/a", "value": null}])).is_ok());
         assert_eq!(patched(json!({}), json!([{"op": "add", "path": "/a"}])), Ok(json!({"a": null})));
+        assert_eq!(patched(json!({"data": {}}), json!([{"op": "add", "path": "data/k", "value": 1}])), {
+            Ok(json!({"data": {}, "k": 1}))
+        });
+        for operation in ["add", "replace"] {
+            let whole = json!([{"op": operation, "path": "", "value": {"b": 2}}]);
+            assert_eq!(patched(json!({"a": 1}), whole), Ok(json!({"b": 2})));
+        }
+        assert!(patched(json!({"a": 1}), json!([{"op": "test", "path": "", "value": {"a": 1}}])).is_ok());
+    }
+
+    fn depth(value: &Value) -> usize {
+        Extent::of(value).depth
+    }
+
+    #[test]
+    fn paths_of_any_length_are_answered() {
+        for tokens in [1, 2, 127, 128, 129, 1_000, 20_000, 100_000] {
+            let long = "/a".repeat(tokens);
+            for operation in ["test", "add", "copy", "move", "remove", "replace"] {
+                for (from, path) in [(&*long, "/b"), ("/b", &*long), (&*long, &*long)] {
+                    let reads_from = matches!(operation, "copy" | "move");
+                    let patch = json!([{"op": operation, "path": path, "from": from, "value": null}]);
+                    let is_long = tokens > MAX_TOKENS && (path == long || reads_from && from == long);
+                    assert!(!is_long || patched(json!({"b": {}}), patch).is_err(), "{operation} {tokens}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_that_double_are_cut_off_at_the_limit_of_the_real_server() {
+        for steps in 10..=40 {
+            let copy = |n| json!({"op": "copy", "from": "/a", "path": format!("/a/c{n}")});
+            match patched(json!({"a": {"text": "x".repeat(64)}}), (0..steps).map(copy).collect()) {
+                Ok(document) => assert!(steps < 17 && Extent::of(&document).bytes <= 2 * MAX_COPIED_BYTES, "{steps}"),
+                Err(error) => {
+                    assert!(steps > 14 && error.to_string().contains("accumulated size increase"), "{steps} {error}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn moves_cannot_pile_a_document_up_beyond_its_depth() {
+        // Each round hangs all that there is below a new chain.
+        let chain = |deep: usize| (0..deep).fold(json!({}), |inner, _| json!({"x": inner}));
+        let round = [
+            json!({"op": "add", "path": "/b", "value": chain(50)}),
+            json!({"op": "move", "from": "/a", "path": format!("/b{}/y", "/x".repeat(50))}),
+            json!({"op": "move", "from": "/b", "path": "/a"}),
+        ];
+        for rounds in [1, 2, 3, 3_000] {
+            let operations = round.iter().cycle().take(3 * rounds).cloned().collect();
+            match patched(json!({"a": {}}), operations) {
+                Ok(document) => assert!(depth(&document) <= MAX_DEPTH),
+                Err(error) => assert!(rounds > 2 && error.to_string().contains("levels deep"), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn moving_a_long_list_about_is_cut_off() {
+        let list: Vec<Value> = (0..1_000_000).map(Value::from).collect();
+        let shift = json!({"op": "move", "from": "/l/0", "path": "/l/-"});
+        let operations = vec![shift; MAX_OPERATIONS];
+        let error = apply(&mut json!({"l": list}), &operations).unwrap_err();
+        assert!(error.to_string().contains("moves too much"), "{error}");
     }
 
     #[test]
@@ -207,6 +394,8 @@ mod tests {
             json!({"op": "add", "path": "/none/x", "value": 1}),
             json!({"op": "append", "path": "/a", "value": 1}),
             json!({"op": "add", "path": "a", "value": 1}),
+            json!({"op": "remove", "path": ""}),
+            json!({"op": "copy", "from": "", "path": "/b"}),
             json!({"op": "test", "path": "/a", "value": 2}),
             json!({"op": "move", "from": "/none", "path": "/b"}),
             json!({"op": "add", "path": "/l/9", "value": 1}),

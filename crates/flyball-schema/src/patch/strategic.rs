@@ -3,18 +3,41 @@
 //! See <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 //! Only built-in kinds have it: their schema says how each field is patched.
 
-use super::Error;
 use crate::schema::{Node, Patch, Shape};
 use flyball_core::field::go_print;
 use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
+/// Why a strategic merge patch cannot be applied, in the words of the real server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategicError {
+    /// A directive of the patch is malformed, whatever it is applied to.
+    #[error("{0}")]
+    Directive(&'static str),
+    /// The patch does not go with the object.
+    #[error("{0}")]
+    Misfit(String),
+}
+
+use StrategicError as Error;
+
+impl From<Error> for super::Error {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// Lays a patch over an object.
-pub fn strategic(node: Node<'_>, target: &mut Map<String, Value>, patch: Map<String, Value>) -> Result<(), Error> {
+pub fn strategic(
+    node: Node<'_>,
+    target: &mut Map<String, Value>,
+    patch: Map<String, Value>,
+) -> Result<(), StrategicError> {
     let original = std::mem::take(target);
     *target = merge_maps(Some(node), original, patch)?;
     Ok(())
@@ -26,9 +49,10 @@ fn lookup<'a>(node: Option<Node<'a>>, name: &str) -> Result<(Option<Node<'a>>, P
     match &node.get().shape {
         Shape::Struct(fields) => match fields.fields.get(name) {
             Some(field) => Ok((Some(node.at(field.schema)), field.patch.clone())),
-            None => {
-                Err(Error(format!("unable to find api field in struct {} for the json field {name:?}", fields.name)))
-            }
+            None => Err(Error::Misfit(format!(
+                "unable to find api field in struct {} for the json field {name:?}",
+                fields.name
+            ))),
         },
         _ => Ok((node.field(name), Patch::default())),
     }
@@ -53,6 +77,7 @@ fn merge_maps(
     for (key, value) in patch {
         if let Some(name) = key.strip_prefix(DELETE_PREFIX) {
             if let (Some(Value::Array(items)), Value::Array(gone)) = (original.get_mut(name), &value) {
+                let gone: HashSet<&Value> = gone.iter().collect();
                 items.retain(|item| !gone.contains(item));
             }
             continue;
@@ -82,13 +107,13 @@ fn merge_maps(
 /// Keeps only the keys that the patch says are to be kept.
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let bad = || Error("invalid patch format of retainKeys".into());
-    let keys: Vec<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
+    let bad = || Error::Directive("invalid patch format of retainKeys");
+    let keys: HashSet<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
     let directive = |key: &str| key.starts_with(DELETE_PREFIX) || key.starts_with(ORDER_PREFIX);
-    if patch.iter().any(|(key, value)| !value.is_null() && !directive(key) && !keys.contains(&key.as_str())) {
+    if patch.iter().any(|(key, value)| !value.is_null() && !directive(key) && !keys.contains(key.as_str())) {
         return Err(bad());
     }
-    original.retain(|key, _| keys.contains(&key.as_str()));
+    original.retain(|key, _| keys.contains(key.as_str()));
     Ok(())
 }
 
@@ -101,7 +126,7 @@ fn merge_ordered(
     let ordered: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER_PREFIX)).cloned().collect();
     for directive in ordered {
         let name = &directive[ORDER_PREFIX.len()..];
-        let bad = || Error("invalid patch format of setElementOrder list".into());
+        let bad = || Error::Directive("invalid patch format of setElementOrder list");
         let Some(Value::Array(order)) = patch.remove(&directive) else { return Err(bad()) };
         let (inner, how) = lookup(node, name)?;
         let list = |value: Option<Value>| match value {
@@ -146,7 +171,7 @@ fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Err
         return Ok(());
     }
     let print = |items: &[Value]| go_print(&Value::Array(items.to_vec()));
-    Err(Error(format!(
+    Err(Error::Misfit(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
         print(wanted),
         print(order)
@@ -157,15 +182,29 @@ fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Err
 fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
     match &how.key {
         None => Ok(item),
-        Some(key) => item
-            .get(&**key)
-            .ok_or_else(|| Error(format!("map: {} does not contain declared merge key: {key}", go_print(item)))),
+        Some(key) => item.get(&**key).ok_or_else(|| {
+            Error::Misfit(format!("map: {} does not contain declared merge key: {key}", go_print(item)))
+        }),
     }
 }
 
-fn position(items: &[Value], item: &Value, how: &Patch) -> Option<usize> {
-    let wanted = identity(item, how).ok()?;
-    items.iter().position(|item| identity(item, how).is_ok_and(|found| found == wanted))
+/// Where the items of a list stand, by what tells them apart; of several that are alike, where the first does.
+struct Positions<'v>(HashMap<&'v Value, usize>);
+
+impl<'v> Positions<'v> {
+    fn of(items: &'v [Value], how: &Patch) -> Self {
+        let mut positions = HashMap::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            if let Ok(found) = identity(item, how) {
+                positions.entry(found).or_insert(at);
+            }
+        }
+        Self(positions)
+    }
+
+    fn find(&self, item: &Value, how: &Patch) -> Option<usize> {
+        self.0.get(identity(item, how).ok()?).copied()
+    }
 }
 
 fn merge_lists(
@@ -180,23 +219,23 @@ fn merge_lists(
     let sort = |item: &Value| std::mem::discriminant(item);
     if live.iter().chain(&wanted).any(|item| sort(item) != sort(live.first().or(wanted.first()).unwrap_or(item))) {
         let both = Value::Array(vec![Value::Array(live), Value::Array(wanted)]);
-        return Err(Error(format!("list element types are not identical: {}", go_print(&both))));
+        return Err(Error::Misfit(format!("list element types are not identical: {}", go_print(&both))));
     }
     let before = live.clone();
     let objects = live.iter().chain(&wanted).any(Value::is_object);
     let mut fresh: Vec<Value> = Vec::new();
     if objects {
         let mut replace = false;
+        let mut gone: HashSet<Value> = HashSet::new();
         for item in wanted {
             match item.get(DIRECTIVE).cloned() {
                 None => fresh.push(item),
                 Some(Value::String(directive)) if directive == "delete" => {
-                    let gone = identity(&item, how)?;
-                    live.retain(|item| identity(item, how) != Ok(gone));
+                    gone.insert(identity(&item, how)?.clone());
                 }
                 Some(Value::String(directive)) if directive == "replace" => replace = true,
                 Some(Value::String(directive)) if directive == "merge" => {
-                    return Err(Error("merging lists cannot yet be specified in the patch".into()));
+                    return Err(Error::Misfit("merging lists cannot yet be specified in the patch".into()));
                 }
                 Some(directive) => return Err(unknown_directive(&directive, item.as_object().unwrap_or(&Map::new()))),
             }
@@ -204,25 +243,34 @@ fn merge_lists(
         if replace {
             return Ok(fresh);
         }
+        live.retain(|item| identity(item, how).map_or(true, |found| !gone.contains(found)));
         let items = node.and_then(Node::items);
+        fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
+        // What is added is found again if it comes twice.
+        let mut known: HashMap<Value, usize> = HashMap::with_capacity(live.len() + fresh.len());
+        for (at, item) in live.iter().enumerate() {
+            if let Ok(found) = identity(item, how) {
+                known.entry(found.clone()).or_insert(at);
+            }
+        }
         for item in &fresh {
-            identity(item, how)?;
-            match (position(&live, item, how), item) {
+            let found = identity(item, how)?;
+            match (known.get(found), item) {
                 (Some(at), Value::Object(new)) => {
-                    let Value::Object(old) = live[at].take() else {
-                        return Err(Error("an item of a merged list is no map".into()));
+                    let Value::Object(old) = live[*at].take() else {
+                        return Err(Error::Misfit("an item of a merged list is no map".into()));
                     };
-                    live[at] = Value::Object(merge_maps(items, old, new.clone())?);
+                    live[*at] = Value::Object(merge_maps(items, old, new.clone())?);
                 }
-                _ => live.push(item.clone()),
+                _ => {
+                    known.entry(found.clone()).or_insert(live.len());
+                    live.push(item.clone());
+                }
             }
         }
     } else {
-        for item in &wanted {
-            if !live.contains(item) {
-                live.push(item.clone());
-            }
-        }
+        let mut known: HashSet<&Value> = before.iter().collect();
+        live.extend(wanted.iter().filter(|item| known.insert(item)).cloned());
         fresh = wanted;
     }
     let (named, others) = partition(live, &fresh, how)?;
@@ -232,7 +280,8 @@ fn merge_lists(
 /// Parts the items that a list names from those that it does not.
 fn partition(items: Vec<Value>, by: &[Value], how: &Patch) -> Result<(Vec<Value>, Vec<Value>), Error> {
     items.iter().try_for_each(|item| identity(item, how).map(drop))?;
-    Ok(items.into_iter().partition(|item| position(by, item, how).is_some()))
+    let by = Positions::of(by, how);
+    Ok(items.into_iter().partition(|item| by.find(item, how).is_some()))
 }
 
 /// Puts the named items in the order given, and weaves the others in where they stood relative to them before.
@@ -243,8 +292,9 @@ fn arrange(
     before: &[Value],
     how: &Patch,
 ) -> Vec<Value> {
-    named.sort_by_key(|item| position(order, item, how));
-    others.sort_by_key(|item| position(before, item, how));
+    let (order, before) = (Positions::of(order, how), Positions::of(before, how));
+    named.sort_by_cached_key(|item| order.find(item, how));
+    others.sort_by_cached_key(|item| before.find(item, how));
     let mut out = Vec::with_capacity(named.len() + others.len());
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
@@ -253,7 +303,7 @@ fn arrange(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(other), Some(named)) => {
-                matches!((position(before, other, how), position(before, named, how)), (Some(other), Some(named)) if other < named)
+                matches!((before.find(other, how), before.find(named, how)), (Some(other), Some(named)) if other < named)
             }
         };
         out.extend(if first { others.next() } else { named.next() });
@@ -261,7 +311,11 @@ fn arrange(
 }
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Error {
-    Error(format!("unknown patch type: {} in map: {}", go_print(directive), go_print(&Value::Object(patch.clone()))))
+    Error::Misfit(format!(
+        "unknown patch type: {} in map: {}",
+        go_print(directive),
+        go_print(&Value::Object(patch.clone()))
+    ))
 }
 
 /// Takes values that hold a directive out of what is new; `None` if it holds one itself.

@@ -29,7 +29,7 @@ impl<T> Configured<T> {
         let same = known.entries.len() == entries.len()
             && known.entries.iter().zip(&entries).all(|(known, entry)| Arc::ptr_eq(known, entry));
         if !same {
-            let values = entries.iter().map(|entry| (self.read)(&entry.object())).collect();
+            let values = entries.iter().filter_map(|entry| Some((self.read)(&entry.object().ok()?))).collect();
             *known = Known { entries, values: Arc::new(values) };
         }
         known.values.clone()

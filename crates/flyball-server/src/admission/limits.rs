@@ -13,7 +13,7 @@ type Amounts = BTreeMap<String, Quantity>;
 
 fn ranges(inner: &Inner, attributes: &Attributes<'_>) -> Vec<Object> {
     let all = inner.store.list(&GroupResource::new("", "limitranges"), attributes.namespace).entries;
-    all.iter().map(|entry| entry.object()).collect()
+    all.iter().filter_map(|entry| entry.object().ok()).collect()
 }
 
 fn limits(range: &Object) -> impl Iterator<Item = &Value> {

@@ -59,7 +59,8 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
         name
     };
     let key = ObjectKey::new(attributes.namespace, &name);
-    let Some(account) = inner.store.get(&GroupResource::new("", "serviceaccounts"), &key).map(|entry| entry.object())
+    let Some(account) =
+        inner.store.get(&GroupResource::new("", "serviceaccounts"), &key).and_then(|entry| entry.object().ok())
     else {
         let namespace = attributes.namespace.unwrap_or_default();
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
@@ -139,7 +140,8 @@ fn runtime_class(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -
         return if costs(spec.get("overhead")) { refuse(UNFOUNDED.into()) } else { Ok(()) };
     };
     let classes = GroupResource::new("node.k8s.io", "runtimeclasses");
-    let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, name)).map(|entry| entry.object()) else {
+    let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, name)).and_then(|entry| entry.object().ok())
+    else {
         return refuse(format!("RuntimeClass {name:?} not found"));
     };
     let overhead = class.at(&["overhead", "podFixed"]).filter(|overhead| overhead.is_object());
@@ -182,7 +184,8 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
         spec.get("priorityClassName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
     let (value, policy) = match named {
         Some(name) => {
-            let Some(class) = inner.store.get(&classes, &ObjectKey::new(None, &name)).map(|entry| entry.object())
+            let Some(class) =
+                inner.store.get(&classes, &ObjectKey::new(None, &name)).and_then(|entry| entry.object().ok())
             else {
                 let why = format!("no PriorityClass with name {name} was found");
                 return Err(Status::forbidden(&GroupResource::new("", "pods"), attributes.known_name(), why));
@@ -193,7 +196,7 @@ fn priority(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Res
             let all = inner.store.list(&classes, None).entries;
             let default = all
                 .iter()
-                .map(|entry| entry.object())
+                .filter_map(|entry| entry.object().ok())
                 .find(|class| class.get("globalDefault") == Some(&Value::Bool(true)));
             match default {
                 Some(class) => {

@@ -203,7 +203,7 @@ impl Policy {
             return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());
         }
         let entries = inner.shown(resource, entries).await.map_err(|status| status.message)?;
-        Ok(entries.iter().map(|entry| Some(inner.object(resource, entry))).collect())
+        Ok(entries.iter().filter_map(|entry| Some(Some(inner.object(resource, entry).ok()?))).collect())
     }
 }
 
@@ -237,7 +237,7 @@ impl Binding {
 fn namespace(inner: &Inner, attributes: &Attributes<'_>) -> Cel {
     let key = attributes.namespace.map(|namespace| ObjectKey::new(None, namespace));
     let entry = key.and_then(|key| inner.store.get(&GroupResource::new("", "namespaces"), &key));
-    let Some(mut namespace) = entry.map(|entry| entry.object()) else { return Cel::Null };
+    let Some(mut namespace) = entry.and_then(|entry| entry.object().ok()) else { return Cel::Null };
     namespace.metadata_mut().remove("managedFields");
     namespace.metadata_mut().remove("ownerReferences");
     let part = |field: &str| namespace.get(field).cloned().unwrap_or_else(|| json!({}));

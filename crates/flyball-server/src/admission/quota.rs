@@ -42,7 +42,7 @@ pub(super) async fn take(
     let mut taken = Vec::new();
     // All are asked before one is changed.
     for entry in &all {
-        let known = entry.object();
+        let Ok(known) = entry.object() else { continue };
         let spec = known.at(&["spec"]).cloned().unwrap_or_default();
         if !quota::is_about(&spec, &resource, object) {
             continue;

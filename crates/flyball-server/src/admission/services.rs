@@ -50,7 +50,7 @@ pub(super) fn allocate(
     draws.retain(|draw| draw.service != name && now.duration_since(draw.at) < IN_FLIGHT);
     let others: Vec<Object> = {
         let all = inner.store.list(&GroupResource::new("", "services"), None).entries;
-        all.iter().map(|entry| entry.object()).filter(|other| other.key() != name).collect()
+        all.iter().filter_map(|entry| entry.object().ok()).filter(|other| other.key() != name).collect()
     };
     Kind::keep(service, old);
     if Kind::is_external_name(service) {

@@ -40,7 +40,7 @@ fn class(inner: &Inner, claim: &mut Object) {
     let created = |class: &Object| {
         class.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
-    let classes = all.iter().map(|entry| entry.object()).filter(default);
+    let classes = all.iter().filter_map(|entry| entry.object().ok()).filter(default);
     let newest = classes.max_by_key(|class| (created(class), std::cmp::Reverse(class.name().to_owned())));
     if let (Some(class), Some(spec)) = (newest, claim.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.insert("storageClassName".into(), class.name().into());
@@ -73,7 +73,10 @@ pub(super) fn validate(
     let class =
         claim.annotation(OLD_CLASS).or_else(|| claim.at(&["spec", "storageClassName"])?.as_str()).unwrap_or_default();
     let class = inner.store.get(&GroupResource::new("storage.k8s.io", "storageclasses"), &ObjectKey::new(None, class));
-    if class.is_some_and(|class| class.object().get("allowVolumeExpansion") == Some(&Value::Bool(true))) {
+    if class
+        .and_then(|class| class.object().ok())
+        .is_some_and(|class| class.get("allowVolumeExpansion") == Some(&Value::Bool(true)))
+    {
         return Ok(());
     }
     refuse(

@@ -14,6 +14,7 @@ use crate::server::Inner;
 use crate::webhook::{Client, Patience, is_late};
 use flyball_core::status::Reason;
 use flyball_core::{Object, Status};
+use flyball_schema::patch::json;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +166,10 @@ impl Webhook {
         }
         let internal = |why: String| Refusal::Refused(Status::internal(why));
         let mut value = object.as_value().clone();
-        flyball_schema::patch::json::apply(&mut value, &operations).map_err(|error| internal(error.0))?;
+        json::apply(&mut value, &operations).map_err(|failure| match failure {
+            json::Failure::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
+            json::Failure::Misfit(why) => internal(why),
+        })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
         shown_as.default(&mut patched);

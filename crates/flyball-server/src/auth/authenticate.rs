@@ -50,7 +50,7 @@ impl Inner {
         let same = |resource: &str, namespace: Option<&str>, name: &str, uid: &str| {
             let key = ObjectKey::new(namespace, name);
             self.store.get(&GroupResource::new("", resource), &key).is_some_and(|entry| {
-                let object = entry.object();
+                let Ok(object) = entry.object() else { return false };
                 let same = if resource == "secrets" && claims.in_secret {
                     let held = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
                     held == BASE64.encode(token)

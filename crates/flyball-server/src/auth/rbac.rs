@@ -4,11 +4,11 @@
 
 use super::{Action, Decision, MASTERS, On, User};
 use crate::storage::{Entry, Revision, Store};
-use flyball_core::{GroupResource, Object};
+use flyball_core::{GroupResource, Object, ObjectKey};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -21,18 +21,17 @@ pub(crate) struct Rbac {
 
 type Versions = [Revision; 4];
 
+/// What the rules are read from.
+const TABLES: [&str; 4] = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"];
+
 /// All roles and bindings.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Policy {
     /// Rules by namespace (`None` for cluster roles) and name.
-    roles: BTreeMap<(Option<String>, String), Known<[Rule]>>,
-    cluster_bindings: Vec<Known<Binding>>,
-    /// Bindings by namespace.
-    bindings: BTreeMap<String, Vec<Known<Binding>>>,
+    roles: BTreeMap<(Option<String>, String), Arc<[Rule]>>,
+    /// Bindings by namespace (`None` for cluster role bindings) and name.
+    bindings: BTreeMap<Option<String>, BTreeMap<String, Arc<Binding>>>,
 }
-
-/// What was read of a state of an object.
-type Known<T> = (Revision, Arc<T>);
 
 #[derive(Debug)]
 struct Binding {
@@ -234,69 +233,95 @@ impl Binding {
 }
 
 impl Policy {
-    /// Reads all roles and bindings; those that are as they were are taken over.
-    fn read(store: &Store, before: &Self) -> Self {
-        let entries = |resource: &str| store.list(&GroupResource::new(GROUP, resource), None).entries.into_iter();
+    fn read(store: &Store) -> Self {
         let mut policy = Self::default();
-        for entry in entries("roles").chain(entries("clusterroles")) {
-            let key = (entry.key.namespace().map(str::to_owned), entry.key.name().to_owned());
-            let known = before.roles.get(&key).filter(|known| known.0 == entry.revision).cloned();
-            let read = || {
-                let role = entry.object();
-                let rules = role.get("rules").and_then(Value::as_array).into_iter().flatten();
-                (entry.revision, rules.map(Rule::read).collect())
-            };
-            policy.roles.insert(key, known.unwrap_or_else(read));
-        }
-        let bindings = before.bindings.values().flatten().chain(&before.cluster_bindings);
-        let bindings: BTreeMap<Revision, &Arc<Binding>> =
-            bindings.map(|(revision, binding)| (*revision, binding)).collect();
-        let binding = |entry: &Entry| {
-            let known = bindings.get(&entry.revision).copied().cloned();
-            (entry.revision, known.unwrap_or_else(|| Arc::new(Binding::read(&entry.object()))))
-        };
-        policy.cluster_bindings = entries("clusterrolebindings").map(|entry| binding(&entry)).collect();
-        for entry in entries("rolebindings") {
-            let namespace = entry.key.namespace().unwrap_or_default().to_owned();
-            policy.bindings.entry(namespace).or_default().push(binding(&entry));
+        for table in TABLES {
+            let entries = store.list(&GroupResource::new(GROUP, table), None).entries;
+            entries.iter().for_each(|entry| policy.put(table, entry));
         }
         policy
     }
 
+    /// Brings the rules up to date with what was written to a table after a revision; `false` if that is not known any
+    /// more.
+    fn follow(&mut self, store: &Store, table: &str, since: Revision) -> bool {
+        let Ok((events, _)) = store.events_after(&GroupResource::new(GROUP, table), since, usize::MAX) else {
+            return false;
+        };
+        for event in events {
+            if event.removed {
+                self.remove(table, &event.after.key);
+            } else {
+                self.put(table, &event.after);
+            }
+        }
+        true
+    }
+
+    fn put(&mut self, table: &str, entry: &Entry) {
+        // What cannot be read allows nothing.
+        let Ok(object) = entry.object() else { return self.remove(table, &entry.key) };
+        let (namespace, name) = (entry.key.namespace().map(str::to_owned), entry.key.name().to_owned());
+        if is_role(table) {
+            let rules = object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
+            self.roles.insert((namespace, name), rules);
+        } else {
+            self.bindings.entry(namespace).or_default().insert(name, Arc::new(Binding::read(&object)));
+        }
+    }
+
+    fn remove(&mut self, table: &str, key: &ObjectKey) {
+        let namespace = key.namespace().map(str::to_owned);
+        if is_role(table) {
+            self.roles.remove(&(namespace, key.name().to_owned()));
+        } else if let Some(bindings) = self.bindings.get_mut(&namespace) {
+            bindings.remove(key.name());
+        }
+    }
+
     fn rules(&self, binding: &Binding) -> &[Rule] {
         let namespace = if binding.role_kind == "Role" { binding.namespace.clone() } else { None };
-        self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], |(_, rules)| rules)
+        self.roles.get(&(namespace, binding.role_name.clone())).map_or(&[], |rules| &rules[..])
     }
 
     /// Returns the bindings that hold for a user in a namespace (empty: the cluster), with the subject they hold by.
     fn held<'p>(&'p self, user: &'p User, namespace: &str) -> impl Iterator<Item = (&'p Binding, &'p Subject)> {
-        let local = self.bindings.get(namespace).into_iter().flatten();
-        let all = self.cluster_bindings.iter().chain(local);
-        all.filter_map(|(_, binding)| Some((&**binding, binding.subject_of(user)?)))
+        let local = if namespace.is_empty() { None } else { self.bindings.get(&Some(namespace.to_owned())) };
+        let all = self.bindings.get(&None).into_iter().chain(local).flat_map(BTreeMap::values);
+        all.filter_map(|binding| Some((&**binding, binding.subject_of(user)?)))
     }
 }
 
 impl Rbac {
     /// Returns the same for a store that goes on from an image of this one's.
     pub(crate) fn image(&self) -> Self {
-        Self { policy: Mutex::new(self.policy.lock().expect("nothing panics while it reads the rules").clone()) }
+        Self { policy: Mutex::new(self.known().clone()) }
+    }
+
+    /// Rules that were being brought up to date when something panicked are brought up to date once more.
+    fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the rules as they are now.
     fn policy(&self, store: &Store) -> Arc<Policy> {
-        let versions = ["roles", "clusterroles", "rolebindings", "clusterrolebindings"]
-            .map(|resource| store.changed(&GroupResource::new(GROUP, resource)));
-        let mut known = self.policy.lock().expect("nothing panics while it reads the rules");
-        match &*known {
-            Some((read, policy)) if *read == versions => policy.clone(),
-            before => {
-                let empty = Policy::default();
-                let before = before.as_ref().map_or(&empty, |(_, policy)| policy);
-                let policy = Arc::new(Policy::read(store, before));
-                *known = Some((versions, policy.clone()));
-                policy
+        let versions = TABLES.map(|table| store.changed(&GroupResource::new(GROUP, table)));
+        let mut known = self.known();
+        match &mut *known {
+            Some((read, policy)) if *read == versions => return policy.clone(),
+            Some((read, policy)) => {
+                let changing = Arc::make_mut(policy);
+                let moved = TABLES.iter().zip(*read).zip(versions).filter(|((_, read), now)| read != now);
+                if moved.map(|((table, read), _)| changing.follow(store, table, read)).all(|known| known) {
+                    *read = versions;
+                    return policy.clone();
+                }
             }
+            None => {}
         }
+        let policy = Arc::new(Policy::read(store));
+        *known = Some((versions, policy.clone()));
+        policy
     }
 
     /// Decides whether something may be done.
@@ -330,9 +355,12 @@ impl Rbac {
 
     /// Returns the rules of a role, if there is one.
     pub(crate) fn rules_of_role(&self, store: &Store, namespace: Option<&str>, name: &str) -> Option<Vec<Rule>> {
-        let policy = self.policy(store);
-        policy.roles.get(&(namespace.map(str::to_owned), name.to_owned())).map(|(_, rules)| rules.to_vec())
+        self.policy(store).roles.get(&(namespace.map(str::to_owned), name.to_owned())).map(|rules| rules.to_vec())
     }
+}
+
+fn is_role(table: &str) -> bool {
+    matches!(table, "roles" | "clusterroles")
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
     let Some(entry) = inner.store.get(&resource, &ObjectKey::new(namespace, name)) else {
         return Err(Status::not_found(&resource, name));
     };
-    let object = entry.object();
+    let object = entry.object()?;
     if !uid.is_empty() && uid != object.uid() {
         let why = format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"

@@ -23,7 +23,7 @@ pub(super) struct Definition {
 
 impl Definition {
     fn read(entry: &Entry) -> Self {
-        let mut crd = entry.object();
+        let mut crd = entry.object().unwrap_or_default();
         let established = acceptance::condition(&crd, "Established") == Some("True");
         let resources = if established { super::resources(&crd) } else { Vec::new() };
         crd.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("versions"));

@@ -210,7 +210,7 @@ impl Inner {
         let Some(stored) = resource.written_as(self, &entry).filter(|stored| stored.kind != resource.kind) else {
             return Ok(entry);
         };
-        let mut object = self.object(&stored, &entry);
+        let mut object = self.object(&stored, &entry)?;
         // Storage gives an object its version, and that last of all.
         object.metadata_mut().remove("resourceVersion");
         let object = self.as_version(&stored, resource, object).await?;

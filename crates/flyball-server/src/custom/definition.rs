@@ -8,6 +8,7 @@ use crate::kinds::Part;
 use flyball_core::field::{FieldError, Path, Shown};
 use flyball_core::{Clock, Object, names};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 const SPEC: Path<'static> = Path::new("spec");
 
@@ -209,8 +210,8 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
             names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(SPEC.field("version"), name, e)),
         );
     }
-    let names: Vec<&str> = list.iter().map(|version| text(version, "name")).collect();
-    if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
+    let names: BTreeSet<&str> = list.iter().map(|version| text(version, "name")).collect();
+    if names.len() < list.len() {
         errors.push(FieldError::invalid(path, shown(spec), "must contain unique version names"));
     }
     if list.iter().filter(|version| version["storage"] == true).count() != 1 {
@@ -360,7 +361,7 @@ fn validate_columns(path: &Path<'_>, columns: &Value) -> Vec<FieldError> {
 
 fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (i, field) in fields.as_array().into_iter().flatten().enumerate() {
         let given = text(field, "jsonPath");
         let path = path.index(i);
@@ -369,11 +370,10 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
             errors.push(FieldError::required(at, ""));
             continue;
         }
-        if seen.contains(&given) {
+        if !seen.insert(given) {
             errors.push(FieldError::duplicate(at, given));
             continue;
         }
-        seen.push(given);
         let steps = given.trim_start_matches('.').split('.');
         let schema =
             steps.fold(version.pointer("/schema/openAPIV3Schema"), |schema, step| schema?.get("properties")?.get(step));

@@ -7,6 +7,7 @@ use super::rules;
 use flyball_core::field::{FieldError, Path};
 use flyball_schema::cel;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 pub(super) type Schema = Map<String, Value>;
 
@@ -108,7 +109,7 @@ fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             "must be true or undefined",
         ));
     }
-    if let Some(Err(error)) = schema.get("pattern").and_then(Value::as_str).map(regex::Regex::new) {
+    if let Some(Err(error)) = schema.get("pattern").and_then(Value::as_str).map(flyball_schema::openapi::pattern) {
         let pattern = text(schema, "pattern");
         let detail = format!(
             "must be a valid regular expression, but isn't: {}",
@@ -177,10 +178,10 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
                 ));
                 return;
             }
-            if names.iter().enumerate().any(|(i, name)| names[..i].contains(name)) {
+            if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
                 errors.push(FieldError::invalid(keys_path, keys.clone(), "must not contain duplicate entries"));
             }
-            let required: Vec<&str> = items
+            let required: BTreeSet<&str> = items
                 .get("required")
                 .and_then(Value::as_array)
                 .into_iter()
@@ -197,7 +198,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
                 if matches!(text(key, "type"), "object" | "array") {
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                     errors.push(FieldError::invalid(at.field("type"), text(key, "type"), detail));
-                } else if !required.contains(&name) && !has(key, "default") {
+                } else if !required.contains(name) && !has(key, "default") {
                     let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
                     errors.push(FieldError::required(at.field("default"), detail));
                 }

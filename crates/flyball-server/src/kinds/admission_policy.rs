@@ -9,6 +9,8 @@ use flyball_core::field::FieldError;
 use flyball_core::names::{dns_1035_label, dns_subdomain, path_segment, qualified_name};
 use flyball_core::{GroupVersion, Object};
 use flyball_schema::cel::{self, Type};
+use serde_json::Value;
+use std::collections::HashSet;
 
 type Errors = Vec<FieldError>;
 
@@ -34,7 +36,8 @@ pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Err
     if annotations.len() > MAX_ANNOTATIONS {
         errors.push(annotations.invalid(format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations")));
     }
-    for (i, annotation) in annotations.items().enumerate() {
+    let mut seen: HashSet<&Value> = HashSet::new();
+    for annotation in annotations.items() {
         let (key, value) = (annotation.at("key"), annotation.at("valueExpression"));
         let whole = format!("{}/{}", object.name(), key.text());
         if object.name().is_empty() {
@@ -46,7 +49,7 @@ pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Err
             "" => errors.push(value.required("valueExpression is not specified")),
             _ => errors.extend(expression::check(&value, &names, Made::TextOrNull)),
         }
-        if annotations.list()[..i].iter().any(|before| before["key"] == *key.value()) {
+        if !seen.insert(&annotation.value()["key"]) {
             errors.push(key.duplicate());
         }
     }
@@ -73,9 +76,10 @@ pub(super) fn validating_binding(object: &Object, _: Option<&Object>, _: Part) -
     let spec = root.at("spec");
     let mut errors = binding(&spec);
     let actions = spec.at("validationActions");
-    for (i, action) in actions.items().enumerate() {
+    let mut seen: HashSet<&Value> = HashSet::new();
+    for action in actions.items() {
         errors.extend(action.must_be_in(&["Audit", "Deny", "Warn"]));
-        if actions.list()[..i].contains(action.value()) {
+        if !seen.insert(action.value()) {
             errors.push(action.duplicate());
         }
     }
@@ -269,9 +273,10 @@ fn resources(matched: &Field<'_>) -> Errors {
     for list in ["resourceRules", "excludeResourceRules"] {
         for each in matched.at(list).items() {
             let names = each.at("resourceNames");
-            for (i, name) in names.items().enumerate() {
+            let mut seen: HashSet<&Value> = HashSet::new();
+            for name in names.items() {
                 errors.extend(name.obeys(path_segment));
-                if names.list()[..i].contains(name.value()) {
+                if !seen.insert(name.value()) {
                     errors.push(name.duplicate());
                 }
             }

@@ -10,6 +10,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::dns_label;
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -389,7 +390,8 @@ fn with_claims(template: &Value, claims: &[Value]) -> Value {
     let mut volumes: Vec<Value> =
         names.iter().map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}})).collect();
     let given = spec.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
-    volumes.extend(given.into_iter().filter(|volume| !names.contains(&volume["name"].as_str().unwrap_or_default())));
+    let names: BTreeSet<&str> = names.into_iter().collect();
+    volumes.extend(given.into_iter().filter(|volume| !names.contains(volume["name"].as_str().unwrap_or_default())));
     spec.set("volumes", volumes);
     template
 }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 type Errors = Vec<FieldError>;
@@ -97,20 +98,19 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     let status = root.at("status");
     let told = status.at("conditions");
     let mut errors = Errors::new();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for condition in told.items() {
         let (kind, state) = (condition.at("type"), condition.at("status"));
         errors.extend(kind.must_be_set());
         let verdict = [APPROVED, DENIED, FAILED].contains(&kind.text());
         errors.extend(state.must_be_one_of(if verdict { &["True"] } else { &["False", "True", "Unknown"] }));
         let other = [(APPROVED, DENIED), (DENIED, APPROVED)].into_iter().find(|(this, _)| *this == kind.text());
-        if other.is_some_and(|(_, other)| seen.iter().any(|seen| seen == other)) {
+        if other.is_some_and(|(_, other)| seen.contains(other)) {
             errors.push(told.invalid_as(kind.text(), "Approved and Denied conditions are mutually exclusive"));
         }
-        if seen.iter().any(|seen| seen == kind.text()) {
+        if !seen.insert(kind.text().to_owned()) {
             errors.push(kind.duplicate());
         }
-        seen.push(kind.text().to_owned());
     }
     let certificate = status.at("certificate");
     let pem = |object: &Object| {

@@ -8,6 +8,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, label_value, path_segment, qualified_name};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -336,14 +337,14 @@ fn slice_ports(ports: &Field<'_>) -> Errors {
         return vec![ports.too_many(20_000)];
     }
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for item in ports.items() {
         let name = item.at("name");
         errors.extend(name.may_obey(dns_label));
-        if names.iter().any(|known| known == name.text()) {
+        if names.contains(name.text()) {
             errors.push(name.duplicate_of(name.text()));
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
         errors.extend(item.at("protocol").must_be_in(port::PROTOCOLS));
         let protocol = item.at("appProtocol");
         if protocol.is_set() {
@@ -395,13 +396,13 @@ fn slice_endpoints(endpoints: &Field<'_>, family: &str) -> Errors {
                 errors.push(list.too_many(8));
                 continue;
             }
-            let mut names: Vec<String> = Vec::new();
+            let mut names: BTreeSet<String> = BTreeSet::new();
             for item in list.items() {
                 let name = item.at("name");
-                if names.iter().any(|known| known == name.text()) {
+                if names.contains(name.text()) {
                     errors.push(name.duplicate());
                 }
-                names.push(name.text().to_owned());
+                names.insert(name.text().to_owned());
                 errors.extend(name.obeys(rule));
             }
         }

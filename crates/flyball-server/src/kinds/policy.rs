@@ -8,6 +8,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, label_value, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -236,7 +237,7 @@ fn taints(spec: &Field<'_>) -> Errors {
     let metadata = flyball_core::field::Path::new("metadata");
     let path = metadata.field("taints");
     let taints = Field::new(path, list.value());
-    let mut seen: Vec<(String, String)> = Vec::new();
+    let mut seen: BTreeSet<(String, String)> = BTreeSet::new();
     for taint in taints.items() {
         let (value, effect) = (taint.at("value"), taint.at("effect"));
         errors.extend(label::key(&taint.at("key")));
@@ -250,7 +251,7 @@ fn taints(spec: &Field<'_>) -> Errors {
             let error = taint.duplicate_of(internal("Taint", taint.value()));
             errors.push(FieldError { detail: "taints must be unique by key and effect pair".into(), ..error });
         }
-        seen.push(key);
+        seen.insert(key);
     }
     errors
 }

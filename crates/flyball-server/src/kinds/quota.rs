@@ -8,6 +8,7 @@ use flyball_core::field::FieldError;
 use flyball_core::names::qualified_name;
 use flyball_core::{Object, Quantity};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -131,7 +132,7 @@ pub(super) fn limit_range(object: &Object, _: Option<&Object>, _: Part) -> Error
     let spec = root.at("spec");
     let limits = spec.at("limits");
     let mut errors = Errors::new();
-    let mut types: Vec<String> = Vec::new();
+    let mut types: BTreeSet<String> = BTreeSet::new();
     for limit in limits.items() {
         let ty = limit.at("type");
         let wrong = ty.obeys(qualified_name);
@@ -142,10 +143,10 @@ pub(super) fn limit_range(object: &Object, _: Option<&Object>, _: Part) -> Error
             errors.push(ty.invalid("must be a standard limit type or fully qualified"));
         }
         errors.extend(wrong);
-        if types.iter().any(|known| known == ty.text()) {
+        if types.contains(ty.text()) {
             errors.push(ty.duplicate());
         }
-        types.push(ty.text().to_owned());
+        types.insert(ty.text().to_owned());
         errors.extend(limit_item(&limit, ty.text()));
     }
     errors

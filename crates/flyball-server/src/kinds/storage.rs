@@ -10,6 +10,7 @@ use flyball_core::field::{FieldError, Path};
 use flyball_core::names::dns_subdomain;
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashSet};
 
 type Errors = Vec<FieldError>;
 type Rule = fn(&Field<'_>) -> Errors;
@@ -309,26 +310,24 @@ const MAX_PARAMETERS: usize = 256 * 1024;
 /// Where volumes may come to be: no place is told twice.
 fn topologies(terms: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    for (i, term) in terms.items().enumerate() {
+    let mut seen: HashSet<&Value> = HashSet::new();
+    for term in terms.items() {
         let expressions = term.at("matchLabelExpressions");
-        let mut keys: Vec<String> = Vec::new();
+        let mut keys: BTreeSet<String> = BTreeSet::new();
         for expression in expressions.items() {
             let (key, values) = (expression.at("key"), expression.at("values"));
             if values.is_empty() {
                 errors.push(values.required(""));
             }
-            for (j, value) in values.items().enumerate() {
-                if values.list()[..j].contains(value.value()) {
-                    errors.push(value.duplicate());
-                }
-            }
+            let mut seen: HashSet<&Value> = HashSet::new();
+            errors.extend(values.items().filter(|value| !seen.insert(value.value())).map(|value| value.duplicate()));
             errors.extend(label::key(&key));
-            if keys.iter().any(|known| known == key.text()) {
+            if keys.contains(key.text()) {
                 errors.push(key.duplicate());
             }
-            keys.push(key.text().to_owned());
+            keys.insert(key.text().to_owned());
         }
-        if terms.list()[..i].contains(term.value()) {
+        if !seen.insert(term.value()) {
             errors.push(expressions.duplicate_of(""));
         }
     }

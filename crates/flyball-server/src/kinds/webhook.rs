@@ -8,6 +8,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_1035_label, dns_subdomain, qualified_name};
 use flyball_schema::cel::Type;
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -22,15 +23,15 @@ pub(super) fn mutating(object: &Object, _: Option<&Object>, _: Part) -> Errors {
 fn all(object: &Object, mutates: bool) -> Errors {
     let root = Field::root(object);
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for hook in root.at("webhooks").items() {
         errors.extend(webhook(&hook, mutates));
         errors.extend(versions(&hook.at("admissionReviewVersions")));
         let name = hook.at("name");
-        if !name.is_empty() && names.iter().any(|known| known == name.text()) {
+        if !name.is_empty() && names.contains(name.text()) {
             errors.push(name.duplicate());
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
     }
     errors
 }
@@ -73,7 +74,7 @@ pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
     if conditions.len() > 64 {
         errors.push(conditions.too_many(64));
     }
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for condition in conditions.items() {
         let (name, text) = (condition.at("name"), condition.at("expression"));
         if text.text().trim().is_empty() {
@@ -82,10 +83,10 @@ pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
             errors.extend(expression::check_trimmed(&text, &known, Made::Bool));
         }
         errors.extend(name.must_obey(qualified_name));
-        if !name.is_empty() && names.iter().any(|known| known == name.text()) {
+        if !name.is_empty() && names.contains(name.text()) {
             errors.push(name.duplicate());
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
     }
     errors
 }
@@ -154,13 +155,12 @@ fn versions(versions: &Field<'_>) -> Errors {
         return vec![versions.required("must specify one of v1, v1beta1")];
     }
     let mut errors = Errors::new();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for version in versions.items() {
-        if seen.iter().any(|seen| seen == version.text()) {
+        if !seen.insert(version.text().to_owned()) {
             errors.push(version.invalid("duplicate version"));
             continue;
         }
-        seen.push(version.text().to_owned());
         errors.extend(version.obeys(dns_1035_label));
     }
     if !seen.iter().any(|version| matches!(version.as_str(), "v1" | "v1beta1")) {

@@ -6,7 +6,7 @@
 use super::decode::{self, Decoded};
 use super::managed::{Conversions, MAX_COUNTS};
 use super::resource::Resource;
-use super::write::{Change, Outcome, Target, Writer, Written};
+use super::write::{Change, Outcome, Target, Writer, Written, refusal};
 use super::{managed, meta};
 use crate::admission::{Attributes, Operation};
 use crate::custom::schema_number;
@@ -36,7 +36,7 @@ impl Inner {
                 return self.change_nothing(target, change, writer).await;
             };
             let _turn = self.turn(resource).await;
-            let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?);
+            let live = self.object(resource, &*self.shown_one(resource, entry.clone()).await?)?;
             let mut object = self.candidate(target, change, Some(&live), writer).await?;
             check_version(target, change, &object, &live)?;
             object.metadata_mut().insert("resourceVersion".into(), live.resource_version().into());
@@ -53,13 +53,14 @@ impl Inner {
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
                 Written::Stored(self.shown_one(resource, entry).await?)
             } else if writer.options.dry_run {
+                self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(refusal)?;
                 Written::Shown(Box::new(object))
             } else {
                 match self.store_change(&target.resource, &key, &entry, object, &live).await? {
                     Ok(Written::Stored(entry)) => Written::Stored(self.shown_one(resource, entry).await?),
                     Ok(written) => written,
                     Err(storage::Error::Changed) => continue,
-                    Err(error) => return Err(Status::internal(error)),
+                    Err(error) => return Err(refusal(error)),
                 }
             };
             return Ok(Outcome { object, created: false });
@@ -99,7 +100,7 @@ impl Inner {
             }));
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let make = |revision| self.entry(&stored_as, key, object, revision);
+        let make = |revision| self.bounded_entry(&stored_as, key, object, revision, Some(entry));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.written(resource, &entry);
@@ -107,12 +108,17 @@ impl Inner {
         }))
     }
 
+    /// Tells whether something is stored that cannot be read: whoever replaces it creates it.
+    fn is_quarantined(&self, target: &Target) -> bool {
+        self.store.quarantined(&target.resource.table, &target.key()).is_some()
+    }
+
     /// A change of what is not there: some make it.
     async fn change_nothing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         let whole = target.part == Part::Whole;
         match change {
-            Change::Replace(object) if whole && resource.create_on_update() => {
+            Change::Replace(object) if whole && (resource.create_on_update() || self.is_quarantined(target)) => {
                 let mut object = object.clone();
                 object.metadata_mut().remove("resourceVersion");
                 self.create(target, object, writer).await
@@ -185,7 +191,8 @@ impl Inner {
                 object
             }
             (Change::Patch(patch), Some(live)) => {
-                let Decoded { object, warnings } = patch.apply(resource, live, writer.options.field_validation)?;
+                let Decoded { object, warnings } =
+                    patch.apply(Some(&catalog), resource, live, writer.options.field_validation)?;
                 writer.warnings.add(warnings);
                 target.check_name(&object)?;
                 object

@@ -2,7 +2,7 @@
 
 use super::managed::Conversions;
 use super::resource::{Behaviour, Resource};
-use super::write::{Outcome, Target, Writer, Written};
+use super::write::{Outcome, Target, Writer, Written, refusal};
 use super::{managed, meta};
 use crate::admission::{Attributes, Operation};
 use crate::auth::{Action, On};
@@ -75,18 +75,19 @@ impl Inner {
             return Err(exists(resource, &key, &stored, generated));
         }
         if writer.options.dry_run {
+            self.bounded_entry(resource, &key, object.clone(), 0, None).map_err(refusal)?;
             return Ok(Outcome { object: Written::Shown(Box::new(object)), created: true });
         }
         resource.settle(&mut object);
         let (stored_as, object) = self.to_stored(&target.resource, object).await?;
-        let make = |revision| self.entry(&stored_as, &key, object, revision);
+        let make = |revision| self.bounded_entry(&stored_as, &key, object, revision, None);
         match self.store.put(&resource.table, &key, None, make).await {
             Ok(entry) => {
                 self.written(resource, &entry);
                 let entry = self.shown_one(resource, entry).await?;
                 Ok(Outcome { object: Written::Stored(entry), created: true })
             }
-            Err(error @ storage::Error::NotKept { .. }) => Err(Status::internal(error)),
+            Err(error @ (storage::Error::NotKept { .. } | storage::Error::TooLarge { .. })) => Err(refusal(error)),
             Err(_) => {
                 let stored = self.store.get(&resource.table, &key);
                 let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));

@@ -6,6 +6,7 @@ use crate::request::body::{self, Document, Error, Format};
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
+use flyball_schema::decode::MAX_REMARKS;
 use serde_json::{Map, Value};
 
 /// An object that was read, and what to warn of.
@@ -78,13 +79,16 @@ pub(crate) fn body(
     };
     check_kind(resource, &mut object, raw)?;
     let (object, unknown) = read(resource, object)?;
+    if validation == FieldValidation::Ignore {
+        return Ok(Decoded { object, warnings: Vec::new() });
+    }
     let Document { mut duplicates, format, .. } = document;
     match format {
         // All that the parser found is one of several errors.
         Format::Yaml if validation == FieldValidation::Strict && !duplicates.is_empty() => {
             duplicates = vec![format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  "))];
         }
-        // Nothing is looked at within what is not known.
+        // Nothing is looked at within what is not known. Both lists are short, however long the body is.
         Format::Json if resource.custom().is_none() => {
             let within =
                 |found: &String| unknown.iter().any(|path| found.starts_with(&format!("duplicate field \"{path}.")));
@@ -95,15 +99,16 @@ pub(crate) fn body(
     let found = duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
     let mut found: Vec<String> = found.collect();
     if found.len() > 1 && resource.custom().is_none() && format == Format::Json {
-        let remarks = body::remarks(raw);
-        found.sort_by_cached_key(|found| remarks.iter().position(|remark| remark == found));
+        let places = body::places(raw, &found);
+        let mut placed: Vec<(usize, String)> = places.into_iter().zip(found).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        found = placed.into_iter().map(|(_, found)| found).take(MAX_REMARKS).collect();
     }
     match validation {
         FieldValidation::Strict if !found.is_empty() => {
             Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
         }
-        FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
-        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
+        _ => Ok(Decoded { object, warnings: found }),
     }
 }
 

@@ -44,8 +44,11 @@ impl Inner {
     ) -> Result<Deleted, Status> {
         let key = target.key();
         loop {
+            if let Some(entry) = self.store.quarantined(&target.resource.table, &key) {
+                return self.delete_unreadable(target, &entry, options).await;
+            }
             let entry = self.get(&target.resource, &key)?;
-            let live = self.object(&target.resource, &*self.shown_one(&target.resource, entry.clone()).await?);
+            let live = self.object(&target.resource, &*self.shown_one(&target.resource, entry.clone()).await?)?;
             check_preconditions(&target.resource, options, &live)?;
             let mut attributes = Attributes::of_deletion(target, options, writer);
             attributes.name = name;
@@ -56,6 +59,34 @@ impl Inner {
                 Ok(deleted) => return Ok(deleted),
             }
         }
+    }
+
+    /// Deletes what cannot be read: whatever finalizers it has, nobody could remove them.
+    async fn delete_unreadable(
+        &self,
+        target: &Target,
+        entry: &Arc<Entry>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let mut object = Object::default();
+        object.set_kind(&target.resource.kind);
+        object.metadata_mut().insert("name".into(), target.name().into());
+        if let Some(namespace) = &target.namespace {
+            object.metadata_mut().insert("namespace".into(), namespace.as_str().into());
+        }
+        object.metadata_mut().insert("resourceVersion".into(), entry.revision.to_string().into());
+        check_preconditions(&target.resource, options, &object)?;
+        if options.dry_run {
+            return Ok(Deleted::Gone(Box::new(object)));
+        }
+        let table = &target.resource.table;
+        let removed = self.store.remove(table, &entry.key, entry, |revision| entry.at(revision)).await;
+        let removed = removed.map_err(|error| match error {
+            storage::Error::Changed => Status::stale(&target.resource.group_resource(), target.name()),
+            error => Status::internal(error),
+        })?;
+        object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
+        Ok(Deleted::Gone(Box::new(object)))
     }
 
     async fn delete_once(
@@ -95,17 +126,18 @@ impl Inner {
             return Ok(self.take_out(resource, key, entry, object).await);
         }
         let (stored_as, object) = self.to_stored(resource, object).await?;
-        let make = |revision| self.entry(&stored_as, key, object, revision);
+        // What is too large can be deleted all the same.
+        let make = |revision| Ok(self.entry(&stored_as, key, object, revision));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         match stored {
             Ok(entry) => {
                 self.written(resource, &entry);
                 if ends {
-                    let marked = self.object(resource, &entry);
+                    let marked = self.object(resource, &entry)?;
                     let removed = self.take_out(resource, key, &entry, marked.clone()).await;
                     // Whoever watches may have removed what was marked before this request could, and made another since,
                     // which is not to be deleted in its place.
-                    let is_marked = |now: Arc<Entry>| now.object().uid() == marked.uid();
+                    let is_marked = |now: Arc<Entry>| now.object().is_ok_and(|now| now.uid() == marked.uid());
                     let gone = || !self.store.get(&resource.table, key).is_some_and(is_marked);
                     return Ok(match removed {
                         Err(storage::Error::Changed) if gone() => Ok(Deleted::Gone(Box::new(marked))),

@@ -11,6 +11,7 @@ use flyball_schema::apply::{
 use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 /// The versions of a resource, as a catalog has them.
@@ -316,7 +317,8 @@ fn note_applied(object: &mut Object, wanted: &Object) {
 /// Undoes a write that only moved the times of managedFields: it is none.
 pub(crate) fn keep_times(object: &mut Object, live: &Object) {
     let (Some(new), Some(old)) = (entries(object), entries(live)) else { return };
-    let stays = |entry| old.iter().any(|known| differ_in_time_at_most(entry, known));
+    let known: BTreeMap<[&str; 4], &Value> = old.iter().map(|entry| (identity(entry), entry)).collect();
+    let stays = |entry| known.get(&identity(entry)).is_some_and(|known| differ_in_time_at_most(entry, known));
     if new.len() != old.len() || !new.iter().all(stays) {
         return;
     }
@@ -330,6 +332,12 @@ pub(crate) fn keep_times(object: &mut Object, live: &Object) {
 
 fn entries(object: &Object) -> Option<&[Value]> {
     object.at(&["metadata", "managedFields"])?.as_array().map(Vec::as_slice)
+}
+
+/// Returns what tells the entries of one object apart.
+fn identity(entry: &Value) -> [&str; 4] {
+    ["manager", "operation", "apiVersion", "subresource"]
+        .map(|field| entry.get(field).and_then(Value::as_str).unwrap_or_default())
 }
 
 fn differ_in_time_at_most(a: &Value, b: &Value) -> bool {

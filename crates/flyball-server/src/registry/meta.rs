@@ -7,7 +7,7 @@ use flyball_core::field::{FieldError, Path, Shown};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng, Status};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 const METADATA: Path<'static> = Path::new("metadata");
 
@@ -34,19 +34,18 @@ pub(crate) fn place(object: &mut Object, namespace: Option<&str>) -> Result<(), 
 /// Takes owners away that are named twice; `Some` warns of them.
 pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {
     let owners = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
-    let mut twice: Vec<String> = Vec::new();
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            let uid = owner["uid"].as_str().unwrap_or_default();
-            if !twice.iter().any(|known| known == uid) {
-                twice.push(uid.to_owned());
-            }
-        } else {
-            kept.push(owner);
+    let mut known: HashSet<Value> = HashSet::with_capacity(owners.len());
+    let (mut told, mut twice): (HashSet<String>, Vec<String>) = Default::default();
+    owners.retain(|owner| {
+        if known.insert(owner.clone()) {
+            return true;
         }
-    }
-    *owners = kept;
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        if told.insert(uid.to_owned()) {
+            twice.push(uid.to_owned());
+        }
+        false
+    });
     let uids = twice.join(", ");
     // Of a patch the real server only looks at what admission leaves.
     let late = if patched { " after mutating admission happens" } else { "" };
@@ -160,9 +159,11 @@ pub(super) fn finalizer_warnings(resource: &Resource, object: &Object, old: Opti
     if resource.custom().is_none() {
         return Vec::new();
     }
-    let known = |finalizer| old.is_some_and(|old| old.finalizers().any(|known| known == finalizer));
-    let fresh: BTreeSet<&str> =
-        unqualified_finalizers(object).map(|(_, finalizer)| finalizer).filter(|finalizer| !known(*finalizer)).collect();
+    let known: BTreeSet<&str> = old.into_iter().flat_map(Object::finalizers).collect();
+    let fresh: BTreeSet<&str> = unqualified_finalizers(object)
+        .map(|(_, finalizer)| finalizer)
+        .filter(|finalizer| !known.contains(finalizer))
+        .collect();
     let warn = |finalizer: &str| {
         let path = if finalizer.contains('.') { " including a path (/)" } else { "" };
         format!(
@@ -242,19 +243,24 @@ pub(super) fn annotations_fit(annotations: &Map<String, Value>) -> bool {
         <= MAX_ANNOTATIONS
 }
 
-/// Shows a part of metadata as Go writes it.
-fn go(path: &[&str], value: &Value) -> Shown {
+/// How many bytes errors may take that each show the whole of a list: a refusal tells fewer.
+const MAX_SHOWN: usize = 1 << 20;
+
+/// Writes a part of metadata as Go does.
+fn go(path: &[&str], value: &Value) -> String {
     let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library has what all kinds share");
     let node = path.iter().fold(meta.node(), |node, step| node.field(step).or_else(|| node.items()).unwrap_or(node));
-    Shown::Raw(flyball_schema::decode::print(node, value))
+    flyball_schema::decode::print(node, value)
 }
 
 fn validate_owners(object: &Object) -> Vec<FieldError> {
     let path = METADATA.field("ownerReferences");
-    let references =
-        object.metadata().and_then(|metadata| metadata.get("ownerReferences")).cloned().unwrap_or_default();
+    let none = Value::Null;
+    let references = object.metadata().and_then(|metadata| metadata.get("ownerReferences")).unwrap_or(&none);
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
+    // Each of these errors shows all references.
+    let mut second: Option<String> = None;
     for (i, owner) in object.owner_references().enumerate() {
         let group_version = GroupVersion::parse(owner.api_version);
         if group_version.is_none() {
@@ -271,18 +277,22 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,
-                go(&["ownerReferences", "0"], &references[i]),
+                Shown::Raw(go(&["ownerReferences", "0"], &references[i])),
                 format!("{kind} is disallowed from being an owner"),
             ));
         }
         if owner.controller {
             let this = format!("{}/{}", owner.kind, owner.name);
             match &controller {
-                Some(first) => errors.push(FieldError::invalid(
-                    path,
-                    go(&["ownerReferences"], &references),
-                    format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"),
-                )),
+                Some(_) if second.as_ref().is_some_and(|shown| errors.len() * shown.len() > MAX_SHOWN) => {}
+                Some(first) => {
+                    let shown = second.get_or_insert_with(|| go(&["ownerReferences"], references)).clone();
+                    errors.push(FieldError::invalid(
+                        path,
+                        Shown::Raw(shown),
+                        format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"),
+                    ));
+                }
                 None => controller = Some(this),
             }
         }
@@ -294,9 +304,8 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
 pub(crate) fn validate_update(object: &Object, old: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old.deletion_timestamp().is_some() {
-        let mut fresh: Vec<&str> = object.finalizers().filter(|new| !old.finalizers().any(|old| old == *new)).collect();
-        fresh.sort_unstable();
-        fresh.dedup();
+        let known: BTreeSet<&str> = old.finalizers().collect();
+        let fresh: BTreeSet<&str> = object.finalizers().filter(|new| !known.contains(new)).collect();
         if !fresh.is_empty() {
             let list: Vec<String> = fresh.iter().map(|finalizer| format!("{finalizer:?}")).collect();
             let detail = format!(

@@ -1,5 +1,6 @@
 //! Patches of objects.
 
+use super::catalog::Catalog;
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
 use super::write::undeterminable;
@@ -8,9 +9,10 @@ use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
 use flyball_schema::decode::{fit_numbers, misfit};
-use flyball_schema::patch as schema_patch;
+use flyball_schema::patch::{self as schema_patch, StrategicError};
 use flyball_schema::schema::Node;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// A patch that was read.
 #[derive(Clone, Debug)]
@@ -30,13 +32,21 @@ pub(crate) enum PatchKind {
 }
 
 impl Patch {
-    /// Applies the patch, and reads what comes of it as an object of its kind.
+    /// Applies the patch, and reads what comes of it as an object of its kind, in whatever version of it that the
+    /// catalog has.
     pub(crate) fn apply(
         &self,
+        catalog: Option<&Catalog>,
         resource: &Resource,
         live: &Object,
         validation: FieldValidation,
     ) -> Result<Decoded, Status> {
+        let patched = self.patched(resource, live)?;
+        self.read(catalog, resource, live, patched, validation)
+    }
+
+    /// Lays the patch over an object.
+    fn patched(&self, resource: &Resource, live: &Object) -> Result<Value, Status> {
         let mut patched: Value = live.clone().into();
         match self.kind {
             PatchKind::Json => {
@@ -74,11 +84,13 @@ impl Patch {
                     other => return Err(Status::bad_request(misread(other, "map[string]interface {}"))),
                 };
                 let Value::Object(fields) = &mut patched else { unreachable!("an object is one") };
-                schema_patch::strategic(resource.schema.node(), fields, patch)
-                    .map_err(|e| Status::new(500, None, e.0))?;
+                schema_patch::strategic(resource.schema.node(), fields, patch).map_err(|error| match error {
+                    StrategicError::Directive(why) => Status::bad_request(why),
+                    StrategicError::Misfit(why) => Status::new(500, None, why),
+                })?;
             }
         }
-        self.read(resource, live, patched, validation)
+        Ok(patched)
     }
 
     /// The objects and lists that the patch goes into, as a tree.
@@ -107,6 +119,7 @@ impl Patch {
 
     fn read(
         &self,
+        catalog: Option<&Catalog>,
         resource: &Resource,
         live: &Object,
         mut patched: Value,
@@ -114,9 +127,13 @@ impl Patch {
     ) -> Result<Decoded, Status> {
         // A strategic patch makes a value, without any text of it.
         let strategic = self.kind == PatchKind::Strategic;
-        let shown =
-            if strategic { go_print(&self.value) } else { show(resource.schema.node(), &patched, &self.touched()) };
         let refuse = |why: &str| {
+            let shown = if strategic {
+                go_print(&self.value)
+            } else {
+                // Made once more: only those who are refused are shown it.
+                show(resource.schema.node(), &self.patched(resource, live)?, &self.touched())
+            };
             // The real server names neither kind nor object here.
             let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(go_quote(&shown)), why.to_owned());
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
@@ -132,6 +149,15 @@ impl Patch {
             // Such a patch is applied to the type, not to a text that says of which type it is.
             Behaviour::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
             Behaviour::BuiltIn(_) => {
+                if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
+                    let (mut object, unknown) = match decode::read_as(&other, object) {
+                        Ok(read) => read,
+                        Err(why) => return refuse(&why),
+                    };
+                    other.default(&mut object);
+                    object = super::read::convert_whole(&other, resource, object);
+                    return self.decoded(object, unknown, validation, refuse);
+                }
                 if let Some(why) = other_kind(resource, &object) {
                     return refuse(&why);
                 }
@@ -149,15 +175,27 @@ impl Patch {
             Ok(read) => read,
             Err(why) => return refuse(&why),
         };
-        let found =
-            self.duplicates.iter().cloned().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
-        let found: Vec<String> = found.collect();
+        self.decoded(object, unknown, validation, refuse)
+    }
+
+    /// Hands an object on that was read, with what there is to say of it.
+    fn decoded(
+        &self,
+        object: Object,
+        unknown: Vec<String>,
+        validation: FieldValidation,
+        refuse: impl FnOnce(&str) -> Result<Decoded, Status>,
+    ) -> Result<Decoded, Status> {
+        if validation == FieldValidation::Ignore {
+            return Ok(Decoded { object, warnings: Vec::new() });
+        }
+        let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
+        let found: Vec<String> = self.duplicates.iter().cloned().chain(unknown).collect();
         match validation {
             FieldValidation::Strict if !found.is_empty() => {
                 refuse(&format!("strict decoding error: {}", found.join(", ")))
             }
-            FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
-            FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings: found }),
+            _ => Ok(Decoded { object, warnings: found }),
         }
     }
 }
@@ -190,6 +228,14 @@ fn show(node: Node<'_>, value: &Value, touched: &Value) -> String {
         }
         _ => flyball_schema::decode::print(node, value),
     }
+}
+
+/// Finds the other version of a built-in kind that a patch made its object one of.
+fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Option<Arc<Resource>> {
+    if object.kind() != &*resource.kind.kind || object.api_version() == resource.kind.api_version() {
+        return None;
+    }
+    catalog.version_of(&resource.table, &GroupVersion::parse(object.api_version())?).cloned()
 }
 
 /// Says why a patch cannot make what it does of an object of a built-in kind; what it does not name stays.

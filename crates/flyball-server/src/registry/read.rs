@@ -4,7 +4,7 @@ use super::resource::{Behaviour, Resource};
 use crate::custom::schema_number;
 use crate::request::options::{ListOptions, VersionMatch};
 use crate::server::Inner;
-use crate::storage::{self, Entry, Revision, Snapshot};
+use crate::storage::{self, Entry, Revision, Snapshot, Unreadable};
 use bytes::Bytes;
 use flyball_core::status::{Cause, Details, Reason};
 use flyball_core::{FieldSelector, LabelSelector, Object, ObjectKey, Status};
@@ -168,13 +168,13 @@ impl Selection {
 
 impl Inner {
     /// Returns a stored object as a version of its resource shows it.
-    pub(crate) fn object(&self, resource: &Resource, entry: &Entry) -> Object {
-        let mut object = entry.object();
+    pub(crate) fn object(&self, resource: &Resource, entry: &Entry) -> Result<Object, Unreadable> {
+        let mut object = entry.object()?;
         if entry.schema == resource.schema_number {
             object.set_kind(&resource.kind);
-            return object;
+            return Ok(object);
         }
-        match &resource.behaviour {
+        Ok(match &resource.behaviour {
             Behaviour::BuiltIn(kind) => {
                 kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
                 object.set_kind(&resource.kind);
@@ -193,23 +193,34 @@ impl Inner {
                 stored.default(&mut object);
                 if stored.kind == resource.kind { object } else { convert(stored, resource, object) }
             }
-        }
+        })
     }
 
     /// Writes a stored object as a version of its resource shows it.
     pub(crate) fn json(&self, resource: &Resource, entry: &Entry) -> Bytes {
-        if entry.schema == resource.schema_number {
+        let as_stored = || -> Bytes {
             let mut json = Vec::with_capacity(resource.head.len() + entry.body.len());
             json.extend_from_slice(&resource.head);
             json.extend_from_slice(&entry.body[1..]);
-            return json.into();
+            json.into()
+        };
+        if entry.schema == resource.schema_number {
+            return as_stored();
         }
-        serde_json::to_vec(self.object(resource, entry).as_value()).expect("JSON values can be written").into()
+        let object = self.object(resource, entry).ok();
+        object.and_then(|object| serde_json::to_vec(object.as_value()).ok()).map_or_else(as_stored, Bytes::from)
     }
 
     /// Returns an object, or 404.
     pub(crate) fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Arc<Entry>, Status> {
-        self.store.get(&resource.table, key).ok_or_else(|| Status::not_found(&resource.group_resource(), key.name()))
+        self.store.get(&resource.table, key).ok_or_else(|| {
+            let mut status = Status::not_found(&resource.group_resource(), key.name());
+            if let Some(entry) = self.store.quarantined(&resource.table, key) {
+                let why = entry.object().map_or_else(|error| error.to_string(), |_| "it is malformed".into());
+                status.message += &format!(": {why}; delete it, or create it anew");
+            }
+            status
+        })
     }
 
     /// Waits until a revision has been reached, for as long as the real server does.
@@ -276,7 +287,9 @@ impl Inner {
                  now may show up in the list.",
             ),
             storage::Error::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
-            storage::Error::Changed | storage::Error::NotKept { .. } => Status::internal(error),
+            storage::Error::Changed | storage::Error::TooLarge { .. } | storage::Error::NotKept { .. } => {
+                Status::internal(error)
+            }
         })
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
     let resource = resource.clone();
     Change::With(Box::new(move |object| {
         let before = of_any(&resource, object)?;
-        let patched = patch.apply(&Catalog::action("Scale"), &before, validation)?;
+        let patched = patch.apply(None, &Catalog::action("Scale"), &before, validation)?;
         warnings.add(patched.warnings);
         if patched.object.name() != before.name() {
             let (given, own) = (patched.object.name(), before.name());

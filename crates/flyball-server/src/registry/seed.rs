@@ -21,6 +21,7 @@ struct Template {
     resource: Arc<Resource>,
     key: ObjectKey,
     facts: Facts,
+    depth: u8,
     body: Vec<Piece>,
 }
 
@@ -63,7 +64,7 @@ impl Template {
             rest = &rest[at + length..];
         }
         body.push(Piece::Text(rest.into()));
-        Self { resource, key, facts, body }
+        Self { resource, key, facts, depth: entry.depth, body }
     }
 
     fn entry(&self, uid: &str, now: &str, revision: Revision) -> Entry {
@@ -83,7 +84,8 @@ impl Template {
             }
         }
         let body = Bytes::copy_from_slice(body.as_bytes());
-        Entry { key: self.key.clone(), revision, body, facts: self.facts.clone(), schema: 0 }
+        let (key, facts) = (self.key.clone(), self.facts.clone());
+        Entry { key, revision, body, facts, schema: 0, depth: self.depth }
     }
 }
 
@@ -128,8 +130,9 @@ impl Inner {
                 self.store.seed(&resource.table, key, |revision| template.entry(&uid, &now, revision));
                 continue;
             };
-            let mut known = entry.object();
-            if bootstrap::add_rules(&mut known, &template.entry("", &now, 0).object()) {
+            // What cannot be read is left as it is.
+            let (Ok(mut known), Ok(fresh)) = (entry.object(), template.entry("", &now, 0).object()) else { continue };
+            if bootstrap::add_rules(&mut known, &fresh) {
                 self.store.seed(&resource.table, key, |revision| self.entry(resource, key, known, revision));
             }
         }

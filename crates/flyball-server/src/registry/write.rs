@@ -8,7 +8,7 @@ use crate::kinds::Part;
 use crate::request::options::WriteOptions;
 use crate::response::Warnings;
 use crate::server::Inner;
-use crate::storage::{Entry, Revision};
+use crate::storage::{self, Entry, Revision};
 use flyball_core::{Object, ObjectKey, Status};
 use std::sync::Arc;
 
@@ -49,6 +49,14 @@ impl Target {
             return Err(Status::bad_request(message));
         }
         Ok(())
+    }
+}
+
+/// Says to a client why storage took no write, other than that another one came first.
+pub(super) fn refusal(error: storage::Error) -> Status {
+    match error {
+        storage::Error::TooLarge { why } => Status::too_large(format!("Request entity too large: {why}")),
+        error => Status::internal(error),
     }
 }
 
@@ -107,6 +115,20 @@ pub(crate) enum Written {
 }
 
 impl Inner {
+    /// Makes the entry that holds an object that somebody wants stored, or refuses if there is too much of it.
+    ///
+    /// All that clients, webhooks, policies and controllers make of objects passes here.
+    pub(super) fn bounded_entry(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        object: Object,
+        revision: Revision,
+        before: Option<&Arc<Entry>>,
+    ) -> Result<Entry, storage::Error> {
+        self.entry(resource, key, object, revision).bounded(before.map(|before| &**before))
+    }
+
     /// Makes the entry that holds an object.
     pub(crate) fn entry(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
         let (schema, facts) = match &resource.behaviour {

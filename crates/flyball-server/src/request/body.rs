@@ -3,11 +3,14 @@
 //! Reading notes keys that stand twice, which a map cannot hold and strict field validation must tell.
 
 use super::syntax::json_error;
+use flyball_schema::decode::has_room;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The most bytes of a body, as the real server has it.
@@ -51,20 +54,28 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
-/// Says of each key of a JSON document, in order, what there would be to say if it were unknown, or that it stands twice.
+/// Finds where a JSON document gives cause for each of some remarks on unknown and duplicate fields; what gives cause
+/// earlier has the smaller number.
 ///
 /// Only read for a document of which something is to be said.
-pub(crate) fn remarks(bytes: &[u8]) -> Vec<String> {
-    let remarks = RefCell::default();
-    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &remarks, every_key: true };
+pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
+    let subjects = remarks.iter().enumerate().filter_map(|(at, remark)| {
+        let (duplicate, path) = match remark.strip_prefix("duplicate field \"") {
+            Some(path) => (true, path),
+            None => (false, remark.strip_prefix("unknown field \"")?),
+        };
+        Some(Subject { at, duplicate, rest: path.strip_suffix('"')? })
+    });
+    let found = RefCell::new(Found { places: vec![usize::MAX; remarks.len()], count: 0 });
+    let finder = Finder { subjects: subjects.collect(), is_root: true, found: &found };
     // What is no JSON has been refused before.
-    drop(seed.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
-    remarks.into_inner()
+    drop(finder.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
+    found.into_inner().places
 }
 
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     let duplicates = RefCell::default();
-    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &duplicates, every_key: false };
+    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &duplicates };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
@@ -90,8 +101,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             budget: serde_saphyr::budget! { max_depth: YAML_DEPTH, flow_nesting_limit: YAML_DEPTH },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates, every_key: false }
-                .deserialize(deserializer)
+            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates }.deserialize(deserializer)
         })
     };
     match value {
@@ -142,8 +152,6 @@ struct Reader<'p> {
     format: Format,
     path: Path<'p>,
     duplicates: &'p RefCell<Vec<String>>,
-    /// Whether something is noted of keys that stand once, too.
-    every_key: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -216,11 +224,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut fields = Map::new();
         while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
-            if self.every_key && !fields.contains_key(&key) {
-                self.duplicates.borrow_mut().push(format!("unknown field \"{path}\""));
-            }
             let value = access.next_value_seed(Reader { path, ..self })?;
-            if fields.contains_key(&key) {
+            if fields.contains_key(&key) && has_room(&self.duplicates.borrow()) {
                 self.duplicates.borrow_mut().push(match self.format {
                     Format::Json => format!("duplicate field \"{path}\""),
                     Format::Yaml => format!("line {line}: key {key:?} already set in map"),
@@ -229,6 +234,130 @@ impl<'de> Visitor<'de> for Reader<'_> {
             fields.insert(key, value);
         }
         Ok(Value::Object(fields))
+    }
+}
+
+/// What a remark is about, as far as a [`Finder`] is on the way to it.
+#[derive(Clone, Copy)]
+struct Subject<'r> {
+    /// Which of the remarks.
+    at: usize,
+    duplicate: bool,
+    /// What is left of the path.
+    rest: &'r str,
+}
+
+/// What has been found of the subjects of remarks.
+struct Found {
+    places: Vec<usize>,
+    count: usize,
+}
+
+/// Walks to the keys that some remarks are about, and to no others.
+struct Finder<'r, 'f> {
+    subjects: Vec<Subject<'r>>,
+    is_root: bool,
+    found: &'f RefCell<Found>,
+}
+
+impl<'r> Finder<'r, '_> {
+    /// Notes the subjects that are reached, if they are of the sort.
+    fn reach(&self, subjects: &[Subject<'r>], duplicate: bool) {
+        let Found { places, count } = &mut *self.found.borrow_mut();
+        for subject in subjects.iter().filter(|subject| subject.rest.is_empty() && subject.duplicate == duplicate) {
+            places[subject.at] = places[subject.at].min(*count);
+        }
+        *count += 1;
+    }
+
+    /// Takes a step on the way of some of the subjects; `None` if it is on that of none.
+    fn step(&self, step: &str) -> Option<Vec<Subject<'r>>> {
+        let on = |subject: &Subject<'r>| Some(Subject { rest: subject.rest.strip_prefix(step)?, ..*subject });
+        let subjects: Vec<Subject<'r>> = self.subjects.iter().filter_map(on).collect();
+        (!subjects.is_empty()).then_some(subjects)
+    }
+
+    fn within(&self, subjects: Vec<Subject<'r>>) -> Self {
+        Self { subjects, is_root: false, found: self.found }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Finder<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Finder<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let mut items: BTreeMap<usize, Vec<Subject<'_>>> = BTreeMap::new();
+        for subject in &self.subjects {
+            let at = subject.rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+            if let Some((Ok(i), rest)) = at.map(|(i, rest)| (i.parse(), rest)) {
+                items.entry(i).or_default().push(Subject { rest, ..*subject });
+            }
+        }
+        for i in 0.. {
+            let read = match items.remove(&i) {
+                Some(subjects) => access.next_element_seed(self.within(subjects))?.is_some(),
+                None => access.next_element::<IgnoredAny>()?.is_some(),
+            };
+            if !read {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        while let Some(key) = access.next_key::<Cow<'_, str>>()? {
+            let step = if self.is_root { self.step(&key) } else { self.step(&format!(".{key}")) };
+            let Some(subjects) = step else {
+                access.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            // A path may be that of a key and lead on, since keys may hold dots.
+            let reached: Vec<Subject<'_>> =
+                subjects.iter().filter(|subject| subject.rest.is_empty()).copied().collect();
+            self.reach(&reached, false);
+            access.next_value_seed(self.within(subjects))?;
+            let again: Vec<Subject<'_>> = reached.into_iter().filter(|subject| !seen.insert(subject.at)).collect();
+            self.reach(&again, true);
+        }
+        Ok(())
     }
 }
 
@@ -310,6 +439,23 @@ mod tests {
         let document = json(r#"{"a": 1, "s": {"l": [{"b": 1, "b": 2}]}, "a": 3}"#).unwrap();
         assert_eq!(document.value, json!({"a": 3, "s": {"l": [{"b": 2}]}}));
         assert_eq!(document.duplicates, ["duplicate field \"s.l[0].b\"", "duplicate field \"a\""]);
+    }
+
+    #[test]
+    fn remarks_are_placed_where_the_document_gives_cause_for_them() {
+        let text = br#"{"z": 1, "s": {"l": [{"b": 1, "b": 2, "a": {"x.y": 0}}]}, "a": 3, "a": 4}"#;
+        let remarks = [
+            "duplicate field \"a\"",
+            "duplicate field \"s.l[0].b\"",
+            "unknown field \"s.l[0].a.x.y\"",
+            "unknown field \"z\"",
+            "unknown field \"none\"",
+        ];
+        let remarks = remarks.map(str::to_owned);
+        let mut order: Vec<usize> = (0..remarks.len()).collect();
+        let places = places(text, &remarks);
+        order.sort_by_key(|at| places[*at]);
+        assert_eq!(order, [3, 1, 2, 0, 4]);
     }
 
     #[test]

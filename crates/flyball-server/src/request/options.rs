@@ -252,6 +252,9 @@ pub(crate) enum VersionMatch {
     Exact,
 }
 
+/// The longest that a watch goes on, whatever it asks for.
+const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
+
 /// Options of list and watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListOptions {
@@ -288,7 +291,10 @@ impl ListOptions {
             },
             limit: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(0),
             continue_token: query.text("continue").to_owned(),
-            timeout_seconds: timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0),
+            timeout_seconds: timeout
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|seconds| *seconds > 0)
+                .map(|seconds| seconds.min(MAX_TIMEOUT_SECONDS)),
             bookmarks: query.flag("allowWatchBookmarks"),
             initial_events,
         })

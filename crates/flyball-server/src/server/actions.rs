@@ -147,7 +147,7 @@ async fn bind(inner: &Inner, call: &Call, target: &Target, admitted: &Admitted<'
 fn topology(inner: &Inner, node: &str) -> serde_json::Map<String, Value> {
     let nodes = inner.catalog().get("", "v1", "nodes").expect("nodes are always served");
     let Ok(entry) = inner.get(&nodes, &ObjectKey::new(None, node)) else { return serde_json::Map::new() };
-    let node = inner.object(&nodes, &entry);
+    let Ok(node) = inner.object(&nodes, &entry) else { return serde_json::Map::new() };
     let mut labels = node.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
     labels.retain(|key, _| matches!(key.as_str(), "topology.kubernetes.io/region" | "topology.kubernetes.io/zone"));
     labels
@@ -182,7 +182,7 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     }
     admitted.review(inner).await?;
     let entry = inner.get(&target.resource, &target.key())?;
-    let pod = inner.object(&target.resource, &entry);
+    let pod = inner.object(&target.resource, &entry)?;
     let mut options = DeleteOptions::read(&call.query, Some(eviction.get("deleteOptions").unwrap_or(&Value::Null)))?;
     options.dry_run |= call.query.all("dryRun").contains(&"All");
     let options_of_write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
@@ -218,7 +218,7 @@ async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(),
         let selector = budget.at(&["spec", "selector"]).cloned();
         selector.is_some_and(|selector| LabelSelector::from_value(&selector).matches(|label| pod.label(label)))
     };
-    let mut covering = all.iter().map(|entry| inner.object(&budgets, entry)).filter(covers);
+    let mut covering = all.iter().filter_map(|entry| inner.object(&budgets, entry).ok()).filter(covers);
     let Some(budget) = covering.next() else { return Ok(()) };
     if covering.next().is_some() {
         return Err(Status::new(
@@ -299,7 +299,7 @@ async fn token(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     });
     let mut admitted = sent.admit(inner, target, "token", Operation::Create).await?;
     let entry = inner.get(&target.resource, &target.key())?;
-    let account = inner.object(&target.resource, &entry);
+    let account = inner.object(&target.resource, &entry)?;
     let request = &mut admitted.object;
     reviews::check_token(&account, request)?;
     let signed = request.metadata_mut().remove("managedFields");

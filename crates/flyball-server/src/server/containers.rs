@@ -33,7 +33,7 @@ pub(super) async fn answer(
         container = admitted.object.get("container").and_then(Value::as_str).unwrap_or_default().to_owned();
     }
     let entry = inner.get(&target.resource, &target.key())?;
-    let pod = entry.object();
+    let pod = entry.object()?;
     if matches!(action, "attach" | "exec" | "log") {
         check_container(&pod, &container)?;
     }

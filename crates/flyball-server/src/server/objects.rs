@@ -200,7 +200,7 @@ async fn get(show: &Presenter, call: &Call, target: &Target) -> Result<Response<
     let entry = show.inner.get(&target.resource, &target.key())?;
     let entry = show.inner.shown_one(&target.resource, entry).await?;
     if target.part == Part::Scale {
-        return scaled(show, 200, &show.inner.object(&target.resource, &entry));
+        return scaled(show, 200, &show.inner.object(&target.resource, &entry)?);
     }
     show.written(200, &Written::Stored(entry))
 }
@@ -214,7 +214,7 @@ fn scaled(show: &Presenter, code: u16, object: &Object) -> Result<Response<Body>
 fn outcome(show: &Presenter, target: &Target, outcome: Outcome) -> Result<Response<Body>, Status> {
     let code = if outcome.created { 201 } else { 200 };
     match (target.part, outcome.object) {
-        (Part::Scale, Written::Stored(entry)) => scaled(show, code, &show.inner.object(&show.resource, &entry)),
+        (Part::Scale, Written::Stored(entry)) => scaled(show, code, &show.inner.object(&show.resource, &entry)?),
         (Part::Scale, Written::Shown(object)) => scaled(show, code, &object),
         (_, written) => show.written(code, &written),
     }

@@ -37,7 +37,7 @@ impl Presenter {
                 bytes.put_u8(b'\n');
                 Ok(response::answer(code, "application/json", bytes.freeze()))
             }
-            (Written::Stored(entry), ..) => self.object(code, &self.inner.object(&self.resource, entry)),
+            (Written::Stored(entry), ..) => self.object(code, &self.inner.object(&self.resource, entry)?),
             (Written::Shown(object), ..) => self.object(code, object),
         }
     }
@@ -69,7 +69,7 @@ impl Presenter {
     /// Shows a list.
     pub(crate) fn list(&self, listed: Listed) -> Result<Response<Body>, Status> {
         let metadata = self.list_metadata(&listed);
-        let objects = || listed.entries.iter().map(|entry| self.inner.object(&self.resource, entry));
+        let objects = || listed.entries.iter().filter_map(|entry| self.inner.object(&self.resource, entry).ok());
         let value = match (self.form.view, self.form.encoding) {
             (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
             (View::Whole, Encoding::Yaml) => {
@@ -168,7 +168,9 @@ impl Presenter {
             }
             (false, true) => out.put_slice(&self.inner.json(&self.resource, entry)),
             (false, false) => {
-                let mut object = self.inner.object(&self.resource, entry);
+                let Ok(mut object) = self.inner.object(&self.resource, entry) else {
+                    return out.put_slice(&entry.body);
+                };
                 object.remove("apiVersion");
                 object.remove("kind");
                 out.put_slice(object.as_value().to_string().as_bytes());

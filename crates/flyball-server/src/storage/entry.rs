@@ -1,15 +1,40 @@
-//! One state of one object.
+//! One state of one object, and how large one may be.
+//!
+//! What may be written is bounded here, where all writes pass, whatever came before them (defaults, patches, admission,
+//! managed fields). What can be read goes beyond that, so that nothing is ever stored that cannot be read.
 
-use super::Revision;
+use super::{Error, Revision};
 use bytes::Bytes;
-use flyball_core::{Object, ObjectKey};
-use serde::de::IgnoredAny;
+use flyball_core::{Object, ObjectKey, Status};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::cell::RefCell;
+use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// How much room for writing a thread keeps.
 const KEPT: usize = 64 << 10;
+
+/// The deepest object that is written, in nested objects and lists. What reads JSON goes down to 127, and objects stand
+/// a few levels deep in lists, events and reviews.
+pub(crate) const MAX_DEPTH: u8 = 120;
+
+/// The most bytes of an object that is written: those of a request's body.
+pub(crate) const MAX_BYTES: usize = crate::request::body::LIMIT;
+
+/// Why a stored object cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stored object cannot be read: {why}")]
+pub(crate) struct Unreadable {
+    why: String,
+}
+
+impl From<Unreadable> for Status {
+    fn from(error: Unreadable) -> Self {
+        Self::internal(error)
+    }
+}
 
 /// One state of one object; never changed once made.
 #[derive(Debug)]
@@ -22,6 +47,8 @@ pub(crate) struct Entry {
     pub(crate) facts: Facts,
     /// The schema that the object was written by, as its owner numbers schemas.
     pub(crate) schema: u64,
+    /// How deep the object is nested.
+    pub(crate) depth: u8,
 }
 
 /// The decoded facts of an object by which lists and watches select it.
@@ -50,17 +77,135 @@ impl Facts {
 
 /// Writes JSON down in just the memory that it takes: entries are what memory is full of. What is written grows in room
 /// that is used again and again, since a vector that is cut to its size leaves the rest as holes that nothing fits.
-fn written(value: &serde_json::Value) -> Bytes {
+///
+/// Also returns how deep the value is nested.
+fn written(value: &serde_json::Value) -> (Bytes, u8) {
     thread_local! {
         static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     ROOM.with_borrow_mut(|room| {
         room.clear();
-        serde_json::to_writer(&mut *room, value).expect("JSON values can be written");
+        let mut depth = Depth::default();
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *room, &mut depth);
+        serde::Serialize::serialize(value, &mut serializer).expect("JSON values can be written");
         let body = Bytes::copy_from_slice(room);
         room.shrink_to(KEPT);
-        body
+        (body, depth.deepest)
     })
+}
+
+/// Writes JSON without spaces, and takes note of its depth.
+#[derive(Default)]
+struct Depth {
+    now: u8,
+    deepest: u8,
+}
+
+impl Depth {
+    fn down(&mut self) {
+        self.now = self.now.saturating_add(1);
+        self.deepest = self.deepest.max(self.now);
+    }
+}
+
+impl serde_json::ser::Formatter for &mut Depth {
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.down();
+        writer.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.now = self.now.saturating_sub(1);
+        writer.write_all(b"]")
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.down();
+        writer.write_all(b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.now = self.now.saturating_sub(1);
+        writer.write_all(b"}")
+    }
+}
+
+/// Reads a value as it would be read into memory, keeps nothing of it, and returns how deep it is nested.
+struct Measure;
+
+impl<'de> DeserializeSeed<'de> for Measure {
+    type Value = u8;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u8, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Measure {
+    type Value = u8;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_unit<E>(self) -> Result<u8, E> {
+        Ok(0)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<u8, A::Error> {
+        let mut deepest = 0;
+        while let Some(depth) = access.next_element_seed(Self)? {
+            deepest = deepest.max(depth);
+        }
+        Ok(deepest.saturating_add(1))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<u8, A::Error> {
+        let mut deepest = 0;
+        while let Some((_, depth)) = access.next_entry_seed(Self, Self)? {
+            deepest = deepest.max(depth);
+        }
+        Ok(deepest.saturating_add(1))
+    }
+}
+
+/// Reads a body as that of an object, keeps nothing of it, and returns how deep it is nested.
+pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
+    #[derive(serde::Deserialize)]
+    struct Shell<'b> {
+        #[serde(borrow)]
+        metadata: &'b RawValue,
+    }
+    let unreadable = |error: serde_json::Error| Unreadable { why: error.to_string() };
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let depth = Measure.deserialize(&mut deserializer).map_err(unreadable)?;
+    deserializer.end().map_err(unreadable)?;
+    let shell: Shell<'_> = serde_json::from_slice(body).map_err(unreadable)?;
+    if body.starts_with(b"{") && shell.metadata.get().starts_with('{') {
+        Ok(depth)
+    } else {
+        Err(Unreadable { why: "it is no object with metadata".into() })
+    }
 }
 
 impl Entry {
@@ -69,24 +214,51 @@ impl Entry {
         object.remove("apiVersion");
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
-        Self { key, revision, body: written(object.as_value()), facts, schema }
+        let (body, depth) = written(object.as_value());
+        Self { key, revision, body, facts, schema, depth }
+    }
+
+    /// Refuses an entry that is larger than may be, unless it is no larger than the one before in what it exceeds.
+    pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
+        let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
+        let (bytes, depth) = (self.body.len(), self.depth);
+        let why = if bytes > MAX_BYTES && grows(|entry| entry.body.len()) {
+            format!("with its managed fields it has {bytes} bytes; at most {MAX_BYTES} are stored")
+        } else if depth > MAX_DEPTH && grows(|entry| entry.depth.into()) {
+            format!("with its managed fields it is nested {depth} levels deep; at most {MAX_DEPTH} are stored")
+        } else {
+            return Ok(self);
+        };
+        Err(Error::TooLarge { why: format!("{:?} is too large: {why}", self.key.name()).into() })
     }
 
     /// Returns the same state at another revision, as a removal shows it.
     pub(crate) fn at(&self, revision: Revision) -> Self {
-        Self::new(self.key.clone(), self.object(), revision, self.facts.clone(), self.schema)
+        let Self { key, body, facts, schema, depth, .. } = self;
+        match self.object() {
+            Ok(object) => Self::new(key.clone(), object, revision, facts.clone(), *schema),
+            Err(_) => Self {
+                key: key.clone(),
+                revision,
+                body: body.clone(),
+                facts: facts.clone(),
+                schema: *schema,
+                depth: *depth,
+            },
+        }
     }
 
     /// Returns the same state, selected by other facts.
     pub(crate) fn selected_by(&self, facts: Facts) -> Self {
-        let Self { key, revision, body, facts: _, schema } = self;
-        Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema }
+        let Self { key, revision, body, facts: _, schema, depth } = self;
+        Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
     }
 
     /// Reads the object; `apiVersion` and `kind` are not in it.
-    pub(crate) fn object(&self) -> Object {
-        let value: serde_json::Value = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
-        Object::try_from(value).expect("storage holds objects only")
+    pub(crate) fn object(&self) -> Result<Object, Unreadable> {
+        let value: serde_json::Value =
+            serde_json::from_slice(&self.body).map_err(|error| Unreadable { why: error.to_string() })?;
+        Object::try_from(value).map_err(|_| Unreadable { why: "it is no JSON object".into() })
     }
 
     /// Tells whether the object is to be deleted, without reading the rest of it.
@@ -100,8 +272,7 @@ impl Entry {
         struct Metadata {
             deletion_timestamp: Option<IgnoredAny>,
         }
-        let shell: Shell = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
-        shell.metadata.deletion_timestamp.is_some()
+        serde_json::from_slice(&self.body).is_ok_and(|shell: Shell| shell.metadata.deletion_timestamp.is_some())
     }
 
     /// Returns the metadata of the object as JSON, as it was written down.
@@ -111,8 +282,7 @@ impl Entry {
             #[serde(borrow)]
             metadata: &'e RawValue,
         }
-        let shell: Shell<'_> = serde_json::from_slice(&self.body).expect("storage holds what it wrote");
-        shell.metadata.get().as_bytes()
+        serde_json::from_slice(&self.body).map_or(b"{}", |shell: Shell<'_>| shell.metadata.get().as_bytes())
     }
 
     /// Returns how many bytes the entry keeps alive.

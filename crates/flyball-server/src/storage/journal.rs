@@ -16,7 +16,7 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use recover::Recovered;
+pub(crate) use recover::{Objects, Recovered};
 
 use super::{Error, Image, Shared, Write};
 use crate::data_dir::{DataDir, DataDirError, During};

@@ -131,7 +131,7 @@ impl Shared {
     }
 
     /// Carries a write out, or hands it to the journal.
-    pub(super) fn begin<M: FnOnce(Revision) -> Change>(
+    pub(super) fn begin<M: FnOnce(Revision) -> Result<Change, Error>>(
         &self,
         table: &GroupResource,
         key: &ObjectKey,
@@ -148,13 +148,17 @@ impl Shared {
                 return Ok(Begun::Busy(self.flushes.subscribe()));
             }
         }
-        let current = image.tables.get(table).and_then(|table| table.get(key));
+        let current = image.tables.get(table).and_then(|table| match expected {
+            // What cannot be read is in nobody's way, and can be removed.
+            Some(_) => table.get(key).or_else(|| table.quarantined(key)),
+            None => table.get(key),
+        });
         if current.map(|entry| entry.revision) != expected.map(|entry| entry.revision) {
             return Err(Error::Changed);
         }
         let make = make.take().expect("a write is made once");
         let Some(staged) = staged else {
-            let change = make(image.revision + 1);
+            let change = make(image.revision + 1)?;
             let entry = change.entry().clone();
             let bell = image.apply(table, key, change, &self.limits);
             drop(state);
@@ -162,8 +166,8 @@ impl Shared {
             self.written.notify_waiters();
             return Ok(Begun::Done(entry));
         };
+        let change = make(staged.revision + 1)?;
         staged.revision += 1;
-        let change = make(staged.revision);
         let (entry, (done, kept)) = (change.entry().clone(), oneshot::channel());
         staged.keys.insert((table.clone(), key.clone()));
         staged.queue.push_back(Write { table: table.clone(), change, done: Some(done) });

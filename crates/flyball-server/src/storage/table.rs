@@ -1,5 +1,6 @@
 //! The objects of one resource, and its latest events.
 
+use super::journal::Objects;
 use super::{Bell, Entry, Error, Facts, Revision};
 use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
@@ -62,7 +63,9 @@ impl Event {
 /// Both maps are shared with the images that were taken of them, until the next write copies them.
 #[derive(Debug)]
 pub(super) struct Table {
-    objects: Arc<BTreeMap<ObjectKey, Arc<Entry>>>,
+    objects: Arc<Objects>,
+    /// What was found stored and cannot be read. It is kept, and nobody sees it.
+    quarantine: Arc<Objects>,
     window: Arc<VecDeque<Arc<Event>>>,
     /// The window holds every event after this revision.
     start: Revision,
@@ -74,22 +77,35 @@ pub(super) struct Table {
 impl Table {
     /// Makes a table that has had no event up to a revision.
     pub(super) fn new(start: Revision) -> Self {
-        Self::of(BTreeMap::new(), start)
+        Self::of(Objects::new(), Objects::new(), start)
     }
 
-    /// Makes a table that holds these objects, and had its last event before a revision.
-    pub(super) fn of(objects: BTreeMap<ObjectKey, Arc<Entry>>, start: Revision) -> Self {
-        Self { objects: Arc::new(objects), window: Arc::default(), start, bytes: 0, bell: Arc::default() }
+    /// Makes a table that holds these objects, with some that cannot be read, and had its last event before a revision.
+    pub(super) fn of(objects: Objects, quarantine: Objects, start: Revision) -> Self {
+        let (objects, quarantine) = (Arc::new(objects), Arc::new(quarantine));
+        Self { objects, quarantine, window: Arc::default(), start, bytes: 0, bell: Arc::default() }
     }
 
     /// Takes an image; nobody who listens to the table hears of it.
     pub(super) fn image(&self) -> Self {
-        let Self { objects, window, start, bytes, bell: _ } = self;
-        Self { objects: objects.clone(), window: window.clone(), start: *start, bytes: *bytes, bell: Arc::default() }
+        let Self { objects, quarantine, window, start, bytes, bell: _ } = self;
+        Self {
+            objects: objects.clone(),
+            quarantine: quarantine.clone(),
+            window: window.clone(),
+            start: *start,
+            bytes: *bytes,
+            bell: Arc::default(),
+        }
     }
 
+    /// Returns all that is to be kept, whether it can be read or not.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.objects.values()
+        self.objects.values().chain(self.quarantine.values())
+    }
+
+    pub(super) fn quarantined(&self, key: &ObjectKey) -> Option<Arc<Entry>> {
+        self.quarantine.get(key).cloned()
     }
 
     /// Changes what the objects are selected by.
@@ -123,6 +139,13 @@ impl Table {
 
     /// Carries a change out and notes it in the window.
     pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) {
+        if self.quarantine.contains_key(key) {
+            Arc::make_mut(&mut self.quarantine).remove(key);
+            // Nobody has seen it come, and so nobody is told that it goes.
+            if matches!(change, Change::Remove(_)) {
+                return;
+            }
+        }
         let objects = Arc::make_mut(&mut self.objects);
         let (before, after, removed) = match change {
             Change::Put(entry) => (objects.insert(key.clone(), entry.clone()), entry, false),

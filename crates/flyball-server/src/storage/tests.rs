@@ -15,7 +15,13 @@ pub(super) fn table() -> GroupResource {
     GroupResource::new("", "things")
 }
 
-pub(super) fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
+pub(super) fn entry(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Result<Entry, Error> {
+    let last = last(key, n);
+    move |revision| Ok(last(revision))
+}
+
+/// Makes the last state of an object.
+fn last(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
     let object =
         Object::try_from(json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": n}))
             .expect("an object");
@@ -29,7 +35,7 @@ fn done<T>(write: impl Future<Output = T>) -> T {
 }
 
 pub(super) fn number(entry: &Entry) -> u64 {
-    entry.object()["n"].as_u64().expect("a number")
+    entry.object().unwrap()["n"].as_u64().expect("a number")
 }
 
 #[test]
@@ -39,8 +45,8 @@ fn a_write_on_top_of_what_is_gone_is_refused() {
     let first = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
     assert_eq!(done(store.put(&table(), &key, None, entry(&key, 2))).unwrap_err(), Error::Changed);
     let second = done(store.put(&table(), &key, Some(&first), entry(&key, 3))).unwrap();
-    assert_eq!(done(store.remove(&table(), &key, &first, entry(&key, 4))).unwrap_err(), Error::Changed);
-    done(store.remove(&table(), &key, &second, entry(&key, 5))).unwrap();
+    assert_eq!(done(store.remove(&table(), &key, &first, last(&key, 4))).unwrap_err(), Error::Changed);
+    done(store.remove(&table(), &key, &second, last(&key, 5))).unwrap();
     assert!(store.get(&table(), &key).is_none());
     assert_eq!(store.revision(), FIRST + 3, "refused writes use up no revision");
 }
@@ -79,7 +85,7 @@ async fn the_bell_rings_after_a_write() {
 
 #[test]
 fn the_window_is_bounded_by_what_it_alone_keeps() {
-    let size = |key: &ObjectKey| Arc::new(entry(key, 0)(FIRST)).size();
+    let size = |key: &ObjectKey| Arc::new(last(key, 0)(FIRST)).size();
     let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
     let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x) });
     let events = || store.events_after(&table(), FIRST, usize::MAX).map(|(events, _)| events.len());
@@ -110,7 +116,7 @@ proptest! {
             let current = store.get(&table(), &key);
             match (&current, remove) {
                 (Some(current), true) => {
-                    done(store.remove(&table(), &key, current, entry(&key, n as u64))).unwrap();
+                    done(store.remove(&table(), &key, current, last(&key, n as u64))).unwrap();
                     model.remove(key.as_str());
                 }
                 (None, true) => continue,

@@ -90,8 +90,9 @@ impl Mutation {
                 match json::apply(&mut value, steps) {
                     Ok(()) => value,
                     // A test that fails means that nothing is to be done.
-                    Err(error) if error.0.ends_with("test failed") => return Ok(object.clone()),
-                    Err(error) => return Err(Failure::Failed(format!("JSON Patch: {}", error.0))),
+                    Err(json::Failure::Misfit(why)) if why.ends_with("test failed") => return Ok(object.clone()),
+                    Err(json::Failure::Misfit(why)) => return Err(Failure::Failed(format!("JSON Patch: {why}"))),
+                    Err(json::Failure::TooLarge(why)) => return Err(Failure::Refused(Status::too_large(why))),
                 }
             }
         };

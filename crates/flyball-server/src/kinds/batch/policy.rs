@@ -4,6 +4,7 @@ use super::super::field::Field;
 use super::super::rules::text;
 use super::Errors;
 use flyball_core::names::qualified_name;
+use std::collections::BTreeSet;
 
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 
@@ -73,17 +74,17 @@ fn exit_codes(codes: &Field<'_>, containers: &[&str]) -> Errors {
     } else if values.len() > 255 {
         errors.push(values.too_many(255));
     }
-    let mut seen: Vec<i64> = Vec::new();
+    let mut seen: BTreeSet<i64> = BTreeSet::new();
+    let given: Vec<i64> = values.items().map(|value| value.int()).collect();
     for value in values.items() {
         if operator.text() == "In" && value.int() == 0 {
             errors.push(value.invalid("must not be 0 for the In operator"));
         }
-        if seen.contains(&value.int()) {
+        if !seen.insert(value.int()) {
             errors.push(value.duplicate());
         }
-        seen.push(value.int());
     }
-    if !seen.is_sorted() {
+    if !given.is_sorted() {
         errors.push(values.invalid("must be ordered"));
     }
     errors

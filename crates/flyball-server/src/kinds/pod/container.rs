@@ -8,12 +8,13 @@ use super::{probe, security};
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_label;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Errors = Vec<FieldError>;
 
 /// What containers of a pod share.
 pub(super) struct Around<'a> {
-    pub(super) volumes: Vec<&'a Value>,
+    pub(super) volumes: BTreeMap<&'a str, &'a Value>,
     pub(super) claims: Vec<&'a str>,
     pub(super) grace: Option<i64>,
     pub(super) restart_policy: &'a str,
@@ -27,14 +28,14 @@ pub(super) fn containers(containers: &Field<'_>, around: &Around<'_>) -> Errors 
         return vec![containers.required("")];
     }
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for container in containers.items() {
         errors.extend(common(&container, around));
         let name = container.at("name");
-        if names.iter().any(|known| known == name.text()) {
+        if names.contains(name.text()) {
             errors.push(name.duplicate_of(name.text()));
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
         errors.extend(probe::all(&container, around.grace, around.os));
         errors.extend(restart_policy(&container));
     }
@@ -76,16 +77,16 @@ fn restart_policy(container: &Field<'_>) -> Errors {
 /// The containers that run before those of the pod.
 pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &Around<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut names: Vec<String> = regular.items().map(|container| container.at("name").text().to_owned()).collect();
+    let mut names: BTreeSet<String> = regular.items().map(|container| container.at("name").text().to_owned()).collect();
     for container in containers.items() {
         errors.extend(common(&container, around));
         errors.extend(restart_policy(&container));
         let always = container.at("restartPolicy").text() == "Always";
         let name = container.at("name");
-        if names.iter().any(|known| known == name.text()) {
+        if names.contains(name.text()) {
             errors.push(name.duplicate_of(name.text()));
         } else if !name.is_empty() {
-            names.push(name.text().to_owned());
+            names.insert(name.text().to_owned());
         }
         errors.extend(host_ports(std::iter::once(container)));
         if always {
@@ -134,19 +135,19 @@ const EPHEMERAL: &[&str] = &[
 pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &Around<'_>) -> Errors {
     let mut errors = Errors::new();
     let lists = ["containers", "initContainers"].map(|list| spec.at(list));
-    let others: Vec<&str> =
+    let others: BTreeSet<&str> =
         lists.iter().flat_map(|list| list.list()).filter_map(|container| container["name"].as_str()).collect();
-    let mut names: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let mut names: BTreeSet<String> = others.iter().map(ToString::to_string).collect();
     for container in containers.items() {
         errors.extend(common(&container, around));
         errors.extend(trimmed_image(&container));
         let name = container.at("name");
-        if names.iter().any(|known| known == name.text()) {
+        if names.contains(name.text()) {
             errors.push(name.duplicate_of(name.text()));
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
         let target = container.at("targetContainerName");
-        if !target.is_empty() && !others.contains(&target.text()) {
+        if !target.is_empty() && !others.contains(target.text()) {
             errors.push(target.not_found());
         }
         for (field, value) in container.value().as_object().into_iter().flatten() {
@@ -192,15 +193,15 @@ fn common(container: &Field<'_>, around: &Around<'_>) -> Errors {
 
 fn ports(ports: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for item in ports.items() {
         let (name, number, host) = (item.at("name"), item.at("containerPort"), item.at("hostPort"));
         let wrong = name.may_obey(port::name);
         if wrong.is_empty() && !name.is_empty() {
-            if names.iter().any(|known| known == name.text()) {
+            if names.contains(name.text()) {
                 errors.push(name.duplicate());
             }
-            names.push(name.text().to_owned());
+            names.insert(name.text().to_owned());
         }
         errors.extend(wrong);
         errors.extend(if number.int() == 0 { Some(number.required("")) } else { port::number(&number) });
@@ -213,7 +214,7 @@ fn ports(ports: &Field<'_>) -> Errors {
 /// No two containers take the same port of the node.
 fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>) -> Errors {
     let mut errors = Errors::new();
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
     for container in containers {
         for item in container.at("ports").items() {
             let host = item.at("hostPort");
@@ -221,7 +222,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>) -> Errors {
             if host.int() != 0 && taken.contains(&key) {
                 errors.push(host.duplicate_of(key.as_str()));
             }
-            taken.push(key);
+            taken.insert(key);
         }
     }
     errors
@@ -229,13 +230,12 @@ fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>) -> Errors {
 
 fn resize_policy(policies: &Field<'_>, restart_policy: &str) -> Errors {
     let mut errors = Errors::new();
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for policy in policies.items() {
         let (name, restart) = (policy.at("resourceName").text(), policy.at("restartPolicy").text());
-        if seen.iter().any(|seen| seen == name) {
+        if !seen.insert(name.to_owned()) {
             errors.push(policy.duplicate_of(name));
         }
-        seen.push(name.to_owned());
         match name {
             "cpu" | "memory" => {}
             "" => errors.push(policies.required("")),

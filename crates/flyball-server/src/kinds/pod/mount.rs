@@ -4,28 +4,31 @@ use super::super::field::Field;
 use super::super::rules::path;
 use super::container::Around;
 use flyball_core::field::FieldError;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Errors = Vec<FieldError>;
 
 pub(super) fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
+    let device_paths = last_paths(&devices, "devicePath");
+    let device_names = names(devices.list());
     for mount in mounts.items() {
         let (name, at) = (mount.at("name"), mount.at("mountPath"));
         errors.extend(name.must_be_set());
-        if !around.volumes.iter().any(|volume| volume["name"] == name.text()) {
+        if !around.volumes.contains_key(name.text()) {
             errors.push(name.not_found());
         }
         errors.extend(at.must_be_set());
-        if taken.iter().any(|taken| taken == at.text()) {
+        if !taken.insert(at.text().to_owned()) {
             errors.push(at.invalid_as(at.text(), "must be unique"));
         }
-        taken.push(at.text().to_owned());
-        if devices.list().iter().any(|device| device["name"] == name.text()) {
+        if device_names.contains(name.text()) {
             errors.push(name.invalid("must not already exist in volumeDevices"));
         }
-        if last_paths(&devices, "devicePath").contains(&at.text()) {
+        if device_paths.contains(at.text()) {
             errors.push(at.invalid("must not already exist as a path in volumeDevices"));
         }
         let (sub, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
@@ -55,12 +58,15 @@ pub(super) fn mounts(container: &Field<'_>, around: &Around<'_>) -> Errors {
     errors
 }
 
+/// Returns the names of the items of a list.
+fn names<'a>(list: impl IntoIterator<Item = &'a Value>) -> BTreeSet<&'a str> {
+    list.into_iter().filter_map(|item| item["name"].as_str()).collect()
+}
+
 /// Lists the path at which each volume is used, of several the last.
-fn last_paths<'a>(list: &Field<'a>, path: &str) -> Vec<&'a str> {
-    let list = list.list();
-    let last =
-        list.iter().enumerate().filter(|(i, item)| list[i + 1..].iter().all(|later| later["name"] != item["name"]));
-    last.filter_map(|(_, item)| item[path].as_str()).collect()
+fn last_paths<'a>(list: &Field<'a>, path: &str) -> BTreeSet<&'a str> {
+    let last: BTreeMap<Option<&str>, &Value> = list.list().iter().map(|item| (item["name"].as_str(), item)).collect();
+    last.into_values().filter_map(|item| item[path].as_str()).collect()
 }
 
 fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
@@ -88,14 +94,16 @@ fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
 pub(super) fn devices(container: &Field<'_>, around: &Around<'_>) -> Errors {
     let mut errors = Errors::new();
     let mounts = container.at("volumeMounts");
-    let (mut names, mut paths): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut taken, mut paths): (BTreeSet<String>, BTreeSet<String>) = Default::default();
+    let mount_paths = last_paths(&mounts, "mountPath");
+    let mount_names = names(mounts.list());
     for device in container.at("volumeDevices").items() {
         let (name, at) = (device.at("name"), device.at("devicePath"));
         errors.extend(name.must_be_set());
-        if names.iter().any(|known| known == name.text()) {
+        if taken.contains(name.text()) {
             errors.push(name.invalid_as(name.text(), "must be unique"));
         }
-        match around.volumes.iter().find(|volume| volume["name"] == name.text()) {
+        match around.volumes.get(name.text()) {
             None => errors.push(name.not_found()),
             Some(volume) if volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object() => {}
             Some(_) => errors.push(
@@ -103,22 +111,22 @@ pub(super) fn devices(container: &Field<'_>, around: &Around<'_>) -> Errors {
             ),
         }
         errors.extend(at.must_be_set());
-        if paths.iter().any(|known| known == at.text()) {
+        if paths.contains(at.text()) {
             errors.push(at.invalid_as(at.text(), "must be unique"));
         }
         if path::climbs(at.text()) {
             errors.push(at.invalid("can not contain backsteps ('..')"));
         } else {
-            paths.push(at.text().to_owned());
+            paths.insert(at.text().to_owned());
         }
-        if mounts.list().iter().any(|mount| mount["name"] == name.text()) {
+        if mount_names.contains(name.text()) {
             errors.push(name.invalid("must not already exist in volumeMounts"));
         }
-        if last_paths(&mounts, "mountPath").contains(&at.text()) {
+        if mount_paths.contains(at.text()) {
             errors.push(at.invalid("must not already exist as a path in volumeMounts"));
         }
         if !name.is_empty() {
-            names.push(name.text().to_owned());
+            taken.insert(name.text().to_owned());
         }
     }
     errors

@@ -5,6 +5,7 @@ use super::super::rules::{affinity, label};
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, label_value, qualified_name};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 type Errors = Vec<FieldError>;
 
@@ -72,8 +73,9 @@ fn label_keys(of: &Field<'_>, names: &[&str]) -> Errors {
         errors.extend(keys.items().flat_map(|key| label::key(&key)));
     }
     if let [one, other] = names {
-        let others: Vec<&str> = of.value()[*other].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        for key in of.at(one).items().filter(|key| others.contains(&key.text())) {
+        let others: BTreeSet<&str> =
+            of.value()[*other].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        for key in of.at(one).items().filter(|key| others.contains(key.text())) {
             errors.push(key.invalid(format!("exists in both matchLabelKeys and {other}")));
         }
     }
@@ -118,7 +120,11 @@ pub(in super::super) fn tolerations(tolerations: &Field<'_>) -> Errors {
 /// How pods are spread over a topology.
 pub(super) fn spread(constraints: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    for (i, constraint) in constraints.items().enumerate() {
+    let pair = |value: &Value| (value["topologyKey"].to_string(), value["whenUnsatisfiable"].to_string());
+    // All but the last of those that are alike are told.
+    let mut later: BTreeMap<(String, String), usize> = BTreeMap::new();
+    constraints.list().iter().for_each(|constraint| *later.entry(pair(constraint)).or_default() += 1);
+    for constraint in constraints.items() {
         errors.extend(constraint.at("maxSkew").positive());
         let key = constraint.at("topologyKey");
         if key.is_empty() {
@@ -126,8 +132,9 @@ pub(super) fn spread(constraints: &Field<'_>) -> Errors {
         }
         let when = constraint.at("whenUnsatisfiable");
         errors.extend(when.must_be_in(&["DoNotSchedule", "ScheduleAnyway"]));
-        let pair = |value: &Value| (value["topologyKey"].clone(), value["whenUnsatisfiable"].clone());
-        if constraints.list()[i + 1..].iter().any(|other| pair(other) == pair(constraint.value())) {
+        let left = later.entry(pair(constraint.value())).or_default();
+        *left = left.saturating_sub(1);
+        if *left > 0 {
             let shown = constraint.at("{topologyKey, whenUnsatisfiable}");
             errors.push(shown.duplicate_of(format!("{{{}, {}}}", key.text(), when.text())));
         }

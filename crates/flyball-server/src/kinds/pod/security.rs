@@ -5,6 +5,7 @@ use super::super::rules::path;
 use super::super::shown::internal;
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_subdomain;
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
@@ -99,7 +100,7 @@ pub(super) fn pod(spec: &Field<'_>) -> Errors {
         let shown = context.at("shareProcessNamespace");
         errors.push(shown.invalid_as(true, "ShareProcessNamespace and HostPID cannot both be enabled"));
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     let sysctls = context.at("sysctls");
     for sysctl in sysctls.items() {
         let name = sysctl.at("name");
@@ -108,10 +109,10 @@ pub(super) fn pod(spec: &Field<'_>) -> Errors {
             errors.push(name.required(""));
         } else if !is_sysctl(text) {
             errors.push(name.invalid(format!("must have at most 253 characters and match regex {SYSCTL}")));
-        } else if names.contains(&text) {
+        } else if names.contains(text) {
             errors.push(name.duplicate());
         }
-        names.push(text);
+        names.insert(text);
     }
     errors.extend(context.at("fsGroupChangePolicy").may_be_one_of(&["Always", "OnRootMismatch"]));
     errors.extend(profile(&context.at("seccompProfile"), "seccomp"));

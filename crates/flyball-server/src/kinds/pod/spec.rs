@@ -8,6 +8,7 @@ use crate::registry::validate_annotations;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
 
 type Errors = Vec<FieldError>;
 
@@ -23,7 +24,7 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     errors.extend(wrong);
     errors.extend(claims(&spec.at("resourceClaims")));
     let around = Around {
-        volumes: good,
+        volumes: good.into_iter().filter_map(|volume| Some((volume["name"].as_str()?, volume))).collect(),
         claims: spec.at("resourceClaims").list().iter().filter_map(|claim| claim["name"].as_str()).collect(),
         grace: grace.given_int(),
         restart_policy: spec.at("restartPolicy").text(),
@@ -104,13 +105,13 @@ pub(crate) fn template_metadata(template: &Field<'_>) -> Errors {
 
 fn claims(claims: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for claim in claims.items() {
         let name = claim.at("name");
-        if names.iter().any(|known| known == name.text()) {
+        if names.contains(name.text()) {
             errors.push(name.duplicate());
         }
-        names.push(name.text().to_owned());
+        names.insert(name.text().to_owned());
         errors.extend(name.must_obey(dns_label));
         let sources = ["resourceClaimName", "resourceClaimTemplateName"].map(|source| claim.at(source));
         match sources.iter().filter(|source| source.is_set()).count() {
@@ -171,15 +172,14 @@ fn dns(config: &Field<'_>, policy: &str) -> Errors {
 
 fn gates(gates: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen: HashSet<&Value> = HashSet::new();
     for gate in gates.items() {
         let name = gate.at("name").text();
         errors.extend(qualified_name(name).into_iter().map(|wrong| gate.invalid_as(name, wrong)));
         let value = gate.value();
-        if seen.contains(&value) {
+        if !seen.insert(value) {
             errors.push(gate.duplicate_of(name));
         }
-        seen.push(value);
     }
     errors
 }

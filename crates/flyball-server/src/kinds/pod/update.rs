@@ -9,6 +9,7 @@ use flyball_core::field::{FieldError, Path};
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
 
 type Errors = Vec<FieldError>;
 
@@ -73,14 +74,11 @@ fn resize(pod: &mut Object, old: &Object) {
     restore(pod, old);
     let spec = pod.inner_or_new("spec");
     for list in ["containers", "initContainers"] {
-        let given: Vec<&Value> = wanted.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().collect();
+        let given = wanted.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().rev();
+        let given: BTreeMap<&str, &Value> = given.filter_map(|given| Some((given["name"].as_str()?, given))).collect();
         for container in spec.each(list) {
             let name = container.text("name").to_owned();
-            let Some(wanted) =
-                given.iter().find(|given| given["name"] == name.as_str()).and_then(|given| given.as_object())
-            else {
-                continue;
-            };
+            let Some(wanted) = given.get(name.as_str()).and_then(|given| given.as_object()) else { continue };
             container.keep("resources", wanted);
             container.keep("resizePolicy", wanted);
         }
@@ -142,9 +140,11 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
             let mut errors = whole(&root, pod.name());
             let list = root.at("spec");
             let list = list.at("ephemeralContainers");
+            let named = list.list().iter().rev().filter_map(|new| Some((new["name"].as_str()?, new)));
+            let named: BTreeMap<&str, &Value> = named.collect();
             for container in old.at(&["spec", "ephemeralContainers"]).and_then(Value::as_array).into_iter().flatten() {
                 let name = container["name"].as_str().unwrap_or_default();
-                match list.list().iter().find(|new| new["name"] == name) {
+                match named.get(name).copied() {
                     None => errors
                         .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))),
                     Some(new) if new != container => errors
@@ -243,7 +243,7 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
         errors.push(deadline.invalid("must not update from a positive integer to nil value"));
     }
     let tolerations = spec.at("tolerations");
-    let kept: Vec<Value> = tolerations.list().iter().map(placement::without_time).collect();
+    let kept: HashSet<Value> = tolerations.list().iter().map(placement::without_time).collect();
     if before.at("tolerations").list().iter().all(|toleration| kept.contains(&placement::without_time(toleration))) {
         errors.extend(placement::tolerations(&tolerations));
     } else {
@@ -319,14 +319,16 @@ fn status(pod: &Field<'_>, old: &Field<'_>) -> Errors {
     if policy.text() != "Always" {
         for list in ["containerStatuses", "initContainerStatuses"] {
             let statuses = status.at(list);
+            let mut running: BTreeMap<String, Field<'_>> = BTreeMap::new();
+            for status in statuses.items().filter(|status| !status.value()["state"]["terminated"].is_object()) {
+                running.entry(status.at("name").text().to_owned()).or_insert(status);
+            }
             for earlier in before.at(list).items().filter(|status| status.at("state.terminated").is_set()) {
                 let failed = earlier.at("state.terminated.exitCode").int() != 0;
                 if failed && policy.text() == "OnFailure" {
                     continue;
                 }
-                let running = statuses.items().find(|status| {
-                    status.at("name").text() == earlier.at("name").text() && !status.at("state.terminated").is_set()
-                });
+                let running = running.get(earlier.at("name").text());
                 if let Some(running) = running {
                     errors.push(running.at("state").forbidden("may not be transitioned to non-terminated state"));
                 }

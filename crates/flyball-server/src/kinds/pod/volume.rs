@@ -6,6 +6,7 @@ use super::env::{object_field, resource_field};
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, dns_label};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 type Rule = fn(&Field<'_>) -> Errors;
@@ -69,26 +70,28 @@ fn required(source: &Field<'_>, names: &[&str]) -> Errors {
 /// Volumes must be good; gives with what is wrong those that are.
 pub(super) fn volumes<'a>(volumes: &'a Field<'a>, pod: &str) -> (Vec<&'a Value>, Errors) {
     let (mut good, mut errors) = (Vec::new(), Errors::new());
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let created: BTreeSet<String> = volumes
+        .list()
+        .iter()
+        .filter(|volume| volume["ephemeral"].is_object())
+        .map(|volume| format!("{pod}-{}", volume["name"].as_str().unwrap_or_default()))
+        .collect();
     for volume in volumes.items() {
         let name = volume.at("name");
         let mut wrong = source(&volume);
         wrong.extend(name.must_obey(dns_label));
-        if names.contains(&name.text()) {
+        if names.contains(name.text()) {
             wrong.push(name.duplicate());
         }
         if wrong.is_empty() {
-            names.push(volume.value()["name"].as_str().unwrap_or_default());
+            names.insert(volume.value()["name"].as_str().unwrap_or_default());
             good.push(volume.value());
         }
         errors.extend(wrong);
         let claim = volume.at("persistentVolumeClaim");
         let claim = claim.at("claimName");
-        let created = |volume: &Value| {
-            volume["ephemeral"].is_object()
-                && claim.text() == format!("{pod}-{}", volume["name"].as_str().unwrap_or_default())
-        };
-        if !pod.is_empty() && claim.is_set() && volumes.list().iter().any(created) {
+        if !pod.is_empty() && claim.is_set() && created.contains(claim.text()) {
             errors.push(claim.invalid("must not reference a PVC that gets created for an ephemeral volume"));
         }
     }
@@ -207,15 +210,10 @@ fn downward_file(at: &Field<'_>, file: &Value) -> Errors {
 
 fn projected(volume: &Field<'_>) -> Errors {
     let mut errors: Errors = mode(volume, "defaultMode").into_iter().collect();
-    let mut paths: Vec<String> = Vec::new();
+    let mut paths: BTreeSet<String> = BTreeSet::new();
     let mut taken = |path: &str, shown: &str| {
-        if !path.is_empty() && paths.iter().any(|taken| taken == path) {
-            return Some(volume.invalid_as(shown, "conflicting duplicate paths"));
-        }
-        if !path.is_empty() {
-            paths.push(path.to_owned());
-        }
-        None
+        let conflicts = !path.is_empty() && !paths.insert(path.to_owned());
+        conflicts.then(|| volume.invalid_as(shown, "conflicting duplicate paths"))
     };
     for source in volume.at("sources").items() {
         let mut count = 0;

@@ -2,6 +2,7 @@
 
 use super::super::field::Field;
 use super::super::rules::{address, affinity, resource};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Warns of what is unwise in a spec of a pod, or of a template.
 pub(crate) fn spec(spec: &Field<'_>) -> Vec<String> {
@@ -24,24 +25,24 @@ pub(crate) fn spec(spec: &Field<'_>) -> Vec<String> {
     for volume in spec.at("volumes").items() {
         warnings.extend(volume_warning(&volume));
     }
-    let mut aliases: Vec<&str> = Vec::new();
+    let mut aliases: BTreeSet<&str> = BTreeSet::new();
     for alias in spec.at("hostAliases").items() {
         let ip = alias.value()["ip"].as_str().unwrap_or_default();
-        if aliases.contains(&ip) {
+        if aliases.contains(ip) {
             warnings.push(format!("{}: duplicate ip {ip:?}", alias.at("ip").path()));
         }
         warnings.extend(address::warn(&alias.at("ip")));
-        aliases.push(ip);
+        aliases.insert(ip);
     }
-    let mut secrets: Vec<&str> = Vec::new();
+    let mut secrets: BTreeSet<&str> = BTreeSet::new();
     for secret in spec.at("imagePullSecrets").items() {
         let name = secret.value()["name"].as_str().unwrap_or_default();
         if name.is_empty() {
             warnings.push(format!("{}: invalid empty name {name:?}", secret.at("name").path()));
-        } else if secrets.contains(&name) {
+        } else if secrets.contains(name) {
             warnings.push(format!("{}: duplicate name {name:?}", secret.at("name").path()));
         }
-        secrets.push(name);
+        secrets.insert(name);
     }
     for list in ["initContainers", "containers"] {
         for container in spec.at(list).items() {
@@ -93,28 +94,27 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
             warnings.extend(resource::warn_of_fraction(&amounts.key(name)));
         }
     }
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     for variable in container.at("env").items() {
         let name = variable.value()["name"].as_str().unwrap_or_default();
         // What takes up the earlier value is meant so.
         let refers = variable.at("value").text().contains(&format!("$({name})"));
-        if names.contains(&name) && !refers {
+        if names.contains(name) && !refers {
             warnings.push(format!(
                 "{}: hides previous definition of {name:?}, which may be dropped when using apply",
                 variable.path()
             ));
         }
-        names.push(name);
+        names.insert(name);
     }
-    let mut ports: Vec<(i64, &str)> = Vec::new();
-    for port in container.at("ports").items() {
+    let mut ports: BTreeMap<(i64, &str), usize> = BTreeMap::new();
+    for (i, port) in container.at("ports").items().enumerate() {
         let key = (port.at("containerPort").int(), port.value()["protocol"].as_str().unwrap_or_default());
-        if ports.contains(&key) {
-            let first = ports.iter().position(|port| *port == key).unwrap_or_default();
+        let first = *ports.entry(key).or_insert(i);
+        if first < i {
             let list = container.at("ports");
             warnings.push(format!("{}: duplicate port definition with {}", port.path(), list.index(first).path()));
         }
-        ports.push(key);
     }
     warnings
 }

@@ -4,6 +4,7 @@ use super::super::field::Field;
 use flyball_core::field::FieldError;
 use flyball_core::{Quantity, names};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Resources of containers that are counted by the kubelet itself.
 const OF_CONTAINERS: &[&str] = &["cpu", "ephemeral-storage", "memory"];
@@ -202,7 +203,9 @@ fn whole_pages(field: &Field<'_>, name: &str) -> Option<FieldError> {
 /// Containers use claims of their pod, each once.
 fn claim_names(claims: &Field<'_>, known: &[&str]) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut used: Vec<String> = Vec::new();
+    let mut used: BTreeSet<String> = BTreeSet::new();
+    // How many requests of a claim are used by name.
+    let mut requests: BTreeMap<String, usize> = BTreeMap::new();
     for claim in claims.items() {
         let (name, request) = (claim.at("name").text(), claim.at("request").text());
         if name.is_empty() {
@@ -210,17 +213,19 @@ fn claim_names(claims: &Field<'_>, known: &[&str]) -> Vec<FieldError> {
             continue;
         }
         let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
-        if used.iter().any(|used| used == name) {
+        if used.contains(name) {
             errors.push(claim.duplicate_of(name));
         } else {
             errors.extend(claim.at("request").may_obey(names::dns_label));
             if used.contains(&key) {
                 errors.push(claim.duplicate_of(key.as_str()));
             } else if request.is_empty() {
-                let parts = used.iter().filter(|used| used.split_once('/').is_some_and(|(claim, _)| claim == name));
-                errors.extend(parts.map(|_| claim.duplicate_of(name)));
+                let parts = requests.get(name).copied().unwrap_or_default();
+                errors.extend((0..parts).map(|_| claim.duplicate_of(name)));
             }
-            used.push(key);
+            if used.insert(key) && !request.is_empty() {
+                *requests.entry(name.to_owned()).or_default() += 1;
+            }
         }
         if !known.contains(&name) {
             let list = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };

@@ -9,6 +9,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Finds what is wrong with the addresses of a service.
 pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
@@ -26,13 +27,12 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
     } else if all.texts().next() != Some(single.text()) {
         errors.push(all.invalid("first value must match `clusterIP`"));
     }
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for family in spec.at("ipFamilies").items() {
         errors.extend(family.must_be_in(&["IPv4", "IPv6"]));
-        if seen.iter().any(|seen| seen == family.text()) {
+        if !seen.insert(family.text().to_owned()) {
             errors.push(family.duplicate());
         }
-        seen.push(family.text().to_owned());
     }
     errors.extend(spec.at("ipFamilyPolicy").may_be_one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]));
     let kept: Vec<&str> = old.iter().filter_map(Value::as_str).collect();
@@ -226,17 +226,17 @@ fn client_ip(config: &Field<'_>) -> Errors {
 
 fn named_ports(ports: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
-    let mut names: Vec<String> = Vec::new();
+    let mut names: BTreeSet<String> = BTreeSet::new();
     for item in ports.items() {
         let name = item.at("name");
         if ports.len() > 1 && name.is_empty() {
             errors.push(name.required(""));
         } else if !name.is_empty() {
             errors.extend(name.obeys(dns_label));
-            if names.iter().any(|known| known == name.text()) {
+            if names.contains(name.text()) {
                 errors.push(name.duplicate());
             }
-            names.push(name.text().to_owned());
+            names.insert(name.text().to_owned());
         }
         errors.extend(port::number(&item.at("port")));
         errors.extend(item.at("protocol").must_be_one_of(port::PROTOCOLS));
@@ -255,7 +255,7 @@ fn distinct_ports(ports: &Field<'_>, inward: bool) -> Errors {
         errors.push(item.at("nodePort").forbidden("may not be used when `type` is 'ClusterIP'"));
     }
     for field in ["nodePort", "port"] {
-        let mut seen: Vec<(i64, String)> = Vec::new();
+        let mut seen: BTreeSet<(i64, String)> = BTreeSet::new();
         for item in ports.items() {
             let number = item.at(field);
             let key = (number.int(), item.at("protocol").text().to_owned());
@@ -270,7 +270,7 @@ fn distinct_ports(ports: &Field<'_>, inward: bool) -> Errors {
                     item.duplicate_of(internal("ServicePort", &bare))
                 });
             }
-            seen.push(key);
+            seen.insert(key);
         }
     }
     errors

@@ -146,7 +146,7 @@ impl Recovered {
                 Record::Put { revision, schema, table, key, body } => {
                     let key = key_of(key);
                     let body = Bytes::copy_from_slice(body);
-                    let entry = Entry { key: key.clone(), revision, body, facts: Facts::default(), schema };
+                    let entry = Entry { key: key.clone(), revision, body, facts: Facts::default(), schema, depth: 0 };
                     self.table(table).insert(key, Arc::new(entry));
                     // A snapshot is in the order of names.
                     self.revision = self.revision.max(revision);

@@ -1,0 +1,334 @@
+//! What a client can make grow is bounded, however it makes it grow: depth, copies, defaults, managed fields.
+
+use crate::crash::Folder;
+use bytes::Bytes;
+use flyball_core::Clock;
+use flyball_server::{Caller, DataDir, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Sends a request as an administrator; also returns the warnings that come with the answer.
+pub(crate) async fn send(
+    server: &Server,
+    method: Method,
+    path: &str,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> (u16, Value, Vec<String>) {
+    let mut request = Request::new(Full::new(body.into()));
+    (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
+    request.extensions_mut().insert(User::new("admin", &["system:masters"]));
+    request.headers_mut().insert("content-type", content_type.parse().unwrap());
+    let response = server.handle(request).await;
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&body).unwrap_or_default(), warnings)
+}
+
+/// Defines a kind whose specs hold anything.
+async fn define(server: &Server) {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "items": {"type": "array", "items": {"type": "object", "properties": {
+            "text": {"type": "string", "default": "x".repeat(100_000)}}}},
+    }});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let crd = json!({"metadata": {"name": "gadgets.x.io"}, "spec": {
+        "group": "x.io", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"}, "versions": [version]}});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, told, _) = send(server, Method::POST, path, JSON, crd.to_string()).await;
+    assert_eq!(code, 201, "{told}");
+}
+
+/// JSON of objects in objects.
+fn nested(levels: usize) -> String {
+    format!("{}{}{}", "{\"a\":".repeat(levels - 1), "{}", "}".repeat(levels - 1))
+}
+
+fn gadget(name: &str, spec: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"x.io/v1","kind":"Gadget","metadata":{{"name":"{name}","labels":{{"l":"v"}}}},"spec":{spec}}}"#
+    )
+}
+
+/// A webhook that lays a JSON patch over whatever is created.
+struct Patching(Arc<Mutex<Value>>);
+
+impl Caller for Patching {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        use base64::Engine;
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let patch = self.0.lock().unwrap().to_string();
+        let patch = base64::engine::general_purpose::STANDARD.encode(patch);
+        let response =
+            json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
+        let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+        Box::pin(
+            async move { Ok(WebhookAnswer { code: 200, content_type: JSON.into(), body: body.to_string().into() }) },
+        )
+    }
+}
+
+async fn hook(server: &Server) {
+    let hook = json!({"metadata": {"name": "hook"}, "webhooks": [{
+        "name": "hook.x.io", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://h/"},
+        "objectSelector": {"matchLabels": {"hooked": "yes"}},
+        "rules": [{"apiGroups": ["x.io"], "apiVersions": ["*"], "resources": ["gadgets"], "operations": ["CREATE"]}]}]});
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let (code, told, _) = send(server, Method::POST, path, JSON, hook.to_string()).await;
+    assert_eq!(code, 201, "{told}");
+}
+
+#[tokio::test]
+async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
+    let folder = Folder::new("depth");
+    let patch = Arc::new(Mutex::new(Value::Null));
+    let open = || {
+        let options = Options { webhooks: Arc::new(Patching(patch.clone())), ..Options::system().unwrap() };
+        Server::open(options, DataDir::open(&folder.0).unwrap()).unwrap()
+    };
+    let mut server = open();
+    define(&server).await;
+    hook(&server).await;
+    for way in ["create", "merge", "json", "apply", "webhook"] {
+        let mut made = Vec::new();
+        for depth in 100..=130 {
+            let (name, spec) = (format!("{way}-{depth}"), nested(depth - 1));
+            let path = format!("{GADGETS}/{name}");
+            let (code, told, _) = match way {
+                "create" => send(&server, Method::POST, GADGETS, JSON, gadget(&name, &spec)).await,
+                "apply" => {
+                    let path = format!("{path}?fieldManager=m");
+                    send(&server, Method::PATCH, &path, APPLY, gadget(&name, &spec)).await
+                }
+                "webhook" => {
+                    let levels: Vec<Value> = (0..depth - 1)
+                        .map(|n| json!({"op": "add", "path": format!("/spec{}", "/a".repeat(n)), "value": {}}))
+                        .collect();
+                    *patch.lock().unwrap() = levels.into();
+                    let hooked = gadget(&name, "{}").replace("\"l\":\"v\"", "\"hooked\":\"yes\"");
+                    send(&server, Method::POST, GADGETS, JSON, hooked).await
+                }
+                _ => {
+                    assert_eq!(send(&server, Method::POST, GADGETS, JSON, gadget(&name, "{}")).await.0, 201);
+                    let json = format!(r#"[{{"op":"add","path":"/spec","value":{spec}}}]"#);
+                    let merge = format!(r#"{{"spec":{spec}}}"#);
+                    let (kind, body) = if way == "json" { (JSON_PATCH, json) } else { (MERGE, merge) };
+                    send(&server, Method::PATCH, &path, kind, body).await
+                }
+            };
+            assert!(code < 300 || (400..500).contains(&code), "{way} {depth}: {code} {told}");
+            if code < 300 {
+                made.push(name);
+            }
+        }
+        assert!((8..31).contains(&made.len()), "{way}: {made:?}");
+        server.close();
+        server = open();
+        for name in made {
+            let path = format!("{GADGETS}/{name}");
+            let label = r#"{"metadata":{"labels":{"m":"w"}}}"#;
+            assert_eq!(send(&server, Method::GET, &path, JSON, "").await.0, 200, "{name}");
+            let (code, told, _) = send(&server, Method::PATCH, &path, MERGE, label).await;
+            assert_eq!(code, 200, "{name}: {told}");
+            let (code, told, _) = send(&server, Method::DELETE, &path, JSON, "").await;
+            assert_eq!(code, 200, "{name}: {told}");
+        }
+    }
+    let (code, list, _) = send(&server, Method::GET, GADGETS, JSON, "").await;
+    assert_eq!(code, 200, "{list}");
+}
+
+#[tokio::test]
+async fn a_mutating_policy_makes_no_object_that_is_too_deep() {
+    let server = simulated();
+    define(&server).await;
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    for depth in [10, 60, 130, 200] {
+        let name = format!("d{depth}");
+        let value = format!("{}{{}}{}", "{'a': ".repeat(depth - 2), "}".repeat(depth - 2));
+        let expression = format!("[JSONPatch{{op: 'add', path: '/spec', value: {value}}}]");
+        let rule =
+            json!({"apiGroups": ["x.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["gadgets"]});
+        let policy = json!({"metadata": {"name": name}, "spec": {
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "matchConstraints": {"resourceRules": [rule], "objectSelector": {"matchLabels": {"l": name}}},
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]}});
+        let path = format!("{group}/mutatingadmissionpolicies");
+        let (code, told, _) = send(&server, Method::POST, &path, JSON, policy.to_string()).await;
+        assert!(code == 201 || depth > 100 && code == 422, "{depth}: {told}");
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
+        let path = format!("{group}/mutatingadmissionpolicybindings");
+        assert_eq!(send(&server, Method::POST, &path, JSON, binding.to_string()).await.0, 201);
+        let object = gadget(&name, "{}").replace("\"l\":\"v\"", &format!("\"l\":\"{name}\""));
+        let (created, told, _) = send(&server, Method::POST, GADGETS, JSON, object).await;
+        assert!(created == 201 || depth > 100 && (400..=500).contains(&created), "{depth}: {created} {told}");
+        if created == 201 {
+            let (code, told, _) = send(&server, Method::GET, &format!("{GADGETS}/{name}"), JSON, "").await;
+            assert_eq!(code, 200, "{told}");
+            assert_eq!(send(&server, Method::DELETE, &format!("{GADGETS}/{name}"), JSON, "").await.0, 200);
+        }
+    }
+}
+
+fn simulated() -> Server {
+    Server::new(Options::simulated(Clock::system(), 1))
+}
+
+#[tokio::test]
+async fn pointers_of_any_length_are_answered() {
+    let server = simulated();
+    define(&server).await;
+    assert_eq!(send(&server, Method::POST, GADGETS, JSON, gadget("g", "{}")).await.0, 201);
+    for tokens in [1, 127, 128, 129, 1_000, 20_000, 100_000] {
+        for op in ["test", "add", "copy", "move", "remove"] {
+            let long = "/a".repeat(tokens);
+            for (path, from) in [(&*long, "/spec"), ("/spec/b", &*long)] {
+                let patch = json!([{"op": op, "path": path, "from": from, "value": null}]).to_string();
+                let path = format!("{GADGETS}/g?dryRun=All");
+                let (code, told, _) = send(&server, Method::PATCH, &path, JSON_PATCH, patch).await;
+                assert!(matches!(code, 200 | 400 | 422), "{op} {tokens}: {code} {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn copies_that_double_are_refused_and_leave_the_object_alone() {
+    let server = simulated();
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(send(&server, Method::POST, maps, JSON, map).await.0, 201);
+    for steps in 10..=40 {
+        let copy = |n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/c{n}")});
+        let patch = Value::Array((0..steps).map(copy).collect()).to_string();
+        let (code, told, _) = send(&server, Method::PATCH, &format!("{maps}/m"), JSON_PATCH, patch).await;
+        assert!(code == 200 && steps < 16 || code == 422, "{steps}: {code} {told}");
+    }
+}
+
+#[tokio::test]
+async fn defaults_and_managed_fields_count_towards_the_size_of_an_object() {
+    let server = simulated();
+    define(&server).await;
+    let items = |count: usize| json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "i"}, "items": vec![json!({}); count]});
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, items(100_000).to_string()).await;
+    assert_eq!((code, &told["reason"]), (413, &json!("RequestEntityTooLarge")), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("at most"), "{told}");
+    let (code, told, _) =
+        send(&server, Method::POST, &format!("{GADGETS}?dryRun=All"), JSON, items(100).to_string()).await;
+    assert_eq!(code, 413, "{}", told["message"]);
+    assert_eq!(send(&server, Method::POST, GADGETS, JSON, items(10).to_string()).await.0, 201);
+    // Each key stands once in the object and once more among the managed fields.
+    let keys: Vec<String> = (0..120_000).map(|n| format!("\"key-{n:09}\":0")).collect();
+    let wide = gadget("wide", &format!("{{{}}}", keys.join(",")));
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, wide).await;
+    assert_eq!(code, 413, "{}", told["message"]);
+}
+
+#[tokio::test]
+async fn options_of_any_value_are_answered() {
+    let server = simulated();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"metadata": {"name": "m", "finalizers": ["a/b"]}}).to_string();
+    assert_eq!(send(&server, Method::POST, maps, JSON, map).await.0, 201);
+    let values = [
+        "0",
+        "-1",
+        "1",
+        "-0",
+        "2147483648",
+        "4294967296",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1e400",
+        "NaN",
+        "",
+        "x",
+        "%00",
+        "%ff",
+        "true",
+    ];
+    let options = [
+        "limit",
+        "continue",
+        "resourceVersion",
+        "resourceVersionMatch",
+        "timeoutSeconds",
+        "watch",
+        "sendInitialEvents",
+        "allowWatchBookmarks",
+        "labelSelector",
+        "fieldSelector",
+        "gracePeriodSeconds",
+        "propagationPolicy",
+        "orphanDependents",
+        "dryRun",
+        "fieldValidation",
+        "fieldManager",
+        "force",
+        "pretty",
+        "timeout",
+    ];
+    tokio::time::pause();
+    for option in options {
+        for value in values {
+            for (method, path) in [
+                (Method::GET, maps.to_owned()),
+                (Method::GET, format!("{maps}/m")),
+                (Method::DELETE, format!("{maps}/m")),
+                (Method::DELETE, maps.to_owned()),
+            ] {
+                let path = format!("{path}?{option}={value}");
+                // A watch goes on for as long as it was asked to.
+                let answer = tokio::time::timeout(
+                    std::time::Duration::from_secs(10),
+                    send(&server, method.clone(), &path, JSON, ""),
+                );
+                if let Ok((code, told, _)) = answer.await {
+                    assert!(code >= 200 && code != 500 || !told["message"].is_null(), "{method} {path}: {code} {told}");
+                }
+            }
+        }
+    }
+    let watch = format!("{maps}?watch=1&timeoutSeconds=9223372036854775807");
+    let watching =
+        tokio::time::timeout(std::time::Duration::from_secs(10), send(&server, Method::GET, &watch, JSON, ""));
+    assert!(watching.await.is_err(), "it goes on");
+}
+
+#[tokio::test]
+async fn warnings_and_errors_of_one_request_are_bounded() {
+    let server = simulated();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let unknown: Vec<String> = (0..30_000).map(|n| format!("\"unknown{n}\":0")).collect();
+    let body = format!(r#"{{"metadata":{{"name":"m"}},{}}}"#, unknown.join(","));
+    let (code, _, warnings) = send(&server, Method::POST, maps, JSON, body.clone()).await;
+    assert_eq!((code, warnings.len()), (201, 100));
+    let (code, told, _) = send(&server, Method::POST, &format!("{maps}?fieldValidation=Strict"), JSON, body).await;
+    assert!(code == 400 && told["message"].as_str().unwrap().len() < 10_000, "{told}");
+    let labels: Vec<String> = (0..30_000).map(|n| format!("\"bad {n}\":\"bad value\"")).collect();
+    let body = format!(r#"{{"metadata":{{"name":"n","labels":{{{}}}}}}}"#, labels.join(","));
+    let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
+    assert_eq!((code, told["details"]["causes"].as_array().unwrap().len()), (422, 100));
+    assert!(told.to_string().len() < body.len(), "an answer is not larger than what is asked");
+    let owner =
+        |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{n}"), "uid": "u", "controller": true});
+    let owners: Vec<Value> = (0..8_000).map(owner).collect();
+    let body = json!({"metadata": {"name": "o", "ownerReferences": owners}}).to_string();
+    let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
+    assert!(code == 422 && told.to_string().len() < 8 * body.len(), "{code} {}", told.to_string().len());
+}

@@ -1,0 +1,245 @@
+//! What a request costs grows no faster than the request: twice the items take about twice the CPU time, whatever the
+//! items are.
+
+use crate::growth::send;
+use flyball_core::Clock;
+use flyball_server::{Options, Server};
+use http::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
+
+/// How much more twice as much may take.
+const RATIO: f64 = 2.5;
+
+/// What is measured: a request of so many items, after one that makes what it is about.
+struct Shape {
+    name: &'static str,
+    items: usize,
+    before: fn(usize) -> Option<(&'static str, Value)>,
+    request: fn(usize) -> (Method, &'static str, &'static str, String),
+}
+
+/// Makes a list of so many items.
+fn list(count: usize, item: impl Fn(usize) -> Value) -> Value {
+    (0..count).map(item).collect()
+}
+
+/// Writes so many fields of a JSON object, without its braces.
+fn fields(count: usize, field: impl Fn(usize) -> String) -> String {
+    (0..count).map(field).collect::<Vec<_>>().join(",")
+}
+
+fn post(path: &'static str, body: impl ToString) -> (Method, &'static str, &'static str, String) {
+    (Method::POST, path, JSON, body.to_string())
+}
+
+fn patch(path: &'static str, kind: &'static str, body: impl ToString) -> (Method, &'static str, &'static str, String) {
+    (Method::PATCH, path, kind, body.to_string())
+}
+
+fn map(metadata: Value) -> Value {
+    let mut map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}});
+    map["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    map
+}
+
+fn pod(spec: Value) -> Value {
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    pod
+}
+
+fn gadget(spec: Value) -> Value {
+    json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": spec})
+}
+
+fn crd(properties: Value) -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    json!({"metadata": {"name": "others.y.io"}, "spec": {"group": "y.io", "scope": "Namespaced",
+        "names": {"plural": "others", "kind": "Other"}, "versions": [version]}})
+}
+
+fn nothing(_: usize) -> Option<(&'static str, Value)> {
+    None
+}
+
+fn containers(count: usize) -> Value {
+    list(count, |n| json!({"name": format!("c{n}"), "image": "i"}))
+}
+
+fn finalizers(count: usize) -> Value {
+    list(count, |n| json!(format!("x.io/f{n}")))
+}
+
+fn owners(count: usize, of: impl Fn(usize) -> usize) -> Value {
+    let owner =
+        |n| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{}", of(n)), "uid": format!("u{}", of(n))});
+    map(json!({"ownerReferences": list(count, owner)}))
+}
+
+fn managers(count: usize) -> Value {
+    let entry = |n| {
+        json!({"manager": format!("m{n}"), "operation": if n % 2 == 0 { "Apply" } else { "Update" },
+        "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:k": {}}}})
+    };
+    list(count, entry)
+}
+
+fn keyed(count: usize, value: &str) -> Value {
+    list(count, |n| json!({"name": format!("n{n}"), "value": value}))
+}
+
+#[rustfmt::skip]
+const SHAPES: &[Shape] = &[
+    Shape { name: "unknown fields", items: 20_000, before: nothing, request: |n| {
+        post(MAPS, format!("{{\"metadata\":{{\"name\":\"m\"}},{}}}", fields(n, |n| format!("\"u{n}\":0")))) } },
+    Shape { name: "fields that stand twice", items: 10_000, before: nothing, request: |n| {
+        post(MAPS, format!("{{\"metadata\":{{\"name\":\"m\"}},\"data\":{{{}}}}}", fields(n, |n| format!("\"u{n}\":\"\",\"u{n}\":\"\"")))) } },
+    Shape { name: "unknown fields and fields that stand twice", items: 10_000, before: nothing, request: |n| {
+        post(MAPS, format!("{{\"metadata\":{{\"name\":\"m\"}},{}}}", fields(n, |n| format!("\"u{n}\":0,\"u{n}\":0")))) } },
+    Shape { name: "unknown fields of a custom resource", items: 20_000, before: nothing, request: |n| {
+        post(GADGETS, gadget((0..n).map(|n| (format!("u{n}"), json!(0))).collect())) } },
+    Shape { name: "unknown fields below a long key", items: 20_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"x".repeat(5 * n): (0..n).map(|n| (format!("u{n}"), json!(0))).collect::<Value>()}))) } },
+    Shape { name: "labels", items: 10_000, before: nothing, request: |n| {
+        post(MAPS, map(json!({"labels": (0..n).map(|n| (format!("l{n}"), json!("v"))).collect::<Value>()}))) } },
+    Shape { name: "bad labels", items: 5_000, before: nothing, request: |n| {
+        post(MAPS, map(json!({"labels": (0..n).map(|n| (format!("bad {n}"), json!("bad v"))).collect::<Value>()}))) } },
+    Shape { name: "annotations", items: 5_000, before: nothing, request: |n| {
+        post(MAPS, map(json!({"annotations": (0..n).map(|n| (format!("l{n}"), json!("v"))).collect::<Value>()}))) } },
+    Shape { name: "finalizers", items: 10_000, before: nothing, request: |n| post(MAPS, map(json!({"finalizers": finalizers(n)}))) },
+    Shape { name: "owners", items: 4_000, before: nothing, request: |n| post(MAPS, owners(n, |n| n)) },
+    Shape { name: "owners that stand twice", items: 4_000, before: nothing, request: |n| post(MAPS, owners(n, |n| n / 2)) },
+    Shape { name: "managers", items: 1_000, before: nothing, request: |n| post(MAPS, map(json!({"managedFields": managers(n)}))) },
+    Shape { name: "keys of a map", items: 20_000, before: nothing, request: |n| {
+        post(MAPS, json!({"metadata": {"name": "m"}, "data": (0..n).map(|n| (format!("k{n}"), json!("v"))).collect::<Value>()})) } },
+    Shape { name: "containers", items: 300, before: nothing, request: |n| post(PODS, pod(json!({"containers": containers(n)}))) },
+    Shape { name: "init containers", items: 300, before: nothing, request: |n| post(PODS, pod(json!({"initContainers": containers(n)}))) },
+    Shape { name: "variables", items: 4_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"containers": [{"name": "c", "image": "i", "env": list(n, |n| json!({"name": format!("N{n}"), "value": "v"}))}]}))) } },
+    Shape { name: "variables that hide others", items: 4_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"containers": [{"name": "c", "image": "i", "env": list(n, |n| json!({"name": format!("N{}", n / 2), "value": "v"}))}]}))) } },
+    Shape { name: "ports", items: 2_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"containers": [{"name": "c", "image": "i", "ports": list(n, |n| json!({"containerPort": n + 1, "hostPort": n + 1}))}]}))) } },
+    Shape { name: "volumes and their mounts", items: 1_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"volumes": list(n, |n| json!({"name": format!("v{n}"), "emptyDir": {}})),
+            "containers": [{"name": "c", "image": "i", "volumeMounts": list(n, |n| json!({"name": format!("v{n}"), "mountPath": format!("/v{n}")}))}]}))) } },
+    Shape { name: "secrets to pull with", items: 4_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"imagePullSecrets": list(n, |n| json!({"name": format!("s{}", n / 2)}))}))) } },
+    Shape { name: "tolerations", items: 2_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"tolerations": list(n, |n| json!({"key": format!("k{n}"), "operator": "Exists"}))}))) } },
+    Shape { name: "spread constraints", items: 1_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"topologySpreadConstraints": list(n, |n| json!({"maxSkew": 1, "topologyKey": format!("k{n}"), "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}))}))) } },
+    Shape { name: "gates", items: 2_000, before: nothing, request: |n| post(PODS, pod(json!({"schedulingGates": list(n, |n| json!({"name": format!("g{n}")}))}))) },
+    Shape { name: "host aliases", items: 2_000, before: nothing, request: |n| {
+        post(PODS, pod(json!({"hostAliases": list(n, |n| json!({"ip": format!("10.0.{}.{}", n / 250, n % 250)}))}))) } },
+    Shape { name: "ports of a service", items: 1_000, before: nothing, request: |n| {
+        post("/api/v1/namespaces/default/services", json!({"metadata": {"name": "s"}, "spec": {"ports": list(n, |n| json!({"name": format!("n{n}"), "port": n + 1}))}})) } },
+    Shape { name: "requirements of a selector", items: 2_000, before: nothing, request: |n| {
+        let expressions = list(n, |n| json!({"key": format!("k{n}"), "operator": "In", "values": ["v"]}));
+        post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", json!({"metadata": {"name": "b"}, "spec": {"selector": {"matchExpressions": expressions}}})) } },
+    Shape { name: "rules of a role", items: 4_000, before: nothing, request: |n| {
+        let rule = |n| json!({"apiGroups": [""], "resources": [format!("r{n}")], "verbs": ["get"]});
+        post("/apis/rbac.authorization.k8s.io/v1/clusterroles", json!({"metadata": {"name": "r"}, "rules": list(n, rule)})) } },
+    Shape { name: "webhooks", items: 500, before: nothing, request: |n| {
+        let hook = |n| json!({"name": format!("h{n}.x.io"), "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://h/"}});
+        post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({"metadata": {"name": "h"}, "webhooks": list(n, hook)})) } },
+    Shape { name: "properties of a CRD", items: 1_000, before: nothing, request: |n| {
+        post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd((0..n).map(|n| (format!("p{n}"), json!({"type": "string", "pattern": "^a+$"}))).collect())) } },
+    Shape { name: "items of a list of type map", items: 4_000, before: nothing, request: |n| post(GADGETS, gadget(json!({"keyed": keyed(n, "v")}))) },
+    Shape { name: "changed items of a list of type map", items: 2_000, before: |n| Some((GADGETS, gadget(json!({"keyed": keyed(n, "v")})))), request: |n| {
+        patch("/apis/x.io/v1/namespaces/default/gadgets/g", "application/merge-patch+json", json!({"spec": {"keyed": keyed(n, "w")}})) } },
+    Shape { name: "applied items of a list of type map", items: 1_500, before: |n| Some((GADGETS, gadget(json!({"keyed": keyed(n, "v")})))), request: |n| {
+        patch("/apis/x.io/v1/namespaces/default/gadgets/g", APPLY, gadget(json!({"keyed": keyed(n, "w")}))) } },
+    Shape { name: "items of a set", items: 8_000, before: nothing, request: |n| post(GADGETS, gadget(json!({"set": list(n, |n| json!(format!("s{n}")))}))) },
+    Shape { name: "mistakes in a custom resource", items: 5_000, before: nothing, request: |n| post(GADGETS, gadget(json!({"set": list(n, |n| json!(n))}))) },
+    Shape { name: "operations of a JSON patch", items: 4_000, before: |_| Some((MAPS, map(json!({})))), request: |n| {
+        let op = |n| json!({"op": "add", "path": format!("/data/k{n}"), "value": "v"});
+        patch("/api/v1/namespaces/default/configmaps/m", JSON_PATCH, list(n, op)) } },
+    Shape { name: "operations of a JSON patch on a list", items: 4_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
+        patch("/api/v1/namespaces/default/configmaps/m", JSON_PATCH, list(n, |_| json!({"op": "remove", "path": "/metadata/finalizers/0"}))) } },
+    Shape { name: "strategic patch of a list of texts", items: 5_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
+        patch("/api/v1/namespaces/default/configmaps/m", STRATEGIC, json!({"metadata": {"finalizers": finalizers(n)}})) } },
+    Shape { name: "strategic patch that takes texts out", items: 5_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
+        patch("/api/v1/namespaces/default/configmaps/m", STRATEGIC, json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers(n)}})) } },
+    Shape { name: "strategic patch of a list of type map", items: 300, before: |n| Some((PODS, pod(json!({"containers": containers(n)})))), request: |n| {
+        let items = list(n, |n| json!({"name": format!("c{n}"), "image": "j"}));
+        patch("/api/v1/namespaces/default/pods/p", STRATEGIC, json!({"spec": {"containers": items, "$setElementOrder/containers": list(n, |n| json!({"name": format!("c{n}")}))}})) } },
+];
+
+/// The CPU time that this thread has taken.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+async fn server() -> Server {
+    let server = Server::new(Options::simulated(Clock::system(), 1));
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {
+            "type": "object", "required": ["name"], "properties": {"name": {"type": "string"}, "value": {"type": "string"}}}},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+    }}}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let crd = json!({"metadata": {"name": "gadgets.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+        "names": {"plural": "gadgets", "kind": "Gadget"}, "versions": [version]}});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, Method::POST, path, JSON, crd.to_string()).await.0, 201);
+    let account = json!({"metadata": {"name": "default"}}).to_string();
+    send(&server, Method::POST, "/api/v1/namespaces/default/serviceaccounts", JSON, account).await;
+    server
+}
+
+/// Returns the least CPU time that a request of so many items takes.
+async fn cost(shape: &Shape, items: usize) -> Duration {
+    let server = server().await;
+    if let Some((path, object)) = (shape.before)(items) {
+        let (code, told, _) = send(&server, Method::POST, path, JSON, object.to_string()).await;
+        assert_eq!(code, 201, "{}: {told:.300}", shape.name);
+    }
+    let (method, path, content_type, body) = (shape.request)(items);
+    let path = format!("{path}?dryRun=All&fieldManager=m&force=true");
+    let path = if content_type == APPLY { path } else { path.replace("&force=true", "") };
+    let mut least = Duration::MAX;
+    for _ in 0..4 {
+        let begun = cpu();
+        let (code, told, _) = send(&server, method.clone(), &path, content_type, body.clone()).await;
+        least = least.min(cpu() - begun);
+        assert!(code < 300 || code == 422 || code == 413, "{}: {code} {told:.300}", shape.name);
+    }
+    least
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn twice_as_much_takes_about_twice_as_long() {
+    let mut worst = Vec::new();
+    for shape in SHAPES {
+        // A loaded machine may spoil a measurement, though hardly three.
+        let mut told = String::new();
+        let mut is_linear = false;
+        for _ in 0..3 {
+            let (once, twice) = (cost(shape, shape.items).await, cost(shape, 2 * shape.items).await);
+            let ratio = twice.as_secs_f64() / once.as_secs_f64();
+            told = format!("{}: {once:?} for {}, {twice:?} for twice as many: {ratio:.2}", shape.name, shape.items);
+            if ratio <= RATIO {
+                is_linear = true;
+                break;
+            }
+        }
+        println!("{told}");
+        if !is_linear {
+            worst.push(told);
+        }
+    }
+    assert!(worst.is_empty(), "{worst:#?}");
+}

@@ -1,0 +1,88 @@
+//! Patches, where the real server takes more than one would think, or refuses it in words of its own.
+
+use crate::growth::send;
+use flyball_core::Clock;
+use flyball_server::{Options, Server};
+use http::Method;
+use serde_json::{Value, json};
+
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
+const MAP: &str = "/api/v1/namespaces/default/configmaps/m";
+
+async fn server() -> Server {
+    let server = Server::new(Options::simulated(Clock::system(), 1));
+    for (path, object) in [
+        ("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}, "data": {"a": "YQ=="}})),
+        ("/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "m"}, "data": {"a": "b"}})),
+    ] {
+        assert_eq!(send(&server, Method::POST, path, JSON, object.to_string()).await.0, 201);
+    }
+    server
+}
+
+#[tokio::test]
+async fn an_operation_without_value_stores_empty_bytes() {
+    let server = server().await;
+    let patch = json!([{"op": "add", "path": "/data/k"}]).to_string();
+    let (code, told, _) = send(&server, Method::PATCH, SECRET, JSON_PATCH, patch).await;
+    assert_eq!((code, &told["data"]), (200, &json!({"a": "YQ==", "k": ""})), "{told}");
+    assert_eq!(send(&server, Method::GET, SECRET, JSON, "").await.1["data"], json!({"a": "YQ==", "k": ""}));
+}
+
+#[tokio::test]
+async fn an_empty_path_means_the_whole_object() {
+    let server = server().await;
+    let (_, mut map, _) = send(&server, Method::GET, MAP, JSON, "").await;
+    map["data"] = json!({"other": "c"});
+    let patch = json!([{"op": "replace", "path": "", "value": map}]).to_string();
+    let (code, told, _) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
+    assert_eq!((code, &told["data"]), (200, &json!({"other": "c"})), "{told}");
+}
+
+#[tokio::test]
+async fn what_stands_before_the_first_slash_of_a_path_is_dropped() {
+    let server = server().await;
+    let patch = json!([{"op": "add", "path": "data/k", "value": "v"}]).to_string();
+    let (code, told, warnings) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
+    assert_eq!((code, &told["data"]), (200, &json!({"a": "b"})), "{told}");
+    assert_eq!(warnings, [r#"299 - "unknown field \"k\"""#]);
+}
+
+#[tokio::test]
+async fn retained_keys_that_miss_one_of_the_patch_are_a_bad_request() {
+    let server = server().await;
+    let patch = json!({"data": {"$retainKeys": ["x"], "k": "v"}}).to_string();
+    let (code, told, _) = send(&server, Method::PATCH, MAP, STRATEGIC, patch).await;
+    assert_eq!((code, &told["message"]), (400, &json!("invalid patch format of retainKeys")), "{told}");
+    assert_eq!(told["reason"], "BadRequest");
+}
+
+#[tokio::test]
+async fn a_patch_may_make_another_version_of_an_object() {
+    let server = server().await;
+    let (v1, v2) = ("/apis/autoscaling/v1/namespaces/default", "/apis/autoscaling/v2/namespaces/default");
+    let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef":
+        {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+    let path = format!("{v2}/horizontalpodautoscalers");
+    let (code, told, _) = send(&server, Method::POST, &path, JSON, scaler.to_string()).await;
+    assert_eq!(code, 201, "{told}");
+    let patch =
+        json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 5, "targetCPUUtilizationPercentage": 7}});
+    let (code, told, warnings) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, patch.to_string()).await;
+    assert_eq!((code, &told["apiVersion"]), (200, &json!("autoscaling/v2")), "{told}");
+    assert_eq!(told["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 7, "{told}");
+    let unknown = ["spec.metrics", "status.currentMetrics"];
+    assert_eq!(warnings, unknown.map(|field| format!(r#"299 - "unknown field \"{field}\"""#)));
+    let bad = json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 0}}).to_string();
+    let (code, told, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, bad).await;
+    assert_eq!((code, &told["details"]["kind"]), (422, &json!("HorizontalPodAutoscaler")), "{told}");
+    let (_, told, _) = send(&server, Method::GET, &format!("{v1}/horizontalpodautoscalers/h"), JSON, "").await;
+    assert_eq!(told["spec"]["maxReplicas"], 5, "{told}");
+    let other = json!({"apiVersion": "autoscaling/v9"}).to_string();
+    let (code, told, _): (u16, Value, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, other).await;
+    assert!(code == 422 && told["message"].as_str().unwrap().contains("patch: Invalid value"), "{told}");
+}
