@@ -30,7 +30,8 @@ pub(crate) struct Declared {
 impl Declared {
     /// Finds the variables of a role or playbook, and of all roles that it reaches.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walk { project, found: Self::default(), names: Sets::default(), next: Vec::new() };
+        let mut walk =
+            Walk { project, found: Self::default(), names: Sets::default(), in_role: false, next: Vec::new() };
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -73,6 +74,8 @@ struct Walk<'p> {
     found: Declared,
     /// Those of the unit that is read.
     names: Sets,
+    /// Whether that is a role, all files of which are read.
+    in_role: bool,
     next: Vec<Unit>,
 }
 
@@ -96,6 +99,7 @@ fn last(key: &str) -> &str {
 
 impl Walk<'_> {
     fn unit(&mut self, unit: &Unit) -> Result<()> {
+        self.in_role = matches!(unit, Unit::Role(_));
         match unit {
             Unit::Role(folder) => self.role(folder)?,
             Unit::File(file) => {
@@ -260,6 +264,9 @@ impl Walk<'_> {
 
     /// Goes on with a file beside a playbook; with all that are there if it is not known which. Those of a role are all read anyway.
     fn reach_file(&mut self, file: Option<&str>, around: &Path) -> Result<()> {
+        if self.in_role {
+            return Ok(());
+        }
         let files = match file.filter(|file| !is_template(file)) {
             Some(file) => vec![around.join(file), around.join("vars").join(file), around.join("tasks").join(file)],
             None => {
@@ -278,10 +285,23 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk =
-            Walk { project: Path::new("/none"), found: Declared::default(), names: Sets::default(), next: Vec::new() };
+        let mut walk = Walk {
+            project: Path::new("/none"),
+            found: Declared::default(),
+            names: Sets::default(),
+            in_role: false,
+            next: Vec::new(),
+        };
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
+    }
+
+    #[test]
+    fn defaults_of_a_role_are_inputs_whatever_it_includes() {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
+        let found = Declared::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
+        assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
+        assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
     }
 
     #[test]
