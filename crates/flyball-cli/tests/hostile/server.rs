@@ -1,0 +1,211 @@
+//! The server that is attacked, and what others see of it.
+
+use crate::target::Target;
+use base64::Engine;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How often `/healthz` is asked.
+const PACE: Duration = Duration::from_millis(10);
+
+/// A running cluster, which goes with the test.
+pub(crate) struct Cluster {
+    home: PathBuf,
+    pid: u64,
+    admin: Target,
+    peak: Arc<AtomicU64>,
+}
+
+fn flyball(home: &PathBuf, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    command.args(args).env_clear().env("HOME", home).env("TMPDIR", home).current_dir(home).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        let home = std::env::temp_dir().join(format!("flyball-hostile-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&home);
+        fs::create_dir_all(&home).unwrap();
+        flyball(&home, &["cluster", "up", "--kubeconfig", "config"]);
+        let status: Value = serde_json::from_str(&flyball(&home, &["cluster", "status", "-o", "json"])).unwrap();
+        let config: Value = serde_saphyr::from_str(&fs::read_to_string(home.join("config")).unwrap()).unwrap();
+        let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+        let pem = |text: &Value| {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap()).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let admin = Target {
+            address: cluster["server"].as_str().unwrap().trim_start_matches("https://").to_owned(),
+            authority: pem(&cluster["certificate-authority-data"]),
+            account: "admin".into(),
+            token: String::new(),
+            certificate: Some((pem(&user["client-certificate-data"]), pem(&user["client-key-data"]))),
+        };
+        let cluster = Self { home, pid: status["pid"].as_u64().unwrap(), admin, peak: Arc::default() };
+        cluster.set_up().await;
+        cluster
+    }
+
+    /// Makes the accounts, and what the ordinary one works with.
+    async fn set_up(&self) {
+        self.post("/api/v1/namespaces", json!({"metadata": {"name": "play"}})).await;
+        for account in ["nobody", "dev"] {
+            self.post("/api/v1/namespaces/play/serviceaccounts", json!({"metadata": {"name": account}})).await;
+        }
+        let definition = json!({
+            "metadata": {"name": "toys.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "toys", "kind": "Toy"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }}}],
+            },
+        });
+        self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+        let role = json!({
+            "metadata": {"name": "dev"},
+            "rules": [{"apiGroups": ["", "apps", "example.com"], "resources": ["*"], "verbs": ["*"]}],
+        });
+        self.post("/apis/rbac.authorization.k8s.io/v1/namespaces/play/roles", role).await;
+        let binding = json!({
+            "metadata": {"name": "dev"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"},
+            "subjects": [{"kind": "ServiceAccount", "name": "dev", "namespace": "play"}],
+        });
+        self.post("/apis/rbac.authorization.k8s.io/v1/namespaces/play/rolebindings", binding).await;
+        for n in 0..20 {
+            let map = json!({"metadata": {"name": format!("large-{n}")}, "data": {"a": "x".repeat(100_000)}});
+            self.post("/api/v1/namespaces/play/configmaps", map).await;
+        }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let mut sender = self.admin.http().await.unwrap();
+        let sent = self.admin.send(&mut sender, "POST", path, "application/json", body.to_string().into()).await;
+        let (code, answer) = sent.unwrap();
+        assert_eq!(code, 201, "{path}: {answer:?}");
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// The server, as an account attacks it.
+    pub(crate) async fn target(&self, account: &str) -> Target {
+        let path = format!("/api/v1/namespaces/play/serviceaccounts/{account}/token");
+        let made = self.post(&path, json!({"spec": {"audiences": []}})).await;
+        let token = made["status"]["token"].as_str().unwrap().to_owned();
+        Target { account: account.into(), token, certificate: None, ..self.admin.clone() }
+    }
+
+    /// Returns how much memory the server has.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("the server runs");
+        kib << 10
+    }
+
+    /// Returns how much memory it had at most since it was asked last.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak.swap(0, Ordering::Relaxed)
+    }
+
+    /// Asks `/healthz` over and over, as an administrator.
+    pub(crate) async fn healthz_for(&self, duration: Duration) -> Latencies {
+        let (end, mut all, mut sender) = (Instant::now() + duration, Vec::new(), self.admin.http().await);
+        while Instant::now() < end {
+            let begun = Instant::now();
+            let answered = async {
+                if sender.is_none() {
+                    sender = self.admin.http().await;
+                }
+                self.admin.send(sender.as_mut()?, "GET", "/healthz", "text/plain", Bytes::new()).await
+            };
+            let answered = timeout(Duration::from_secs(10), answered).await.ok().flatten();
+            if answered.is_none_or(|(code, _)| code != 200) {
+                // What is not answered counts as what is answered late.
+                sender = None;
+                all.push(Duration::from_secs(10));
+            } else {
+                all.push(begun.elapsed());
+            }
+            self.peak.fetch_max(self.memory(), Ordering::Relaxed);
+            sleep(PACE).await;
+        }
+        all.sort();
+        Latencies(all)
+    }
+
+    pub(crate) fn recovery(&self) -> Recovery<'_> {
+        Recovery { cluster: self, left: String::new() }
+    }
+
+    /// Tells what is left of an attack: figures that are not what they are at rest.
+    async fn left(&self) -> Option<String> {
+        let mut sender = self.admin.http().await?;
+        let (_, page) = self.admin.send(&mut sender, "GET", "/metrics", "text/plain", Bytes::new()).await?;
+        let page = String::from_utf8(page.to_vec()).ok()?;
+        let at_rest = ["flyball_unsent_bytes 0", "request_kind=\"mutating\"} 0", "request_kind=\"readOnly\"} 0"];
+        let left: Vec<&str> = at_rest.into_iter().filter(|line| !page.contains(line)).collect();
+        Some(if left.is_empty() { String::new() } else { format!("not {left:?} in\n{page}") })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        let _ = command.args(["cluster", "down"]).env_clear().env("HOME", &self.home).current_dir(&self.home).output();
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+/// Whether the server is as it was.
+pub(crate) struct Recovery<'c> {
+    cluster: &'c Cluster,
+    left: String,
+}
+
+impl Recovery<'_> {
+    /// Waits until nothing is left of an attack; returns how long that took.
+    pub(crate) async fn within(&mut self, duration: Duration) -> Option<Duration> {
+        let begun = Instant::now();
+        while begun.elapsed() < duration {
+            match timeout(Duration::from_secs(5), self.cluster.left()).await.ok().flatten() {
+                Some(left) if left.is_empty() => return Some(begun.elapsed()),
+                Some(left) => self.left = left,
+                None => self.left = "the server does not answer".into(),
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        None
+    }
+
+    pub(crate) fn left(&self) -> &str {
+        &self.left
+    }
+}
+
+/// How long answers took, the shortest first.
+pub(crate) struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    pub(crate) fn p99(&self) -> Duration {
+        self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
+    }
+
+    pub(crate) fn max(&self) -> Duration {
+        self.0[self.0.len() - 1]
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+}
