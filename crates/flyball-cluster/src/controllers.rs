@@ -355,7 +355,7 @@ async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rn
             Controller::ServiceAccount => shared.controller(me.whole(service_account::accounts())),
             Controller::ServiceAccountToken => {
                 let (server, certificate) = (cluster.server().clone(), cluster.certificate().map(str::to_owned));
-                shared.cache(token::cache()).controller(me.whole(token::controller(server, certificate)))
+                shared.controller(me.whole(token::controller(server, certificate)))
             }
             Controller::ServiceLb => shared.controller(me.whole(service_lb::controller())),
             Controller::StatefulSet => shared.controller(me.whole(stateful_set::controller())),

@@ -4,7 +4,7 @@
 //! name that is made later gets no token of the one before. See
 //! <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
 
-use flyball::{Action, Cache, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_server::Server;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -20,11 +20,6 @@ pub(super) fn controller(server: Server, certificate: Option<String>) -> Control
     Controller::new(Tokens { server, certificate })
         .refers_to::<ServiceAccount>(|secret: &Secret| account(secret).into_iter().collect())
         .replaces::<Secret>()
-}
-
-/// Other secrets are none of the controller's business, and may be many.
-pub(super) fn cache() -> Cache<Secret> {
-    Cache::new().fields(format!("type={TYPE}"))
 }
 
 fn account(secret: &Secret) -> Option<ObjectKey> {
