@@ -22,7 +22,11 @@ pub struct Cluster {
     metrics: Metrics,
     rules: Rules,
     program: Option<Arc<dyn Program>>,
+    on_panic: Option<Arc<OnPanic>>,
 }
+
+/// Is called with the place of a panic and its message.
+pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
 
 impl Cluster {
     /// Makes a cluster that holds what every cluster holds from the start.
@@ -66,7 +70,7 @@ impl Cluster {
 
     fn around(server: Server, clock: Clock, rng: Rng) -> Self {
         let (metrics, rules) = (Metrics::default(), Rules::default());
-        Self { server, clock, rng, certificate: None, metrics, rules, program: None }
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None }
     }
 
     /// Lets the data directory go, if there is one; from then on writes are refused. See [`Server::close`].
@@ -122,6 +126,17 @@ impl Cluster {
     pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
         self.program = Some(program);
         self
+    }
+
+    /// Calls this with each panic of a controller that concerns an object alone: its place and its message. It is in the log as
+    /// well. Forks do not take it over.
+    pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Arc::new(tell));
+        self
+    }
+
+    pub(crate) fn panic_hook(&self) -> Option<Arc<OnPanic>> {
+        self.on_panic.clone()
     }
 
     /// Returns what the containers of pods run in.
@@ -183,6 +198,6 @@ impl Snapshot {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
         let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
         let (rules, program) = (self.rules.clone(), self.program.clone());
-        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program }
+        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program, on_panic: None }
     }
 }

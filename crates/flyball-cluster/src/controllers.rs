@@ -304,6 +304,9 @@ pub(crate) fn run<'a>(
 
 async fn run_all(cluster: &Cluster, controllers: &Controllers, clock: &Clock, rng: &Rng) {
     let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
+    if let Some(tell) = cluster.panic_hook() {
+        shared = shared.on_panic(move |place, text| tell(place, text));
+    }
     let mut apart: Vec<Running> = Vec::new();
     for controller in &controllers.0 {
         let me = Member { controller: *controller, client: cluster.client(controller.user()) };

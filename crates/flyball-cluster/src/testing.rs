@@ -50,6 +50,7 @@
 //!   cluster.
 
 mod explore;
+mod neighbors;
 mod outage;
 mod report;
 mod requests;
@@ -66,6 +67,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
+use neighbors::Allowed;
 use requests::{Crash, Log};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
@@ -99,6 +101,7 @@ pub struct Setup {
     program: Option<Arc<dyn Program>>,
     faults: Faults,
     crash: Option<Crash>,
+    allowed: Allowed,
 }
 
 /// An operator that runs on a cluster, until this is dropped.
@@ -154,6 +157,20 @@ impl Setup {
         self
     }
 
+    /// Expects the operator to change objects of another namespace. Any other change outside of the namespace of the test fails it,
+    /// unless it is one of an object that the test made, of a kind that the operator defines, or of what such objects own.
+    pub fn allows_changes_in(mut self, namespace: impl Into<String>) -> Self {
+        self.allowed.namespaces.insert(namespace.into());
+        self
+    }
+
+    /// Expects the operator to change objects of a kind wherever they are, such as cluster roles.
+    pub fn allows_changes_of<K: kube::Resource<DynamicType: Default>>(mut self) -> Self {
+        let kind = K::DynamicType::default();
+        self.allowed.resources.insert((K::group(&kind).into_owned(), K::plural(&kind).into_owned()));
+        self
+    }
+
     /// Has the operator crash right before it sends the request of this number, from 1 on, and starts it again a second later.
     pub fn crash_before(mut self, request: u64) -> Self {
         self.crash = Some(Crash::Before(request));
@@ -190,6 +207,9 @@ impl Setup {
             runs: AtomicU64::new(0),
         };
         installed.log.plan(self.crash);
+        if !installed.target.is_shared() {
+            installed.log.watch_neighbors(&installed.namespace, self.allowed);
+        }
         let operator = installed.prepared(operator);
         let mut test = Test { installed: Arc::new(installed), rules, running: None };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": test.namespace()}});
@@ -213,8 +233,12 @@ impl Installed {
         loop {
             let run = self.runs.fetch_add(1, Ordering::Relaxed);
             let operator = self.prepared((self.make)()).clock(self.target.clock()).rng(self.target.rng(run));
-            let log = self.log.clone();
-            let operator = operator.on_error(move |controller, object, error| log.failed(controller, object, error));
+            let (failed, settled, panicked) = (self.log.clone(), self.log.clone(), self.log.clone());
+            let operator = operator
+                .on_error(move |controller, object, error| failed.failed(controller, object, error))
+                .on_settled(move |controller, object| settled.settled(controller, object))
+                .on_panic(move |place, message| panicked.panicked(place, message));
+            self.log.started();
             self.target.serve(&self.operator, &self.namespace, operator.webhooks());
             let client = self.target.operator(&self.namespace, &self.operator, &self.log);
             tokio::select! {
@@ -223,7 +247,11 @@ impl Installed {
                     self.log.ended(ended.as_ref().err());
                     return ended;
                 }
-                () = self.log.crashes() => sleep(RESTART).await,
+                () = self.log.crashes() => {
+                    // Nobody answers for an operator that is not there.
+                    self.target.silence(&self.operator, &self.namespace);
+                    sleep(RESTART).await;
+                }
             }
         }
     }
@@ -233,12 +261,21 @@ impl Test {
     /// Tests an operator, which is made anew for each time that it is started.
     pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
         let (controllers, faults) = (Controllers::all(), Faults::default());
-        Setup { make: Arc::new(operator), seed: 1, nodes: 0, controllers, program: None, faults, crash: None }
+        Setup {
+            make: Arc::new(operator),
+            seed: 1,
+            nodes: 0,
+            controllers,
+            program: None,
+            faults,
+            crash: None,
+            allowed: Allowed::default(),
+        }
     }
 
-    /// Returns a client that may do everything.
+    /// Returns a client that may do everything. What is made with it belongs to the scenario, and the operator may change it.
     pub fn client(&self) -> Client {
-        self.installed.target.admin()
+        self.installed.target.user(&self.installed.log)
     }
 
     /// Returns the namespace of the test.
@@ -287,7 +324,8 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed.
+    /// When it goes on writing for an hour, or five minutes on a real cluster; when it failed; when it panicked; when an object
+    /// failed all that while, again and again, with errors that are not [expected](Self::expect_errors).
     pub async fn assert_converges(&self) {
         let (quiet, longest) = self.installed.target.patience();
         let end = Instant::now() + longest;
@@ -296,7 +334,7 @@ impl Test {
             sleep(quiet).await;
             self.assert_works();
             if self.requests().since(&before).writes == 0 {
-                return;
+                return self.assert_no_failures(quiet / 2);
             }
             assert!(Instant::now() < end, "the operator does not come to rest{}", self.last_writes());
         }
@@ -311,7 +349,10 @@ impl Test {
         self.assert_converges().await;
         let before = self.requests();
         self.restart().await;
-        sleep(self.installed.target.patience().0).await;
+        let quiet = self.installed.target.patience().0;
+        sleep(quiet).await;
+        self.assert_works();
+        self.assert_no_failures(quiet / 2);
         let since = self.requests().since(&before);
         assert!(since.writes == 0, "{} writes where nothing had changed{}", since.writes, self.last_writes());
     }
@@ -365,6 +406,18 @@ impl Test {
     /// Takes the denials as expected, and returns them.
     pub fn expect_denials(&self) -> Vec<String> {
         self.installed.log.take_denials()
+    }
+
+    /// Takes the panics so far as expected, and returns them: controller, object and message. Any other one fails the test.
+    pub fn expect_panics(&self) -> Vec<String> {
+        self.installed.log.take_panics()
+    }
+
+    /// Expects reconciles to fail with errors that contain this text even when everything has come to rest. Other errors that
+    /// repeat then fail the test; those that [wait](flyball::Error::wait) for a change, or are
+    /// [final](flyball::Error::terminal), do not repeat.
+    pub fn expect_errors(&self, part: &str) {
+        self.installed.log.expect_errors(part);
     }
 
     /// Returns what the operator's [rules](Operator::rules) permit and it has not done so far.
@@ -445,6 +498,34 @@ impl Test {
         if let Some(error) = self.installed.log.failure() {
             panic!("the operator {} could not run: {error}", self.installed.operator);
         }
+        let panics = self.installed.log.panics();
+        assert!(panics.is_empty(), "{}", self.describe_panics(&panics));
+        let changes = self.installed.log.unexpected_changes();
+        assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
+    }
+
+    fn describe_changes(&self, changes: &[String]) -> String {
+        let (operator, list) = (&self.installed.operator, changes.join("\n  "));
+        format!(
+            "the operator {operator} changed what is neither its own nor the test's (Setup::allows_changes_in and \
+             allows_changes_of take that as expected):\n  {list}"
+        )
+    }
+
+    fn describe_panics(&self, panics: &[String]) -> String {
+        let (operator, list) = (&self.installed.operator, panics.join("\n  "));
+        format!("the operator {operator} panicked (Test::expect_panics takes that as expected):\n  {list}")
+    }
+
+    /// An operator that fails at each attempt writes nothing, which must not look like having nothing to do.
+    fn assert_no_failures(&self, period: Duration) {
+        let failing = self.installed.log.failing_for(period);
+        assert!(
+            failing.is_empty(),
+            "the operator {} still fails when nothing changes any more (Test::expect_errors takes that as expected):\n  {}",
+            self.installed.operator,
+            failing.join("\n  ")
+        );
     }
 
     fn last_writes(&self) -> String {
@@ -479,6 +560,10 @@ impl Drop for Test {
                 denied.join("\n  ")
             );
         }
+        let panics = self.installed.log.panics();
+        assert!(panics.is_empty(), "{}", self.describe_panics(&panics));
+        let changes = self.installed.log.unexpected_changes();
+        assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
     }
 }
 

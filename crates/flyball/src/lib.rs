@@ -94,6 +94,7 @@ mod error;
 mod json;
 mod kind;
 mod latch;
+mod panics;
 
 pub mod proxy;
 

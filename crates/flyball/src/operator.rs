@@ -29,11 +29,12 @@ pub use describe::{
     WebhookDescription,
 };
 pub use election::LeaderElection;
-pub(crate) use environment::{Environment, OnError};
+pub(crate) use environment::{Environment, OnError, OnSettled};
 pub use task::{Task, TaskContext};
 
 use crate::cache::{Cache, Plan};
 use crate::kind::{AnyResource, Resource};
+use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
 use crate::reconcile::{Controller, Declaration, Reconcile};
 use crate::webhook::{self, Certificates, Live, Webhook, Webhooks};
@@ -118,6 +119,8 @@ pub struct Operator {
     grace: Duration,
     longest_stale: Duration,
     on_error: Vec<Arc<OnError>>,
+    on_settled: Vec<Arc<OnSettled>>,
+    on_panic: Vec<Arc<OnPanic>>,
 }
 
 /// Registers metrics.
@@ -285,6 +288,8 @@ impl Operator {
             grace: Duration::from_secs(25),
             longest_stale: Duration::from_secs(60),
             on_error: Vec::new(),
+            on_settled: Vec::new(),
+            on_panic: Vec::new(),
         }
     }
 
@@ -543,9 +548,27 @@ impl Operator {
     ///
     /// Of several, each is told. It is called on the way to the next reconcile and should be quick; if it panics, that
     /// is logged. Panics and passed deadlines of reconciles are no errors that were returned; they are in the metrics
-    /// and the log.
+    /// and the log, and panics go to [`on_panic`](Self::on_panic).
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
         self.on_error.push(Arc::new(tell));
+        self
+    }
+
+    /// Calls this after each reconcile that leaves nothing to be tried again because it failed, with its controller and its
+    /// object: it succeeded, the object is gone, or the error waits for a change. It is the counterpart of
+    /// [`on_error`](Self::on_error).
+    pub fn on_settled(mut self, tell: impl Fn(&str, &ObjectKey) + Send + Sync + 'static) -> Self {
+        self.on_settled.push(Arc::new(tell));
+        self
+    }
+
+    /// Calls this with every panic of the operator's code that was caught, in a reconcile, a mapping function, a predicate, an
+    /// index, a source or a webhook: the place, which names controller and object as far as they are known, and the message.
+    ///
+    /// It is called on the way to whatever comes next and should be quick. A panic of a [task](Self::task) ends the operator,
+    /// whose error tells of it.
+    pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.on_panic.push(Arc::new(tell));
         self
     }
 

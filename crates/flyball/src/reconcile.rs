@@ -37,8 +37,6 @@ pub(crate) use worker::span;
 use crate::error::Result;
 use crate::kind::AnyResource;
 use crate::queue::Next;
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Brings objects of one kind to where their spec wants them.
@@ -124,17 +122,6 @@ pub trait Reconcile: Send + Sync + 'static {
         let _ = (object, cx);
         async { Ok(Action::done()) }
     }
-}
-
-/// Runs what the author of the operator wrote, such that a panic is an error.
-pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", panic_text(&*panic)).into())
-}
-
-/// Returns what a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 /// What is to follow a reconcile that succeeded.

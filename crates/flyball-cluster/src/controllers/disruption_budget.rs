@@ -86,7 +86,7 @@ async fn count(
     match (&spec.max_unavailable, &spec.min_available) {
         (Some(most), _) => {
             let expected = expected(pods, cx).await?;
-            Ok(expected.map(|expected| (expected, (expected - scaled(most, expected, true)).max(0))))
+            Ok(expected.map(|expected| (expected, expected.saturating_sub(scaled(most, expected, true)).max(0))))
         }
         (None, Some(IntOrString::Int(least))) => Ok(Ok((there, *least))),
         (None, Some(least)) => {

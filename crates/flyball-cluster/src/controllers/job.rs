@@ -16,10 +16,10 @@ use super::pods::{self, is_active};
 use counts::{Counts, INDEX};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
+use indexes::Indexes;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::ResourceExt;
-use std::collections::BTreeSet;
 use std::time::Duration;
 use tracking::{is_tracked, untrack};
 
@@ -167,9 +167,8 @@ fn verdict(
     };
     let (failed, succeeded) = ("FailureTarget", "SuccessCriteriaMet");
     let is_suspended = spec.suspend == Some(true);
-    let len = |indexes: &BTreeSet<i32>| i32::try_from(indexes.len()).unwrap_or(i32::MAX);
-    let lost = counts.lost.as_ref().map_or(0, len);
-    let has_lost = lost > 0 && lost + len(&counts.completed) >= spec.completions.unwrap_or(i32::MAX);
+    let lost = counts.lost.as_ref().map_or(0, Indexes::len);
+    let has_lost = lost > 0 && lost.saturating_add(counts.completed.len()) >= spec.completions.unwrap_or(i32::MAX);
     if let Some(why) = policies::fails_job(spec, pods) {
         Some((failed, "PodFailurePolicy", why))
     } else if exceeds {
@@ -309,13 +308,14 @@ async fn manage(
         return Ok(());
     }
     let missing = usize::try_from(missing).unwrap_or(0);
+    let (missing, is_cut) = (missing.min(pods::BURST), missing > pods::BURST);
     let template = match counts::is_indexed(spec) {
         true => {
             let holds =
                 |pod: &&Pod| is_active(pod) || policies::replaces_failed_only(spec) && pods::is_terminating(pod);
-            let mut taken: BTreeSet<i32> = pods.iter().filter(holds).filter_map(counts::index).collect();
-            taken.extend(counts.completed.iter().chain(counts.lost.iter().flatten()));
-            let free = (0..spec.completions.unwrap_or(0)).filter(|index| !taken.contains(index)).take(missing);
+            let held: Indexes = pods.iter().filter(holds).filter_map(counts::index).collect();
+            let taken = held.union(&counts.completed).union(counts.lost.as_ref().unwrap_or(&Indexes::default()));
+            let free = taken.free(spec.completions.unwrap_or(0)).take(missing);
             let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);
             let (late, due): (Vec<i32>, Vec<i32>) = free.partition(|index| backoff(index).is_some());
             *wait = late.iter().filter_map(backoff).min().map(|wait| wait.unsigned_abs());
@@ -323,6 +323,9 @@ async fn manage(
         }
         false => vec![pod(job, spec); missing],
     };
+    if is_cut {
+        *wait = Some(SOON);
+    }
     let (made, result) = pods::create(job, &template, events, cx).await;
     pods.extend(made);
     result

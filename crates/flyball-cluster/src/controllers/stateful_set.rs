@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Under which a revision has its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
 
+/// How soon a step follows one that made as many pods as it may.
+const SOON: Duration = Duration::from_secs(1);
+
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(StatefulSets(Events::new("statefulset-controller")))
@@ -61,7 +64,7 @@ impl Reconcile for StatefulSets {
         let history = revisions::sync(set, &selector, &spec.template, collisions, HASH, cx).await?;
         let current = status.current_revision.filter(|name| history.find(name).is_some());
         let current = current.unwrap_or_else(|| history.update.name_any());
-        let mut step = Step { set, spec, cx, events: &self.0, history, current, pods };
+        let mut step = Step { set, spec, cx, events: &self.0, history, current, pods, left: pods::BURST };
         let result = if is_deleting(set) { Ok(()) } else { step.take().await };
         let status = step.status(cx.now());
         if set.status.as_ref() != Some(&status) {
@@ -70,6 +73,9 @@ impl Reconcile for StatefulSets {
         result?;
         let used = |name: &str| name == step.current || step.pods.values().any(|pod| revision(pod) == name);
         revisions::truncate(&step.history, spec.revision_history_limit, used, cx).await?;
+        if step.left == 0 {
+            return Ok(Action::requeue_after(SOON));
+        }
         let pods: Vec<Pod> = step.pods.into_values().collect();
         let wait = pods::next_available(&pods, spec.min_ready_seconds, cx.now());
         Ok(wait
@@ -88,6 +94,8 @@ struct Step<'a> {
     current: String,
     /// The pods there are, by their ordinals.
     pods: BTreeMap<i32, Pod>,
+    /// How many pods this step may still make.
+    left: usize,
 }
 
 impl Step<'_> {
@@ -130,6 +138,9 @@ impl Step<'_> {
                 if self.has_stale_claim(ordinal).await? {
                     return Ok(());
                 }
+                // The next step goes on.
+                let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+                self.left = left;
                 self.create(ordinal).await?;
                 if !self.is_parallel() {
                     return Ok(());

@@ -26,15 +26,26 @@ pub(super) enum Done {
 /// Something that an operator has to bear. Its line is written when this is dropped: that of a test that panics as well, which says
 /// that the operator did not pass.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Ordeal {
     operator: String,
     pub(super) done: Done,
     passed: bool,
+    /// What was asked for and left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_tried: Option<String>,
 }
 
 impl Ordeal {
     pub(super) fn new(operator: &str, done: Done) -> Self {
-        Self { operator: operator.to_owned(), done, passed: false }
+        Self { operator: operator.to_owned(), done, passed: false, not_tried: None }
+    }
+
+    /// Says that something was asked for and is not tried.
+    #[expect(clippy::print_stderr, reason = "whoever reads the output of a test has to know what it does not show")]
+    pub(super) fn leave_out(&mut self, what: String) {
+        eprintln!("the operator {} is not tried with {what}", self.operator);
+        self.not_tried = Some(what);
     }
 
     /// Says that the operator bore it.

@@ -1,15 +1,21 @@
 //! What an operator asked of the API server, counted.
 
+use super::neighbors::{Allowed, Neighbors, Written};
 use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use std::collections::{BTreeMap, VecDeque};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How many of the last writes are kept, to be shown.
 const SHOWN: usize = 20;
+/// How many panics are kept: one fails the test.
+const MAX_PANICS: usize = 20;
 
 /// What somebody may do, or does: a verb on a resource, as roles name them.
 ///
@@ -175,9 +181,96 @@ struct State {
     denials: BTreeMap<Permission, String>,
     places: BTreeMap<String, Place>,
     last_writes: VecDeque<String>,
+    /// Panics, each with its place.
+    panics: Vec<String>,
+    /// The objects whose reconciles fail, by controller and object.
+    failing: BTreeMap<(String, ObjectKey), Failing>,
+    /// Parts of errors that are expected to repeat.
+    expected: Vec<String>,
+    /// What happens outside of the namespace of the test, if that is looked at.
+    neighbors: Option<Neighbors>,
+}
+
+/// An object whose last reconcile failed, and is tried again.
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    failures: u64,
+    error: String,
 }
 
 impl Log {
+    /// Looks from now on at what happens outside of this namespace.
+    pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowed) {
+        self.lock().neighbors = Some(Neighbors::new(namespace, allowed));
+    }
+
+    /// Takes in what the test wrote.
+    pub(super) fn made(&self, place: &Written, answer: &Value) {
+        self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
+    }
+
+    /// Takes in what the operator wrote.
+    pub(super) fn changed(&self, method: &Method, place: &Written, answer: &Value) {
+        self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
+    }
+
+    /// Describes what the operator changed outside of the namespace and nobody expects.
+    pub(super) fn unexpected_changes(&self) -> Vec<String> {
+        self.lock().neighbors.iter().flat_map(Neighbors::unexpected).collect()
+    }
+
+    /// Returns the paths of the objects that the operator changed outside of the namespace.
+    pub(super) fn changes(&self) -> BTreeSet<String> {
+        self.lock().neighbors.iter().flat_map(Neighbors::all).collect()
+    }
+
+    /// Notes that the operator starts, which tries everything again.
+    pub(super) fn started(&self) {
+        self.lock().failing.clear();
+    }
+
+    pub(super) fn panicked(&self, place: &str, message: &str) {
+        let mut state = self.lock();
+        if state.panics.len() < MAX_PANICS {
+            state.panics.push(format!("{place}: {message}"));
+        }
+    }
+
+    pub(super) fn panics(&self) -> Vec<String> {
+        self.lock().panics.clone()
+    }
+
+    /// Forgets the panics, and returns them.
+    pub(super) fn take_panics(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().panics)
+    }
+
+    /// Expects errors that contain this text to repeat.
+    pub(super) fn expect_errors(&self, part: &str) {
+        self.lock().expected.push(part.to_owned());
+    }
+
+    /// Notes that an object does not fail, or not any more.
+    pub(super) fn settled(&self, controller: &str, object: &ObjectKey) {
+        self.lock().failing.remove(&(controller.to_owned(), object.clone()));
+    }
+
+    /// Describes the objects that have failed for so long, again and again.
+    pub(super) fn failing_for(&self, period: Duration) -> Vec<String> {
+        let state = self.lock();
+        let fails = |failing: &Failing| {
+            let is_expected = state.expected.iter().any(|part| failing.error.contains(part));
+            failing.failures > 1 && failing.since.elapsed() >= period && !is_expected
+        };
+        let failing = state.failing.iter().filter(|(_, failing)| fails(failing));
+        failing
+            .map(|((controller, object), Failing { failures, error, .. })| {
+                format!("controller {controller}, object {object}, {failures} times: {error}")
+            })
+            .collect()
+    }
+
     /// Has the operator crash.
     pub(super) fn plan(&self, crash: Option<Crash>) {
         self.lock().crash = crash;
@@ -242,6 +335,13 @@ impl Log {
 
     /// Takes in an error of a reconcile, which may have come of a denial.
     pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
+        {
+            let mut state = self.lock();
+            let new = Failing { since: Instant::now(), failures: 0, error: String::new() };
+            let failing = state.failing.entry((controller.to_owned(), object.clone())).or_insert(new);
+            failing.failures += 1;
+            failing.error = error.to_string();
+        }
         if error.status().is_some_and(|status| status.is_forbidden()) {
             let (message, at) = (error.to_string(), error.call_site());
             let place =

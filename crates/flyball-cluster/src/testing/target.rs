@@ -1,5 +1,6 @@
 //! The cluster that a test runs on: one of its own, or a real one.
 
+use super::neighbors::Written;
 use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
@@ -73,6 +74,23 @@ impl Target {
             Self::Own { cluster, .. } => cluster.admin(),
             Self::Real { config } => client(config),
         }
+    }
+
+    /// Returns a client that may do everything, and whose writes are those of the test.
+    pub(super) fn user(&self, log: &Log) -> Client {
+        let (client, log) = (self.admin(), log.clone());
+        let pass = move |request: Request<Body>| {
+            let (client, log) = (client.clone(), log.clone());
+            async move {
+                let place = Written::of(request.method(), request.uri());
+                let answer = client.send(request).await?;
+                let Some(place) = place.filter(|_| answer.status().is_success()) else { return Ok(answer) };
+                let (answer, value) = read(answer).await?;
+                log.made(&place, &value);
+                Ok::<_, kube::Error>(answer)
+            }
+        };
+        Client::new(service_fn(pass), "default")
     }
 
     /// Returns a client that is the service account of an operator, and whose requests are counted.
@@ -199,6 +217,14 @@ fn client(config: &Config) -> Client {
     flyball::connect(config.clone()).unwrap_or_else(|error| panic!("{KUBECONFIG}: {error}"))
 }
 
+/// Reads the answer to a write.
+async fn read(answer: http::Response<Body>) -> kube::Result<(http::Response<Body>, serde_json::Value)> {
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let value = serde_json::from_slice(&body).unwrap_or_default();
+    Ok((http::Response::from_parts(head, Body::from(body.to_vec())), value))
+}
+
 /// Counts the requests of a client, and what it is not permitted.
 fn counted(client: Client, namespace: &str, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
@@ -209,7 +235,13 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
                 log.crash().await;
             }
             let permission = log.asked(request.method(), request.uri());
-            let answer = client.send(request).await?;
+            let (method, place) = (request.method().clone(), Written::of(request.method(), request.uri()));
+            let mut answer = client.send(request).await?;
+            if let Some(place) = place.filter(|_| answer.status().is_success()) {
+                let value;
+                (answer, value) = read(answer).await?;
+                log.changed(&method, &place, &value);
+            }
             if let Some(Crash::After(_)) = crash {
                 log.crash().await;
             }

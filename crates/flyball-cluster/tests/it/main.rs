@@ -13,6 +13,7 @@ mod determinism;
 mod durable;
 mod dynamic_kinds;
 mod expectations;
+mod extremes;
 mod jobs;
 mod leader_election;
 mod load_balancers;

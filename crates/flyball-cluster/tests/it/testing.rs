@@ -2,6 +2,7 @@
 
 use demovolume::operator::DemoVolumes;
 use demovolume::resource::DemoVolume;
+use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
 use flyball_cluster::testing::{Test, explore_crashes};
 use flyball_cluster::{Cluster, Controllers, Endpoint, Faults, Options};
@@ -349,6 +350,187 @@ async fn whatever_the_order_of_events_the_end_is_the_same() {
         let state = test.state().await;
         assert_eq!(&state, expected.get_or_insert_with(|| state.clone()), "seed {seed}");
     }
+}
+
+struct Panics;
+
+impl AsyncDoes for Panics {
+    async fn call(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<()> {
+        panic!("of the reconcile")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "controller configmap, object test/a: of the reconcile")]
+async fn an_operator_that_panics_has_not_come_to_rest() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Panics)))).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "object test/a: of the reconcile")]
+async fn crashes_of_an_operator_that_always_panics_are_not_harmless() {
+    let operator = || Operator::new("op").controller(Controller::new(Does(Panics)));
+    explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a mapping function of controller configmap, change of test/s: of the map")]
+async fn a_panic_of_a_mapping_function_fails_the_test_when_it_ends() {
+    let map = |_: &Secret, _: &flyball::Caches| -> Result<Vec<flyball::ObjectKey>> { panic!("of the map") };
+    let operator = move || Operator::new("op").controller(Controller::new(Does(Fails)).watches(map));
+    let test = Test::of(operator).start().await;
+    test.apply("{apiVersion: v1, kind: Secret, metadata: {name: s}}").await;
+    tokio::time::sleep(TEN_MINUTES).await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a predicate, update of test/a: of the predicate")]
+async fn a_panic_of_a_predicate_fails_the_test() {
+    let panics = |_: &ConfigMap, _: &ConfigMap| -> bool { panic!("of the predicate") };
+    let operator = move || {
+        let predicate = flyball::Predicate::<ConfigMap>::new(panics);
+        Operator::new("op").controller(Controller::new(Does(Counts(Mutex::new(1)))).filter::<ConfigMap>(predicate))
+    };
+    let test = Test::of(operator).start().await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {b: c}}").await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "of the task")]
+async fn a_panic_of_a_task_fails_the_test() {
+    let task = || flyball::Task::new("t", |_| async { panic!("of the task") });
+    let test = Test::of(move || Operator::new("op").task(task())).start().await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expected_panic_does_not_fail_the_test() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Panics)))).start().await;
+    test.apply(WATCHED).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut test = test;
+    test.crash().await;
+    assert_eq!(test.expect_panics().first().unwrap(), "controller configmap, object test/a: of the reconcile");
+}
+
+const OTHER: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}";
+
+async fn create_in_other(test: &Test, name: &str) -> kube::Result<ConfigMap> {
+    let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    Api::namespaced(test.client(), "other").create(&PostParams::default(), &map).await
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "webhook /validate--v1-configmap: of the webhook")]
+async fn a_panic_of_a_webhook_fails_the_test() {
+    let judge = |_: &AdmissionRequest<ConfigMap>| -> Result<Verdict> { panic!("of the webhook") };
+    let webhook = move || Webhook::<ConfigMap>::new().validates(judge);
+    let test = Test::of(move || Operator::new("op").webhook(webhook())).start().await;
+    test.apply(OTHER).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    create_in_other(&test, "a").await.unwrap_err();
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_answers_for_the_webhooks_of_an_operator_that_crashed() {
+    let allow = |_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow());
+    let operator = move || {
+        let webhook = Webhook::<ConfigMap>::new().validates(allow);
+        Operator::new("op").webhook(webhook).controller(Controller::new(Does(Fails)))
+    };
+    let test = Test::of(operator).crash_before(1).start().await;
+    test.apply(OTHER).await;
+    while !test.crashed() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let refused = create_in_other(&test, "a").await.unwrap_err().to_string();
+    assert!(refused.contains("connection refused"), "{refused}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    create_in_other(&test, "a").await.unwrap();
+}
+
+struct Fails;
+
+impl AsyncDoes for Fails {
+    async fn call(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<()> {
+        Err("no such luck".into())
+    }
+}
+
+fn fails() -> Operator {
+    Operator::new("op").controller(Controller::new(Does(Fails)))
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "object test/a, ")]
+async fn an_operator_that_always_fails_has_not_come_to_rest() {
+    let test = Test::of(fails).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_are_expected_or_over_do_not_fail_the_test() {
+    let test = Test::of(fails).start().await;
+    test.apply(WATCHED).await;
+    test.expect_errors("no such luck");
+    test.assert_converges().await;
+
+    let mut test = Test::of(fails).start().await;
+    test.apply(WATCHED).await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {}}}").await;
+    test.assert_converges().await;
+    test.assert_idempotent().await;
+}
+
+/// Writes where the closure says.
+struct Meddles;
+
+impl AsyncDoes for Meddles {
+    async fn call(&self, _: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs"}, "data": {"a": "b"}});
+        let maps: Api<ConfigMap> = Api::namespaced(cx.client().clone(), "default");
+        maps.patch("theirs", &PatchParams::apply("x"), &Patch::Apply(map)).await?;
+        Ok(())
+    }
+}
+
+fn meddles() -> Operator {
+    Operator::new("op").controller(Controller::new(Does(Meddles)).allows(may(&["create", "patch"])))
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "PATCH /api/v1/namespaces/default/configmaps/theirs")]
+async fn an_operator_that_changes_other_namespaces_is_found_out() {
+    let test = Test::of(meddles).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_neighbors_that_are_declared_are_expected_and_belong_to_the_state() {
+    let path = "/api/v1/namespaces/default/configmaps theirs";
+    let test = Test::of(meddles).allows_changes_in("default").start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+    assert_eq!(test.state().await[path]["data"], json!({"a": "b"}));
+
+    let test = Test::of(meddles).allows_changes_of::<ConfigMap>().start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+
+    // It is the test's own.
+    let test = Test::of(meddles).start().await;
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: default}}").await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use crate::kind::{Kind, Resource, Type};
-use crate::reconcile::guarded;
+use crate::panics::guarded;
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 use std::any::{Any, TypeId, type_name};
@@ -222,7 +222,7 @@ struct Kept<V> {
 impl<V: Ord + Clone + Send + Sync + 'static> Keeper for Kept<V> {
     fn change(&mut self, key: &ObjectKey, new: Option<&Shown<'_>>) {
         let values = |shown| {
-            guarded(|| (self.values)(key, shown)).unwrap_or_else(|error| {
+            guarded(format_args!("an index, object {key}"), || (self.values)(key, shown)).unwrap_or_else(|error| {
                 tracing::warn!(%key, %error, "an object cannot be indexed");
                 Vec::new()
             })

@@ -34,10 +34,15 @@ pub(crate) struct Environment {
     pub(crate) drawn_names: Arc<DrawnNames>,
     /// Who is told of errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
+    /// Who is told of objects that do not fail any more.
+    pub(crate) on_settled: Arc<[Arc<OnSettled>]>,
 }
 
 /// Is told of an error with the controller and the object.
 pub(crate) type OnError = dyn Fn(&str, &ObjectKey, &Error) + Send + Sync;
+
+/// Is told of an object that does not fail, with its controller.
+pub(crate) type OnSettled = dyn Fn(&str, &ObjectKey) + Send + Sync;
 
 impl Environment {
     /// Returns the same for a controller that acts through a client of its own.

@@ -11,6 +11,7 @@ use crate::cache::Caches;
 use crate::client::{Layered, Link};
 use crate::kind::Kind;
 use crate::latch::Latch;
+use crate::panics::Hooks;
 use crate::watcher::{Reachability, Watcher};
 use crate::webhook::{self, Keeper, Live, Reach, Serving, Target};
 use flyball_core::{ObjectKey, names};
@@ -117,6 +118,7 @@ impl Operator {
             rephrased: Arc::default(),
             drawn_names: Arc::default(),
             on_error: self.on_error.into(),
+            on_settled: self.on_settled.into(),
         });
         let leading = match (&standing, gated, second) {
             (Some(standing), Some(client), Some(recorder)) => {
@@ -126,6 +128,7 @@ impl Operator {
             _ => everywhere.clone(),
         };
 
+        let panics: Hooks = self.on_panic.into_iter().collect();
         let mut running = Running {
             queues: queues.iter().map(|(_, queue)| queue.clone()).collect(),
             recorders: vec![everywhere.recorder.clone()],
@@ -137,21 +140,21 @@ impl Operator {
         for (controller, (_, queue)) in self.controllers.into_iter().zip(&queues) {
             let env = if controller.everywhere { &everywhere } else { &leading };
             for work in controller.start(env, queue.clone(), &mut writers) {
-                running.workers.spawn(work);
+                running.workers.spawn(panics.within(work));
             }
             let queue = queue.clone();
             running.others.spawn(async move { queue.watch_clock().await });
         }
         for task in self.tasks {
             let env = if task.everywhere { &everywhere } else { &leading };
-            running.tasks.spawn(task.run(env.clone(), running.stop.clone()));
+            running.tasks.spawn(panics.within(task.run(env.clone(), running.stop.clone())));
         }
         let reach = Arc::<Reachability>::default();
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
             let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
-            running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
+            running.others.spawn(panics.within(Watcher::new(client, reach, writer, manager, &self.rng, watch).run()));
         }
         if let Some((settings, standing)) = elect {
             let master = metrics.master(standing.lease.name());
@@ -168,7 +171,7 @@ impl Operator {
         }
         let metrics_names =
             vec![format!("{installed}-metrics.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()];
-        let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone() };
+        let live = Live { caches: caches.clone(), metrics: metrics.webhooks.clone(), panics };
         // It is empty: an operator runs but once.
         let _ = self.webhook_live.set(live);
         let serving = webhook_listener.is_some().then(Arc::<Serving>::default);

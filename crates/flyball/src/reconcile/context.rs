@@ -1,9 +1,10 @@
 //! What a reconcile works with.
 
-use super::{Pass, guarded};
+use super::Pass;
 use crate::cache::{Caches, Entry, Index, NamedIndex};
 use crate::error::{Error, Result};
 use crate::kind::{AnyResource, Resource, Type, dealt, key_of, reads_metadata};
+use crate::panics::guarded;
 use flyball_core::{ObjectKey, Rng, time::Timestamp};
 use std::fmt;
 use std::marker::PhantomData;
@@ -159,7 +160,10 @@ impl<K: AnyResource> Context<K> {
             for (key, entry) in found.await? {
                 let object = self.caches().decode::<T>(store.kind(), &key, &entry);
                 // What the reconcile wrote itself, or read past the cache, went through no index.
-                let holds = |object: &_| guarded(|| values(object)).is_ok_and(|values| values.contains(value));
+                let holds = |object: &_| {
+                    guarded(format_args!("an index, reconcile of {}", self.key()), || values(object))
+                        .is_ok_and(|values| values.contains(value))
+                };
                 objects.extend(object.filter(holds));
             }
         }

@@ -1,8 +1,8 @@
 //! Which updates are worth a reconcile.
 
-use super::guarded;
 use crate::cache::Shown;
 use crate::kind::{AnyResource, key_of, reads_metadata};
+use crate::panics::guarded;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl<T: AnyResource> Predicate<T> {
     /// panic, and [secrets](crate::Cache#secrets) whose data is not kept.
     pub fn new(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         let test = move |old: &T, new: &T| {
-            guarded(|| test(old, new)).unwrap_or_else(|error| {
+            guarded(format_args!("a predicate, update of {}", key_of(new)), || test(old, new)).unwrap_or_else(|error| {
                 tracing::warn!(key = %key_of(new), %error, "filter cannot tell whether an update matters");
                 true
             })

@@ -1,10 +1,10 @@
 //! What wakes a controller besides changes of objects: a word from outside, a time, a question.
 
 use super::sources::Sources;
-use super::{guarded, panic_text};
 use crate::cache::Caches;
 use crate::error::Result;
 use crate::kind::AnyResource;
+use crate::panics::{caught, guarded};
 use crate::queue::Priority;
 use flyball_core::{ObjectKey, Rng};
 use futures_util::FutureExt;
@@ -90,7 +90,7 @@ impl<K: AnyResource> Source<K> {
             async move {
                 loop {
                     waking.wait(period).await;
-                    match guarded(|| select(&waking.caches)).and_then(|keys| keys) {
+                    match guarded(format_args!("a timer"), || select(&waking.caches)).and_then(|keys| keys) {
                         Ok(keys) => waking.sources.wake(keys, Priority::Background),
                         Err(error) => tracing::warn!(%error, "timer cannot tell whom to wake"),
                     }
@@ -141,10 +141,10 @@ async fn answer<A, F>(ask: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, d
 where
     F: Future<Output = Result<A>>,
 {
-    let asked = AssertUnwindSafe(guarded(|| ask(keys))?).catch_unwind();
+    let asked = AssertUnwindSafe(guarded(format_args!("a poll"), || ask(keys))?).catch_unwind();
     match timeout(deadline, asked).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(panic)) => Err(format!("panicked: {}", panic_text(&*panic)).into()),
+        Ok(Err(panic)) => Err(format!("panicked: {}", caught(format_args!("a poll"), &*panic)).into()),
         Err(_) => Err(crate::Error::deadline(deadline)),
     }
 }

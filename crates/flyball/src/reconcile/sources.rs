@@ -1,10 +1,10 @@
 //! Which keys a change wakes.
 
-use super::guarded;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, Entry, IndexId, Listener, Origin, Shown, Store, StoreId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind};
+use crate::panics::guarded;
 use crate::queue::{Priority, Queue, Trigger};
 use flyball_core::{ObjectKey, Rng};
 use prometheus_client::metrics::counter::Counter;
@@ -178,8 +178,9 @@ impl Sources {
     fn keys(&self, map: &Map, change: &Change<'_>) -> BTreeSet<ObjectKey> {
         let states = || [change.old, change.new].into_iter().flatten();
         let found = |map: &dyn Fn() -> Result<Vec<ObjectKey>>| {
-            guarded(map).and_then(|keys| keys).unwrap_or_else(|error| {
-                let (controller, key) = (&self.controller, change.key);
+            let (controller, key) = (&self.controller, change.key);
+            let mapped = guarded(format_args!("a mapping function of controller {controller}, change of {key}"), map);
+            mapped.and_then(|keys| keys).unwrap_or_else(|error| {
                 tracing::warn!(controller, %key, %error, "a change could not be mapped: all objects are looked at");
                 self.unmapped.errors.inc();
                 self.unmapped.bell.notify_one();

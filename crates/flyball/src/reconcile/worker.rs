@@ -1,13 +1,14 @@
 //! Takes keys from the queue and reconciles them, one at a time.
 
 use super::pass::{Declared, Pass, Primary};
-use super::{Action, Context, Reconcile, guarded, panic_text};
+use super::{Action, Context, Reconcile};
 use crate::apply::Event;
 use crate::cache::Entry;
 use crate::error::{Error, Result, Retry};
 use crate::kind::Kind;
 use crate::operator::Environment;
 use crate::operator::metrics::{ControllerMetrics, Outcome};
+use crate::panics::{caught, guarded};
 use crate::queue::{Behind, Item, Next, Queue, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
@@ -109,7 +110,10 @@ impl Worker {
         let unknown = behind.unknown.clone();
         let pass = match self.pass(&item.key, behind).await {
             Ok(Some(pass)) => pass,
-            Ok(None) => return (Next::Rest, Vec::new()),
+            Ok(None) => {
+                self.settled(&item.key);
+                return (Next::Rest, Vec::new());
+            }
             Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), unknown),
         };
         if pass.primary.entry.is_paused() {
@@ -121,7 +125,9 @@ impl Worker {
             Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),
             Ok(Ok(Ok(None))) => Ending::Idle,
             Ok(Ok(Err(error))) => Ending::Returned(Err(error)),
-            Ok(Err(panic)) => Ending::Panicked(panic_text(&*panic)),
+            Ok(Err(panic)) => {
+                Ending::Panicked(caught(format_args!("controller {}, object {}", self.controller, item.key), &*panic))
+            }
             Err(_) => Ending::Late,
         };
         if let Some(why) = self.stuck(item, &pass, &ending) {
@@ -217,10 +223,22 @@ impl Worker {
         }
     }
 
+    /// Tells the hooks that nothing of this object waits to be tried again because it failed.
+    fn settled(&self, key: &ObjectKey) {
+        for tell in self.env.on_settled.iter() {
+            if let Err(panic) = guarded(format_args!("a hook for successes"), || tell(&self.controller, key)) {
+                tracing::error!("a hook for successes {panic}");
+            }
+        }
+    }
+
     /// Counts and logs how a call ended, and says what follows.
     fn ended(&self, item: &Item, ending: Ending, began: Instant, writes: usize) -> Next {
         let (outcome, next) = match &ending {
-            Ending::Idle => return Next::Rest,
+            Ending::Idle => {
+                self.settled(&item.key);
+                return Next::Rest;
+            }
             Ending::Returned(Ok(Action(next))) => match next {
                 Next::Rest => (Outcome::Success, *next),
                 Next::Retry => (Outcome::Requeue, *next),
@@ -242,7 +260,9 @@ impl Worker {
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {
                 for tell in self.env.on_error.iter() {
-                    if let Err(panic) = guarded(|| tell(&self.controller, &item.key, &error)) {
+                    if let Err(panic) =
+                        guarded(format_args!("a hook for errors"), || tell(&self.controller, &item.key, &error))
+                    {
                         tracing::error!("a hook for errors {panic}");
                     }
                 }
@@ -254,6 +274,9 @@ impl Worker {
             }
             Ending::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
             Ending::Late => tracing::warn!(failures, "failed: {}", Error::deadline(self.deadline)),
+        }
+        if next != Next::Retry || matches!(outcome, Outcome::Requeue) {
+            self.settled(&item.key);
         }
         next
     }

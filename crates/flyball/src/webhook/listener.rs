@@ -157,7 +157,7 @@ mod tests {
             let live = Arc::<OnceLock<Live>>::default();
             let (caches, _) = Caches::new([], &BTreeSet::new());
             let metrics = Metrics::new(String::new()).webhooks;
-            assert!(live.set(Live { caches: Arc::new(caches), metrics }).is_ok());
+            assert!(live.set(Live { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
             let now = flyball_core::Clock::system().now();
             let identity = Identity::make("op", &[NAME.into()], now).unwrap();
             let serving = Arc::<Serving>::default();

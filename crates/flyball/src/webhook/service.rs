@@ -6,7 +6,7 @@ use super::convert::{self, Conversions};
 use super::handler::Handler;
 use crate::cache::Caches;
 use crate::operator::metrics::WebhookMetrics;
-use crate::reconcile::panic_text;
+use crate::panics::{self, caught};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -34,6 +34,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 pub(crate) struct Live {
     pub(crate) caches: Arc<Caches>,
     pub(crate) metrics: WebhookMetrics,
+    /// Is called with panics.
+    pub(crate) panics: panics::Hooks,
 }
 
 /// The webhooks of an [`Operator`](crate::Operator), to be called within the process.
@@ -114,7 +116,7 @@ impl Webhooks {
         let answer = match check(&head, limit) {
             Err(answer) => answer,
             Ok(deadline) => {
-                let answered = self.answer(&**handler, body, limit, path, live);
+                let answered = live.panics.within(self.answer(&**handler, body, limit, path, live));
                 let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook took too long");
                 timeout(deadline, answered).await.unwrap_or_else(late)
             }
@@ -150,7 +152,7 @@ impl Webhooks {
             Ok(Err(why)) => refuse(StatusCode::BAD_REQUEST, &why),
             Err(panic) => {
                 live.metrics.panicked();
-                let why = panic_text(&*panic);
+                let why = caught(format_args!("webhook {path}"), &*panic);
                 tracing::error!(webhook = path, why, "webhook panicked");
                 refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the webhook panicked: {why}"))
             }

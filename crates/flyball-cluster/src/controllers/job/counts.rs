@@ -1,8 +1,9 @@
 //! What the pods of a job have come to.
 
+use super::indexes::Indexes;
 use super::policies::{self, replaces_failed_only};
+use super::retries;
 use super::tracking::is_tracked;
-use super::{indexes, retries};
 use crate::controllers::pods::{self, is_active, is_deleting, phase};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus, UncountedTerminatedPods};
@@ -29,9 +30,9 @@ pub(super) struct Counts {
     pub(super) succeeded: i32,
     pub(super) failed: i32,
     /// The indexes that have succeeded, of an indexed job.
-    pub(super) completed: BTreeSet<i32>,
+    pub(super) completed: Indexes,
     /// The indexes that have failed, of a job that limits the failures of each.
-    pub(super) lost: Option<BTreeSet<i32>>,
+    pub(super) lost: Option<Indexes>,
     /// The pods that failed and are kept until their index has another one.
     pub(super) waiting: BTreeMap<i32, Pod>,
     /// The pods that are to be counted.
@@ -46,14 +47,14 @@ impl Counts {
         let status = job.status.clone().unwrap_or_default();
         let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let completions = spec.completions.unwrap_or(i32::MAX);
-        let mut completed = indexes::parse(status.completed_indexes.as_deref().unwrap_or_default(), completions);
+        let mut completed = Indexes::parse(status.completed_indexes.as_deref().unwrap_or_default(), completions);
         let (succeeded, failed) =
             (uncounted.succeeded.get_or_insert_default().clone(), uncounted.failed.get_or_insert_default().clone());
         let is_new = |pod: &&Pod| {
             let uid = pod.uid().unwrap_or_default();
             is_tracked(pod) && !succeeded.contains(&uid) && !failed.contains(&uid)
         };
-        let of_job = |pod: &Pod| index(pod).filter(|index| *index < completions);
+        let of_job = |pod: &Pod| index(pod).filter(|index| (0..completions).contains(index));
         for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) == "Succeeded") {
             // A second pod of one index counts for nothing.
             if !is_indexed(spec) || of_job(pod).is_some_and(|index| completed.insert(index)) {
@@ -61,7 +62,7 @@ impl Counts {
             }
         }
         let lost = (is_indexed(spec) && spec.backoff_limit_per_index.is_some()).then(|| {
-            let mut lost = indexes::parse(status.failed_indexes.as_deref().unwrap_or_default(), completions);
+            let mut lost = Indexes::parse(status.failed_indexes.as_deref().unwrap_or_default(), completions);
             let tracked = pods.iter().filter(|pod| is_tracked(pod));
             let failing = tracked.filter(|pod| policies::fails_index(spec, pod, retries::failures(pod)));
             lost.extend(failing.filter_map(of_job));
@@ -70,7 +71,7 @@ impl Counts {
         let waiting = match &lost {
             Some(lost) if !is_ending => {
                 let active = pods.iter().filter(|pod| is_active(pod)).filter_map(index);
-                retries::waiting(spec, pods, &completed.iter().chain(lost).copied().chain(active).collect())
+                retries::waiting(spec, pods, &completed.union(lost).union(&active.collect()))
             }
             _ => BTreeMap::new(),
         };
@@ -90,7 +91,7 @@ impl Counts {
         }
         let len = |pods: &Option<Vec<String>>| i32::try_from(pods.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
         let succeeded = match is_indexed(spec) {
-            true => i32::try_from(completed.len()).unwrap_or(i32::MAX),
+            true => completed.len(),
             false => status.succeeded.unwrap_or(0).saturating_add(len(&uncounted.succeeded)),
         };
         let failed = status.failed.unwrap_or(0).saturating_add(len(&uncounted.failed));
@@ -128,9 +129,9 @@ impl Counts {
         let some = |count: i32| (count > 0).then_some(count);
         (status.succeeded, status.failed) = (some(self.succeeded), some(self.failed));
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods::default());
-        let completed = indexes::print(&self.completed);
+        let completed = self.completed.print();
         status.completed_indexes = (!completed.is_empty()).then_some(completed);
-        status.failed_indexes = self.lost.as_ref().map(indexes::print);
+        status.failed_indexes = self.lost.as_ref().map(Indexes::print);
     }
 }
 
@@ -175,12 +176,12 @@ pub(super) fn running(pods: &[Pod]) -> (i32, i32, i32) {
 
 /// Returns how many pods should run.
 pub(super) fn wanted(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
-    let parallelism = spec.parallelism.unwrap_or(1);
+    let parallelism = spec.parallelism.unwrap_or(1).max(0);
     match spec.completions {
         _ if spec.suspend == Some(true) => 0,
         None if counts.succeeded > 0 => active.min(parallelism),
         None => parallelism,
-        Some(completions) => (completions - counts.succeeded).clamp(0, parallelism),
+        Some(completions) => completions.saturating_sub(counts.succeeded).clamp(0, parallelism),
     }
 }
 

@@ -3,12 +3,11 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy> and
 //! <https://kubernetes.io/docs/concepts/workloads/controllers/job/#success-policy>.
 
-use super::indexes;
+use super::indexes::Indexes;
 use crate::controllers::pods::{is_deleting, phase};
 use k8s_openapi::api::batch::v1::{JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
-use std::collections::BTreeSet;
 
 /// Tells whether pods are replaced no sooner than they have come to their end.
 pub(super) fn replaces_failed_only(spec: &JobSpec) -> bool {
@@ -87,14 +86,13 @@ pub(super) fn fails_job(spec: &JobSpec, pods: &[Pod]) -> Option<String> {
 }
 
 /// Returns why a job has succeeded with some of its indexes, if it has.
-pub(super) fn has_succeeded(spec: &JobSpec, succeeded: &BTreeSet<i32>) -> Option<String> {
+pub(super) fn has_succeeded(spec: &JobSpec, succeeded: &Indexes) -> Option<String> {
     let rules = &spec.success_policy.as_ref().filter(|_| !succeeded.is_empty())?.rules;
-    let enough =
-        |count: Option<i32>, of: usize| count.is_some_and(|count| i32::try_from(of).unwrap_or(i32::MAX) >= count);
+    let enough = |count: Option<i32>, of: i32| count.is_some_and(|count| of >= count);
     let holds = rules.iter().position(|rule| match &rule.succeeded_indexes {
         Some(wanted) => {
-            let wanted = indexes::parse(wanted, spec.completions.unwrap_or(i32::MAX));
-            let there = wanted.intersection(succeeded).count();
+            let wanted = Indexes::parse(wanted, spec.completions.unwrap_or(i32::MAX));
+            let there = wanted.common(succeeded);
             there == wanted.len() || enough(rule.succeeded_count, there)
         }
         None => enough(rule.succeeded_count, succeeded.len()),

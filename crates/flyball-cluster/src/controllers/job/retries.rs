@@ -4,12 +4,13 @@
 //! annotations how often its index had failed before; it is kept until another one has taken that over.
 
 use super::counts::{self, index};
+use super::indexes::Indexes;
 use super::policies;
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::JobSpec;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
@@ -24,9 +25,9 @@ pub(super) fn failures(pod: &Pod) -> i32 {
 }
 
 /// Finds the pods that wait for another one to take over, by their indexes: of each the last one.
-pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &BTreeSet<i32>) -> BTreeMap<i32, Pod> {
+pub(super) fn waiting(spec: &JobSpec, pods: &[Pod], done: &Indexes) -> BTreeMap<i32, Pod> {
     let mut waiting: BTreeMap<i32, Pod> = BTreeMap::new();
-    let is_done = |index: &i32| done.contains(index) || Some(*index) >= spec.completions;
+    let is_done = |index: &i32| done.contains(*index) || Some(*index) >= spec.completions;
     for pod in pods.iter().filter(|pod| policies::has_failed(spec, pod)) {
         let Some(index) = index(pod).filter(|index| !is_done(index)) else { continue };
         let rank =

@@ -1,0 +1,184 @@
+//! What an operator changes outside of the namespace of its test: cluster-scoped objects, and those of other namespaces.
+//!
+//! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change is expected
+//! of objects that the test made, of the operator's own kinds, of what such objects own, and of what the test [allows](Allowed).
+//! This module sends no requests.
+
+use http::{Method, Uri};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Groups whose objects tell of the way, or are questions.
+const PASSING_GROUPS: [&str; 4] =
+    ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
+
+/// What an operator may change outside of the namespace of its test.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allowed {
+    pub(super) namespaces: BTreeSet<String>,
+    /// Groups and plurals.
+    pub(super) resources: BTreeSet<(String, String)>,
+}
+
+/// An object that a request writes, or all of a collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    group: String,
+    namespace: Option<String>,
+    plural: String,
+    name: Option<String>,
+    /// The path of the collection.
+    collection: String,
+}
+
+impl Written {
+    /// Returns what a request writes; `None` if it writes no object.
+    pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
+        let is_dry = uri.query().unwrap_or_default().contains("dryRun=");
+        if method == Method::GET || is_dry {
+            return None;
+        }
+        let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let (group, rest) = match *parts.first()? {
+            "api" => ("", parts.get(2..)?),
+            "apis" => (*parts.get(1)?, parts.get(3..)?),
+            _ => return None,
+        };
+        let is_within = rest.first() == Some(&"namespaces")
+            && rest.get(2).is_some_and(|part| !["status", "finalize"].contains(part));
+        let (namespace, rest) = if is_within { (rest.get(1), rest.get(2..)?) } else { (None, rest) };
+        let before = parts.len() - rest.len();
+        Some(Self {
+            group: group.to_owned(),
+            namespace: namespace.map(|namespace| (*namespace).to_owned()),
+            plural: (*rest.first()?).to_owned(),
+            name: rest.get(1).map(|name| (*name).to_owned()),
+            collection: format!("/{}", parts.get(..=before)?.join("/")),
+        })
+    }
+
+    fn object(&self, answer: &Value) -> String {
+        let name = self.name.as_deref().or(answer["metadata"]["name"].as_str()).unwrap_or("*");
+        format!("{}/{name}", self.collection)
+    }
+
+    /// Tells whether it tells of the way only, as events and leases do.
+    fn is_passing(&self) -> bool {
+        PASSING_GROUPS.contains(&&*self.group) || self.plural == "events"
+    }
+}
+
+/// The changes outside of one namespace.
+#[derive(Debug, Default)]
+pub(super) struct Neighbors {
+    home: String,
+    allowed: Allowed,
+    /// Objects that the test made, by path.
+    made: BTreeSet<String>,
+    /// UIDs of what may own something.
+    owners: BTreeSet<String>,
+    /// Groups and plurals of the operator's own kinds, and groups and kinds.
+    own: BTreeSet<(String, String)>,
+    changed: BTreeSet<String>,
+    unexpected: BTreeMap<String, Method>,
+}
+
+impl Neighbors {
+    pub(super) fn new(home: &str, allowed: Allowed) -> Self {
+        Self { home: home.to_owned(), allowed, ..Self::default() }
+    }
+
+    /// Takes in what the test wrote.
+    pub(super) fn made(&mut self, place: &Written, answer: &Value) {
+        self.made.insert(place.object(answer));
+        self.owners.extend(answer["metadata"]["uid"].as_str().map(str::to_owned));
+        if answer["kind"] == "CustomResourceDefinition" {
+            let (group, names) = (&answer["spec"]["group"], &answer["spec"]["names"]);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            self.own.extend(["plural", "kind"].map(|name| (text(group), text(&names[name]))));
+        }
+    }
+
+    /// Takes in what the operator wrote.
+    pub(super) fn changed(&mut self, method: &Method, place: &Written, answer: &Value) {
+        if place.is_passing() || place.namespace.as_ref() == Some(&self.home) {
+            return;
+        }
+        let object = place.object(answer);
+        let uid = answer["metadata"]["uid"].as_str().map(str::to_owned);
+        let resource = (place.group.clone(), place.plural.clone());
+        let owners = answer["metadata"]["ownerReferences"].as_array();
+        let is_expected = self.made.contains(&object)
+            || self.own.contains(&resource)
+            || self.allowed.resources.contains(&resource)
+            || place.namespace.as_ref().is_some_and(|namespace| self.allowed.namespaces.contains(namespace))
+            || owners.into_iter().flatten().any(|owner| self.owns(owner));
+        if is_expected {
+            self.owners.extend(uid);
+        } else {
+            self.unexpected.entry(object.clone()).or_insert_with(|| method.clone());
+        }
+        self.changed.insert(object);
+    }
+
+    fn owns(&self, owner: &Value) -> bool {
+        let text = |name: &str| owner[name].as_str().unwrap_or_default();
+        let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        self.owners.contains(text("uid")) || self.own.contains(&(group.to_owned(), text("kind").to_owned()))
+    }
+
+    /// Returns the paths of the objects that the operator changed.
+    pub(super) fn all(&self) -> BTreeSet<String> {
+        self.changed.clone()
+    }
+
+    /// Describes the changes that nobody expected.
+    pub(super) fn unexpected(&self) -> Vec<String> {
+        self.unexpected.iter().map(|(object, method)| format!("{method} {object}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn place(method: &Method, path: &str) -> Option<Written> {
+        Written::of(method, &path.parse().expect("it is a path"))
+    }
+
+    #[test]
+    fn a_request_names_what_it_writes() {
+        let object = |path: &str| place(&Method::PATCH, path).map(|place| place.object(&json!(null)));
+        assert_eq!(object("/api/v1/namespaces/a/status").as_deref(), Some("/api/v1/namespaces/a"));
+        let job = "/apis/batch/v1/namespaces/a/jobs/b";
+        assert_eq!(object(&format!("{job}/status?fieldManager=x")).as_deref(), Some(job));
+        assert_eq!((place(&Method::GET, job), object(&format!("{job}?dryRun=All"))), (None, None));
+        let made =
+            place(&Method::POST, "/apis/a.b/v1/widgets").map(|it| it.object(&json!({"metadata": {"name": "w"}})));
+        assert_eq!(made.as_deref(), Some("/apis/a.b/v1/widgets/w"));
+    }
+
+    #[test]
+    fn what_is_owned_by_something_expected_is_expected() {
+        let mut neighbors = Neighbors::new("home", Allowed::default());
+        let mut write = |path: &str, uid: &str, owner: &str| {
+            let place = place(&Method::POST, path).expect("it writes");
+            let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]);
+            let answer = json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": owners}});
+            if owner == "test" {
+                neighbors.made(&place, &answer)
+            } else {
+                neighbors.changed(&Method::POST, &place, &answer)
+            }
+            neighbors.unexpected().len()
+        };
+        assert_eq!(write("/api/v1/namespaces/home/configmaps", "m", "nobody"), 0);
+        assert_eq!(write("/api/v1/namespaces/other/configmaps", "a", "test"), 0);
+        assert_eq!(write("/api/v1/namespaces/other/secrets", "b", "a"), 0);
+        assert_eq!(write("/api/v1/namespaces/other/secrets", "c", "b"), 0);
+        assert_eq!(write("/api/v1/namespaces/other/secrets", "d", "x"), 1);
+        assert_eq!(write("/api/v1/nodes", "e", "x"), 2);
+        assert_eq!(write("/api/v1/namespaces/other/events", "f", "x"), 2);
+    }
+}

@@ -1,0 +1,87 @@
+//! Catches panics of the code that an author of an operator wrote, and reports them.
+//!
+//! A panic concerns one object, one change or one review: it is caught where that code is called, becomes an error there, and
+//! is reported to the operator's [hooks](crate::Operator::on_panic). The hooks belong to the task that runs, since indexes and
+//! predicates know of no operator. This module knows nothing of objects.
+//!
+//! What keeps it correct: all futures of an operator that call code of its author run [within](Hooks::within) its hooks.
+
+use crate::error::Result;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Is called with the place of a panic and its message.
+pub(crate) type OnPanic = dyn Fn(&str, &str) + Send + Sync;
+
+tokio::task_local! {
+    static HOOKS: Hooks;
+}
+
+/// The hooks of one operator.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(Arc<[Arc<OnPanic>]>);
+
+impl Hooks {
+    /// Runs a future whose caught panics these hooks are called with.
+    pub(crate) fn within<F: Future>(&self, run: F) -> impl Future<Output = F::Output> + use<F> {
+        HOOKS.scope(self.clone(), run)
+    }
+}
+
+impl FromIterator<Arc<OnPanic>> for Hooks {
+    fn from_iter<I: IntoIterator<Item = Arc<OnPanic>>>(hooks: I) -> Self {
+        Self(hooks.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hooks").field(&self.0.len()).finish()
+    }
+}
+
+/// Runs what the author of the operator wrote, such that a panic is an error.
+pub(crate) fn guarded<T>(place: fmt::Arguments<'_>, run: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| format!("panicked: {}", caught(place, &*panic)).into())
+}
+
+/// Reports a panic that was caught, and returns its message.
+pub(crate) fn caught(place: fmt::Arguments<'_>, panic: &(dyn Any + Send)) -> String {
+    let text = panic_text(panic);
+    // Outside of an operator nobody has asked for them.
+    let hooks = HOOKS.try_with(Hooks::clone).unwrap_or_default();
+    for hook in hooks.0.iter() {
+        if catch_unwind(AssertUnwindSafe(|| hook(&place.to_string(), &text))).is_err() {
+            tracing::error!("a hook for panics panicked");
+        }
+    }
+    text
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[tokio::test]
+    async fn a_panic_is_reported_to_the_hooks_of_its_task() {
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let hook = {
+            let told = told.clone();
+            move |place: &str, text: &str| told.lock().unwrap().push(format!("{place}: {text}"))
+        };
+        let broken: Arc<OnPanic> = Arc::new(|_, _| panic!("of a hook"));
+        let hooks = Hooks::from_iter([broken, Arc::new(hook) as Arc<OnPanic>]);
+        let error = hooks.within(async { guarded(format_args!("index {}", 1), || -> () { panic!("no {}", 2) }) }).await;
+        assert_eq!(error.unwrap_err().to_string(), "panicked: no 2");
+        assert!(guarded(format_args!("elsewhere"), || -> () { panic!("no 3") }).is_err());
+        assert_eq!(*told.lock().unwrap(), ["index 1: no 2"]);
+    }
+}
