@@ -1,15 +1,64 @@
 //! Finds mistakes in templates before they are used: bad syntax, and filters, tests and lookups that do not exist.
 
 use super::functions::{LOOKUPS, unknown};
-use super::{ENGINE, is_template, sole_expression};
+use super::{ENGINE, is_template, refuse, sole_expression};
 use minijinja::{Error, context};
+
+/// How many operators, calls, attributes and filters one expression may have: the engine recurses into each of them.
+const MAX_OPERATORS: usize = 500;
+
+/// Refuses a text in which an expression has more operators than the engine's recursion can bear.
+///
+/// Braces end a section here only outside of quotes, as they do for the engine.
+pub(super) fn check_operators(text: &str) -> Result<(), Error> {
+    let mut rest = text;
+    while let Some(at) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+        let (end, operators) = section(&rest[at + 2..]);
+        if operators > MAX_OPERATORS {
+            return Err(refuse(format!(
+                "an expression has more than {MAX_OPERATORS} operators: split it into several variables"
+            )));
+        }
+        rest = &rest[at + 2 + end..];
+    }
+    Ok(())
+}
+
+/// Returns where a section ends, and how many operators are in it.
+fn section(text: &str) -> (usize, usize) {
+    let (mut quote, mut escaped, mut operators) = (None, false, 0);
+    let mut word = 0;
+    for (at, letter) in text.char_indices() {
+        let is_word = letter.is_alphanumeric() || letter == '_';
+        if quote.is_none() && !is_word {
+            let name = &text[word..at];
+            operators += usize::from(matches!(name, "and" | "or" | "not" | "is" | "in" | "if" | "else"));
+        }
+        if !is_word {
+            word = at + letter.len_utf8();
+        }
+        match (quote, letter) {
+            _ if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '}' | '%') if text[at + 1..].starts_with('}') => return (at + 2, operators),
+            (None, '(' | '[' | '{' | '.' | '|' | '+' | '-' | '*' | '/' | '%' | '~' | '<' | '>' | '=' | '!') => {
+                operators += 1;
+            }
+            (None, _) => {}
+        }
+    }
+    (text.len(), operators)
+}
 
 /// Checks a text with expressions in it.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
     }
-    ENGINE.template_from_str(text).map_err(|error| syntax(&error))?;
+    check_operators(text).and_then(|()| ENGINE.template_from_str(text)).map_err(|error| syntax(&error))?;
     sections(text).into_iter().try_for_each(check_names)
 }
 
@@ -18,7 +67,7 @@ pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
     // An expression alone may be followed by anything.
     let template = format!("{{{{ {expression} }}}}");
-    ENGINE.template_from_str(&template).map_err(|error| syntax(&error))?;
+    check_operators(&template).and_then(|()| ENGINE.template_from_str(&template)).map_err(|error| syntax(&error))?;
     check_names(expression)
 }
 
@@ -146,4 +195,26 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
         rest = &rest[end..];
     }
     tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_with_very_many_parts_is_refused_in_place_of_a_stack_overflow() {
+        let parts = ["(1)", "[0]", ".b", " | string", " + 1", " and a", " is string", " ~ \"}}\""];
+        for part in parts {
+            let long = format!("a{}", part.repeat(200_000));
+            for text in [format!("{{{{ {long} }}}}"), format!("{{% set x = {long} %}}"), format!("{{{{ {long}")] {
+                let error = check_text(&text).unwrap_err();
+                assert!(error.contains("more than 500 operators"), "{part}: {error}");
+            }
+            assert!(check_expression(&long).unwrap_err().contains("more than 500 operators"), "{part}");
+            let bearable = format!("{{{{ a{} }}}}", part.repeat(200));
+            assert!(check_text(&bearable).is_ok(), "{part}: {:?}", check_text(&bearable));
+        }
+        let many = "{{ a.b }} (((((((((((".repeat(10_000);
+        check_text(&many).unwrap();
+    }
 }

@@ -1,5 +1,6 @@
 //! The variables that a template sees, and how it is evaluated.
 
+use super::check::check_operators;
 use super::{Budget, ENGINE, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression, to_json};
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Error, ErrorKind};
@@ -120,6 +121,7 @@ impl Scope {
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
         self.strictly(text, || {
             let mut out = Bounded(Vec::new());
+            check_operators(text)?;
             let template = ENGINE.template_from_str(text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
@@ -146,7 +148,10 @@ impl Scope {
     }
 
     fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
-        let evaluate = || ENGINE.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()));
+        let evaluate = || {
+            check_operators(&format!("{{{{{expression}"))?;
+            ENGINE.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()))
+        };
         let value = self.strictly(expression, evaluate)?;
         match value.is_undefined() {
             true => Err(format!("'{expression}' is undefined")),

@@ -1,4 +1,4 @@
-//! New inputs from old ones: bytes changed anywhere, or values of JSON changed where they stand.
+//! New inputs from old ones: bytes changed anywhere, values of JSON changed in place, and inputs made large, wide or deep.
 
 use flyball_core::Rng;
 use serde_json::{Value, json};
@@ -55,9 +55,18 @@ fn pick<'p, T>(all: &'p [T], rng: &Rng) -> &'p T {
     &all[rng.below(all.len() as u64) as usize]
 }
 
-/// Makes an input from those there are.
-pub(crate) fn mutate(pool: &[Vec<u8>], rng: &Rng) -> Vec<u8> {
+/// Makes an input from those of the pool; `amplified` lets it grow to about that many bytes first.
+pub(crate) fn mutate(pool: &[Vec<u8>], amplified: Option<usize>, rng: &Rng) -> Vec<u8> {
     let mut input = pick(pool, rng).clone();
+    if let Some(size) = amplified {
+        input = amplify(input, size, rng);
+        // Half of the large inputs stay well-formed.
+        if rng.below(2) == 0 {
+            return input;
+        }
+        let other = pick::<Vec<u8>>(pool, rng);
+        return change_bytes(input, other, rng);
+    }
     for _ in 0..=rng.below(3) {
         let parsed = (rng.below(4) > 0).then(|| serde_json::from_slice::<Value>(&input).ok()).flatten();
         input = match parsed {
@@ -90,6 +99,139 @@ fn change_bytes(mut input: Vec<u8>, other: &[u8], rng: &Rng) -> Vec<u8> {
         5 => drop(input.splice(at..at, [rng.next() as u8])),
         _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << rng.below(8)),
     }
+    input
+}
+
+/// Makes an input larger or deeper, to about `size` bytes.
+fn amplify(input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
+    match rng.below(5) {
+        0 => repeat_slice(input, size, rng),
+        1 | 2 => nest(input, size, rng),
+        3 => match serde_json::from_slice(&input) {
+            Ok(value) => widen(value, size, rng).to_string().into_bytes(),
+            Err(_) => repeat_slice(input, size, rng),
+        },
+        _ => lengthen(input, size, rng),
+    }
+}
+
+/// Repeats a short slice, or a whole line, where it is.
+fn repeat_slice(mut input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
+    let at = rng.below(input.len() as u64) as usize;
+    let line = rng.below(2) == 0;
+    let start = if line { input[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { at };
+    let end = if line {
+        input[at..].iter().position(|byte| *byte == b'\n').map_or(input.len(), |end| at + end + 1)
+    } else {
+        (at + 1 + rng.below(64) as usize).min(input.len())
+    };
+    let piece = input[start..end].to_vec();
+    input.splice(start..start, piece.repeat(size / piece.len().max(1)));
+    input
+}
+
+/// What deepens an input: the text before a part, and that after it.
+const NESTS: [(&str, &str); 12] = [
+    ("{\"a\":", "}"),
+    ("{\"properties\":{\"a\":", "}}"),
+    ("[", "]"),
+    ("(", ")"),
+    ("{", "}"),
+    ("- ", ""),
+    ("!", ""),
+    ("-", ""),
+    ("{{ if 1 }}", "{{ end }}"),
+    ("(a|", ")*"),
+    ("\"", "\""),
+    ("a: {", "}"),
+];
+
+/// Wraps a bracketed part, or all of the input, in many levels.
+fn nest(input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
+    let openers: Vec<usize> = (0..input.len()).filter(|at| matches!(input[*at], b'{' | b'[' | b'(')).collect();
+    let part = match openers.is_empty() {
+        true => 0..input.len(),
+        false => bracketed(&input, *pick(&openers, rng)),
+    };
+    let (open, close) = match input.get(part.start) {
+        Some(b'{') if rng.below(2) == 0 => NESTS[rng.below(2) as usize],
+        Some(b'[') if rng.below(2) == 0 => NESTS[2],
+        Some(b'(') if rng.below(2) == 0 => NESTS[3],
+        _ => *pick(&NESTS, rng),
+    };
+    // Bounds of depth are near 100: half of the inputs are about there.
+    let most = size / (open.len() + close.len());
+    let levels = if rng.below(2) == 0 { most } else { most.min(60 + rng.below(100) as usize) };
+    let mut nested = input[..part.start].to_vec();
+    nested.extend(open.repeat(levels).bytes());
+    nested.extend(&input[part.clone()]);
+    nested.extend(close.repeat(levels).bytes());
+    nested.extend(&input[part.end..]);
+    nested
+}
+
+/// The part from an opening bracket to the one that closes it, or to the end.
+fn bracketed(input: &[u8], start: usize) -> std::ops::Range<usize> {
+    let (mut depth, mut quoted) = (0_usize, false);
+    for (at, byte) in input.iter().enumerate().skip(start) {
+        match byte {
+            b'"' if at == 0 || input[at - 1] != b'\\' => quoted = !quoted,
+            b'{' | b'[' | b'(' if !quoted => depth += 1,
+            b'}' | b']' | b')' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return start..at + 1;
+        }
+    }
+    start..input.len()
+}
+
+/// Adds copies of an item to an array, or fields with distinct keys to an object.
+fn widen(mut value: Value, size: usize, rng: &Rng) -> Value {
+    for _ in 0..16 {
+        let place = any_place(&mut value, rng);
+        let child = match place {
+            Value::Object(fields) => fields.values().next(),
+            Value::Array(items) => items.first(),
+            _ => continue,
+        };
+        let child = child.cloned().unwrap_or(Value::Null);
+        let copies = size / (child.to_string().len() + 10);
+        match place {
+            Value::Object(fields) => fields.extend((0..copies).map(|number| (format!("k{number}"), child.clone()))),
+            Value::Array(items) => items.extend((0..copies).map(|number| distinct(&child, number))),
+            _ => {}
+        }
+        break;
+    }
+    value
+}
+
+/// A copy of an item whose texts differ from those of other copies, so that keys of lists do.
+fn distinct(item: &Value, number: usize) -> Value {
+    match item {
+        Value::String(text) => format!("{text}{number}").into(),
+        Value::Object(fields) => {
+            let renamed = |(key, value): (&String, &Value)| match value {
+                Value::String(text) => (key.clone(), format!("{text}{number}").into()),
+                value => (key.clone(), value.clone()),
+            };
+            Value::Object(fields.iter().map(renamed).collect())
+        }
+        item => item.clone(),
+    }
+}
+
+/// Repeats one letter or digit where it is, so that a name, text or number becomes long.
+fn lengthen(mut input: Vec<u8>, size: usize, rng: &Rng) -> Vec<u8> {
+    let places: Vec<usize> = (0..input.len()).filter(|at| input[*at].is_ascii_alphanumeric()).collect();
+    if places.is_empty() {
+        return repeat_slice(input, size, rng);
+    }
+    let at = *pick(&places, rng);
+    let byte = input[at];
+    input.splice(at..at, std::iter::repeat_n(byte, size));
     input
 }
 

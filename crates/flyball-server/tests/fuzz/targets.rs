@@ -1,5 +1,6 @@
 //! The ways in.
 
+use crate::engine;
 use base64::Engine;
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -14,19 +15,35 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What becomes of an input, in a word.
-type Played<'w> = Pin<Box<dyn Future<Output = String> + 'w>>;
+pub(crate) type Played<'w> = Pin<Box<dyn Future<Output = String> + 'w>>;
 
 /// One way in: what to begin with, what has to be there, and how an input is played.
 pub(crate) struct Target {
     pub(crate) seeds: fn() -> Vec<String>,
-    setup: fn() -> Vec<(&'static str, Value)>,
+    pub(crate) setup: fn() -> Vec<(&'static str, Value)>,
     pub(crate) play: for<'w> fn(&'w mut World, &'w [u8]) -> Played<'w>,
+}
+
+impl engine::Target for Target {
+    type World = World;
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        (self.seeds)().into_iter().map(String::into_bytes).collect()
+    }
+
+    async fn open(&self) -> World {
+        World::new(self).await
+    }
+
+    async fn play(&self, world: &mut World, input: &[u8]) -> String {
+        (self.play)(world, input).await
+    }
 }
 
 /// A server, and what its webhooks answer.
 pub(crate) struct World {
-    server: Server,
-    answer: Arc<Mutex<Bytes>>,
+    pub(crate) server: Server,
+    pub(crate) answer: Arc<Mutex<Bytes>>,
 }
 
 struct Told(Arc<Mutex<Bytes>>);
@@ -41,20 +58,21 @@ impl Caller for Told {
     }
 }
 
-const JSON: &str = "application/json";
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 impl World {
-    pub(crate) async fn new(target: &Target) -> Self {
+    async fn new(target: &Target) -> Self {
         let answer = Arc::new(Mutex::new(Bytes::new()));
         let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
         let options = Options { webhooks: Arc::new(Told(answer.clone())), ..Options::simulated(clock, 1) };
-        let world = Self { server: Server::new(options), answer };
+        let server = Server::new(options);
+        let world = Self { server, answer };
         for (path, object) in (target.setup)() {
             let said = world.ask("POST", path, &[("content-type", JSON)], object.to_string().into_bytes()).await;
             assert!(said.starts_with("201"), "{path}: {said}");
@@ -62,21 +80,25 @@ impl World {
         world
     }
 
+    /// Sends a request of an administrator, and sums up the answer.
+    pub(crate) async fn ask(&self, method: &str, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> String {
+        self.ask_as(Some(User::admin()), method, url, headers, body).await
+    }
+
     /// Sends a request, and sums up the answer: its code and its words, without what is told apart in them.
-    async fn ask(&self, method: &str, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> String {
-        let mut request = Request::builder().method(method.as_bytes()).uri(url.as_bytes());
-        for (name, value) in headers {
-            request = request.header(name.as_bytes(), value.as_bytes());
-        }
-        // What is no request at all is refused before a server is asked.
-        let Ok(mut request) = request.body(Full::new(Bytes::from(body))) else { return "none".into() };
-        request.extensions_mut().insert(User::admin());
-        let response = self.server.handle(request).await;
-        let code = response.status().as_u16();
-        // A watch goes on for as long as anyone listens.
-        let body = tokio::time::timeout(Duration::from_secs(2), response.into_body().collect()).await;
-        let Ok(Ok(body)) = body else { return format!("{code} goes on") };
-        let body = body.to_bytes();
+    pub(crate) async fn ask_as(
+        &self,
+        user: Option<User>,
+        method: &str,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> String {
+        let Some((code, body)) = send(&self.server, user, method, url, headers, body).await else {
+            // What is no request at all is refused before a server is asked.
+            return "none".into();
+        };
+        let Some(body) = body else { return format!("{code} goes on") };
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
         if told["kind"] == "Status" {
             assert!(code < 400 || told["code"] == code, "{code}: {told}");
@@ -84,6 +106,28 @@ impl World {
         }
         format!("{code} {}", told["kind"])
     }
+}
+
+/// Sends a request. Returns nothing if it is none; and no body if that has no end.
+pub(crate) async fn send(
+    server: &Server,
+    user: Option<User>,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> Option<(u16, Option<Bytes>)> {
+    let mut request = Request::builder().method(method.as_bytes()).uri(url.as_bytes());
+    for (name, value) in headers {
+        request = request.header(name.as_bytes(), value.as_bytes());
+    }
+    let mut request = request.body(Full::new(Bytes::from(body))).ok()?;
+    user.map(|user| request.extensions_mut().insert(user));
+    let response = server.handle(request).await;
+    let code = response.status().as_u16();
+    // A watch goes on for as long as anyone listens.
+    let body = tokio::time::timeout(Duration::from_secs(2), response.into_body().collect()).await;
+    Some((code, body.ok().and_then(Result::ok).map(|body| body.to_bytes())))
 }
 
 /// The words that a message begins with, without what it quotes.
@@ -104,44 +148,44 @@ fn outline(message: &str) -> String {
     words.take(16).collect::<Vec<_>>().join(" ")
 }
 
-fn json_of(input: &[u8]) -> Value {
+pub(crate) fn json_of(input: &[u8]) -> Value {
     serde_json::from_slice(input).unwrap_or_default()
 }
 
-fn encode(text: &[u8]) -> String {
+pub(crate) fn encode(text: &[u8]) -> String {
     text.iter().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-fn pod() -> Value {
+pub(crate) fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"a": "b"}}, "spec": {"containers": [{
         "name": "c", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "A", "value": "b"}],
         "resources": {"limits": {"cpu": "1500m"}}, "livenessProbe": {"httpGet": {"port": "p", "path": "/"}},
     }], "volumes": [{"name": "v", "emptyDir": {}}], "tolerations": [{"key": "a", "operator": "Exists"}]}})
 }
 
-fn account() -> Value {
+pub(crate) fn account() -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
 }
 
-fn deployment() -> Value {
+pub(crate) fn deployment() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
         "replicas": 2, "selector": {"matchLabels": {"a": "b"}},
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]},
     }})
 }
 
-fn map() -> Value {
+pub(crate) fn map() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"a": "b"}}, "data": {"k": "v"}})
 }
 
-fn definition(schema: &Value) -> Value {
+pub(crate) fn definition(schema: &Value) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
     }})
 }
 
-fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "required": ["n"], "properties": {
         "n": {"type": "integer", "minimum": 1, "maximum": 9, "multipleOf": 1}, "s": {"type": "string", "pattern": "^(a|b)+$", "maxLength": 9, "default": "a"},
         "l": {"type": "array", "maxItems": 9, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
@@ -152,13 +196,13 @@ fn schema() -> Value {
     }, "oneOf": [{"required": ["n"]}, {"not": {"required": ["s"]}}]}}})
 }
 
-fn widget() -> Value {
+pub(crate) fn widget() -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {
         "n": 3, "s": "ab", "l": [{"k": "a", "v": 1}], "m": {"a": 1.5}, "e": "x", "o": {"apiVersion": "v1", "kind": "ConfigMap"},
     }})
 }
 
-fn texts(all: &[&str]) -> Vec<String> {
+pub(crate) fn texts(all: &[&str]) -> Vec<String> {
     all.iter().map(|text| (*text).to_owned()).collect()
 }
 

@@ -75,6 +75,9 @@ impl<'s> Checker<'s> {
     }
 
     fn value(&mut self, schema: &'s Value, value: &Value, place: &[String]) -> (Option<Failure>, Seen) {
+        if self.broken.is_some() {
+            return (None, Seen::default());
+        }
         self.steps += 1;
         if self.depth >= DEPTH || self.steps > STEPS {
             self.broken.get_or_insert_with(|| format!("the schema is nested deeper than {DEPTH}, or does not end"));
@@ -242,6 +245,9 @@ impl<'s> At<'_, 's> {
     }
 
     fn reference(&mut self, reference: &str, value: &Value) {
+        if self.checker.broken.is_some() {
+            return;
+        }
         let Some(schema) = self.checker.resolve(reference) else {
             let message =
                 format!("reference {} in values.schema.json leads nowhere; schemas are not fetched", quote(reference));
@@ -548,5 +554,20 @@ impl<'s> At<'_, 's> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_schema_that_cannot_be_used_is_not_followed_further() {
+        let root = json!({"$ref": "#", "allOf": [{"$ref": "#/nowhere"}, {"$ref": "#"}, {"$ref": "#"}]});
+        let mut checker = Checker::new(&root, Draft::V2020);
+        checker.value(&root, &json!({}), &[]);
+        assert!(checker.broken.is_some());
+        assert!(checker.steps <= 2 * DEPTH, "{} steps", checker.steps);
     }
 }

@@ -1,0 +1,188 @@
+//! The loop of fuzzing, included by the fuzz tests of several crates. It knows no target.
+//!
+//! A run begins with the seeds of a target and its file in `tests/fuzz/corpus` (an input on each line, in base64), changes
+//! them, and goes on from each input whose answer is new: answers take the place of coverage. Inputs come from a seed, so a
+//! short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for each target, with
+//! another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the corpus (`FLYBALL_FUZZ_KEEP`).
+//! The last input of each target and its slowest are in `target/tmp/fuzz`; `FLYBALL_FUZZ_INPUT` plays the input of one such
+//! file again, and nothing else.
+//!
+//! Invariant: no input panics, takes longer than its limit, or leaves more memory than [`MAX_MEMORY_MIB`] behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::disallowed_methods, reason = "how long an input takes, and how long to go on, is real time")]
+#![expect(clippy::print_stdout, reason = "a test says what it did")]
+
+use crate::mutate;
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flyball_core::Rng;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long one input may take, on a machine that does other things as well.
+const INPUT_TIMEOUT: Duration = Duration::from_secs(20);
+/// What an input may take besides for each MiB of it: the build is not optimized.
+const TIMEOUT_PER_MIB: Duration = Duration::from_secs(20);
+/// How much memory a run may hold, in MiB.
+const MAX_MEMORY_MIB: u64 = 1500;
+/// How many inputs a world gets before a new one takes its place.
+const INPUTS_PER_WORLD: u64 = 300;
+/// The largest input, in bytes: what a request may carry.
+const MAX_INPUT: usize = 3 << 20;
+/// The largest input of a short run, in bytes.
+const MAX_SHORT_INPUT: usize = 128 << 10;
+/// The largest input of the pool, in bytes.
+const MAX_POOL_INPUT: usize = 64 << 10;
+/// The largest input that is written to the corpus, in bytes.
+const MAX_CORPUS_INPUT: usize = 512;
+/// How many inputs the corpus has at most: all of them are played in each short run.
+const MAX_CORPUS: usize = 100;
+/// How many inputs the pool has at most.
+const MAX_POOL: usize = 400;
+/// How many changed inputs a short run plays.
+const SHORT_RUN: u64 = 120;
+
+/// One way in: what to begin with, what has to exist, and how an input is played.
+pub(crate) trait Target {
+    /// What inputs are played on.
+    type World;
+
+    /// The inputs to begin with.
+    fn seeds(&self) -> Vec<Vec<u8>>;
+
+    /// Makes a new world.
+    async fn open(&self) -> Self::World;
+
+    /// Plays an input, and sums up in a few words what became of it. Panics if it does harm.
+    async fn play(&self, world: &mut Self::World, input: &[u8]) -> String;
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The memory that this process holds, in MiB; nothing where there is no `/proc`.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024
+}
+
+/// What the watchdog sees of a run.
+#[derive(Default)]
+struct Progress {
+    inputs: AtomicU64,
+    /// How long the input that is being played may take, in milliseconds.
+    limit: AtomicU64,
+}
+
+/// Ends the process if an input takes too long: a thread that hangs cannot be stopped in another way.
+fn watch(name: &'static str, progress: Weak<Progress>) {
+    std::thread::spawn(move || {
+        let (mut before, mut since) = (u64::MAX, Instant::now());
+        loop {
+            std::thread::park_timeout(Duration::from_secs(1));
+            let Some(progress) = progress.upgrade() else { return };
+            let inputs = progress.inputs.load(Ordering::Acquire);
+            if inputs != before {
+                (before, since) = (inputs, Instant::now());
+            }
+            let limit = Duration::from_millis(progress.limit.load(Ordering::Acquire));
+            if since.elapsed() > limit {
+                println!("{name}: an input takes more than {limit:?}; it is in {}", last(name).display());
+                std::process::abort();
+            }
+        }
+    });
+}
+
+/// How long an input of this size may take.
+fn limit(size: usize) -> Duration {
+    INPUT_TIMEOUT + TIMEOUT_PER_MIB.mul_f64(size as f64 / f64::from(1 << 20))
+}
+
+fn last(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join(name)
+}
+
+/// How large the next input may become, if it is one that grows. Small sizes are as likely as large ones.
+fn amplified(is_short: bool, rng: &Rng) -> Option<usize> {
+    let (chance, most) = if is_short { (32, MAX_SHORT_INPUT) } else { (8, MAX_INPUT) };
+    (rng.below(chance) == 0).then(|| most >> rng.below(8))
+}
+
+/// Plays inputs on a target, as the environment says.
+pub(crate) fn run(name: &'static str, target: &impl Target) {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
+    let mut pool = target.seeds();
+    let kept = std::fs::read_to_string(&corpus).unwrap_or_default();
+    pool.extend(kept.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
+    let mut room = MAX_CORPUS.saturating_sub(kept.lines().count());
+
+    let replayed = std::env::var_os("FLYBALL_FUZZ_INPUT").map(|path| std::fs::read(path).unwrap());
+    if let Some(input) = &replayed {
+        pool = vec![input.clone()];
+    }
+    let begun = pool.len() as u64;
+
+    let rng = Rng::from_seed(number("FLYBALL_FUZZ_SEED").unwrap_or(1)).fork(name);
+    let until = number("FLYBALL_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let keep = std::env::var_os("FLYBALL_FUZZ_KEEP").is_some();
+    std::fs::create_dir_all(last(name).parent().unwrap()).unwrap();
+
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let mut answers = BTreeSet::new();
+    let (mut played, mut large, mut slowest) = (0_u64, 0_u64, Duration::ZERO);
+    let mut world = runtime.block_on(target.open());
+    let progress = Arc::new(Progress::default());
+    progress.limit.store(limit(0).as_millis() as u64, Ordering::Release);
+    watch(name, Arc::downgrade(&progress));
+    let start = Instant::now();
+    loop {
+        let fresh = played < begun;
+        let is_over = || until.map_or(played >= begun + SHORT_RUN, |until| Instant::now() >= until);
+        if !fresh && (replayed.is_some() || is_over()) {
+            break;
+        }
+        if played % INPUTS_PER_WORLD == INPUTS_PER_WORLD - 1 {
+            world = runtime.block_on(target.open());
+        }
+        let input = match fresh {
+            true => pool[played as usize].clone(),
+            false => mutate::mutate(&pool, amplified(until.is_none(), &rng), &rng),
+        };
+        if replayed.is_none() {
+            std::fs::write(last(name), &input).unwrap();
+        }
+        progress.limit.store(limit(input.len()).as_millis() as u64, Ordering::Release);
+        let began = Instant::now();
+        let answer = runtime.block_on(target.play(&mut world, &input));
+        if began.elapsed() > slowest {
+            slowest = began.elapsed();
+            std::fs::write(last(name).with_extension("slowest"), &input).unwrap();
+        }
+        played += 1;
+        large += u64::from(input.len() > MAX_POOL_INPUT);
+        progress.inputs.store(played, Ordering::Release);
+        if answers.insert(answer) && !fresh && input.len() <= MAX_POOL_INPUT && pool.len() < MAX_POOL {
+            if keep && room > 0 && input.len() <= MAX_CORPUS_INPUT {
+                room -= 1;
+                std::fs::create_dir_all(corpus.parent().unwrap()).unwrap();
+                let file = std::fs::OpenOptions::new().create(true).append(true).open(&corpus);
+                writeln!(file.unwrap(), "{}", BASE64_STANDARD.encode(&input)).unwrap();
+            }
+            pool.push(input);
+        }
+        assert!(played % 64 != 0 || memory() < MAX_MEMORY_MIB, "{name}: {} MiB are held", memory());
+    }
+    println!(
+        "{name}: {played} inputs in {:.0?} ({large} above 64 KiB), {} answers, {} in the pool, the slowest took {slowest:?}, {} MiB",
+        start.elapsed(),
+        answers.len(),
+        pool.len(),
+        memory()
+    );
+}
