@@ -34,12 +34,13 @@ impl Made {
     }
 
     fn takes(self, made: &Type<'_>) -> bool {
+        let known = |name: &str| made.is_dyn() || made.is(name);
         match (self, made) {
-            // What may be anything is not what is wanted.
+            // What may be anything is no condition. Texts that are put together are not always known to be texts.
             (Self::Bool, _) => made.is("bool"),
-            (Self::Text, _) => made.is("string"),
-            (Self::TextOrNull, _) => made.is("string") || made.is("null"),
-            (Self::Object, _) => made.is_dyn() || made.is("Object"),
+            (Self::Text, _) => known("string"),
+            (Self::TextOrNull, _) => known("string") || known("null"),
+            (Self::Object, _) => known("Object"),
             (Self::Patches, Type::List(items)) => items.is_dyn() || items.is("JSONPatch"),
             (Self::Patches, _) => made.is_dyn(),
         }

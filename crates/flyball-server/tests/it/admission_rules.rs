@@ -36,8 +36,7 @@ async fn a_condition_that_may_make_anything_is_refused() {
     for plural in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
         let found = causes(&server, plural, json!({"metadata": {"name": "x"}, "webhooks": [hook]})).await;
         let at = "webhooks[0].matchConditions";
-        let expected =
-            [format!("{at}[0].expression: {wrong}"), format!("{at}[1].name: Duplicate value: \"a\"")];
+        let expected = [format!("{at}[0].expression: {wrong}"), format!("{at}[1].name: Duplicate value: \"a\"")];
         assert_eq!(found, expected, "{plural}");
     }
     let policy = json!({"metadata": {"name": "x"}, "spec": {

@@ -104,7 +104,8 @@ async fn only_a_deprecated_version_warns_of_that() {
 async fn an_object_within_another_says_what_it_is() {
     let server = server().await;
     let at = "$.properties[spec]";
-    let bare = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+    let bare =
+        "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
     let cases = [
         (
             json!({"type": "string", "x-kubernetes-embedded-resource": true}),
@@ -152,8 +153,7 @@ async fn what_is_said_of_values_says_nothing_of_their_place() {
             let schema = json!({field: given});
             let said = if list == "not" { schema } else { json!([schema]) };
             let found = with_spec(&server, json!({"type": "array", "items": {"type": "string"}, list: said})).await;
-            let expected =
-                format!("$.properties[spec].{inside}.{field}: Forbidden: must be {wanted} to be structural");
+            let expected = format!("$.properties[spec].{inside}.{field}: Forbidden: must be {wanted} to be structural");
             assert!(found.contains(&expected), "{found:?}");
         }
     }
@@ -198,7 +198,8 @@ async fn all_findings_are_told_side_by_side() {
             format!("{at}[c].items.properties[o].default: Required value: {must}"),
         ]
     );
-    let default = json!({"type": "object", "default": {"n": "x", "other": 1}, "properties": {"n": {"type": "integer"}}});
+    let default =
+        json!({"type": "object", "default": {"n": "x", "other": 1}, "properties": {"n": {"type": "integer"}}});
     let found = with_spec(&server, default).await;
     assert!(found.len() == 2 && found[0].ends_with("must not have unknown fields"), "{found:?}");
     assert!(found[1].starts_with("$.properties[spec].default.n: Invalid value"), "{found:?}");
@@ -221,7 +222,10 @@ async fn findings_come_in_the_order_of_the_real_server() {
     let mut named = crd(json!({"type": "object"}));
     named["spec"]["names"] = json!({"plural": "widgets", "kind": "Widget", "listKind": "Widget", "shortNames": ["A"]});
     let found = causes(&server, named).await;
-    assert!(found[0].starts_with("spec.names.shortNames[0]") && found[1].starts_with("spec.names.listKind"), "{found:?}");
+    assert!(
+        found[0].starts_with("spec.names.shortNames[0]") && found[1].starts_with("spec.names.listKind"),
+        "{found:?}"
+    );
     let unique = json!({"type": "array", "items": {"type": "string"}, "uniqueItems": true, "$ref": "#/x"});
     let found = with_spec(&server, unique).await;
     assert!(found[0].starts_with("$.properties[spec].$ref") && found[1].contains(".uniqueItems"), "{found:?}");
@@ -275,4 +279,24 @@ async fn a_status_may_name_any_stored_versions() {
     let (code, other) = store(json!(["v3"])).await;
     assert_eq!((code, &other["status"]["storedVersions"]), (200, &json!(["v3"])));
     assert!(other["metadata"]["managedFields"].to_string().contains("storer"), "{other}");
+}
+
+#[tokio::test]
+async fn a_message_cannot_ask_for_an_old_value_that_may_be_missing() {
+    let server = server().await;
+    let rule = json!({
+        "rule": "oldSelf.hasValue() || self.n > 1", "optionalOldSelf": true,
+        "messageExpression": "oldSelf.hasValue() ? 'changed' : 'made'",
+    });
+    let spec = json!({
+        "type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [rule],
+    });
+    let made = post(&server, ALL, crd(json!({"type": "object", "properties": {"spec": spec}}))).await;
+    assert_eq!(made.0, 201, "{}", made.1);
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"n": 1},
+    });
+    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    let message = told["message"].as_str().unwrap();
+    assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{told}");
 }
