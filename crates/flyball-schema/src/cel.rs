@@ -63,15 +63,20 @@ impl Rule {
     pub fn read(from: &Value) -> Self {
         let text = |name: &str| from.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let program = compile(&text("rule")).map(Arc::new);
+        let optional_old_self = from.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default();
         let uses_old_self = program.as_ref().is_ok_and(|program| program.references().has_variable("oldSelf"));
         Self {
             text: text("rule"),
             program,
             message: text("message"),
-            message_expression: compile(&text("messageExpression")).ok().map(Arc::new),
+            // An old value that may be missing is known to rules alone.
+            message_expression: compile(&text("messageExpression"))
+                .ok()
+                .filter(|program| !optional_old_self || !program.references().has_variable("oldSelf"))
+                .map(Arc::new),
             reason: text("reason"),
             field_path: text("fieldPath"),
-            optional_old_self: from.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default(),
+            optional_old_self,
             uses_old_self,
         }
     }

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
 
 use super::Attributes;
-use crate::registry::Resource;
+use crate::registry::{Resource, decode};
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +56,40 @@ pub(super) fn write(
     request.insert("object".into(), shown(object));
     request.insert("oldObject".into(), shown(old));
     json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
+}
+
+/// Finds a field of an answer that is not of its type; says so as Go does.
+pub(super) fn mistyped(review: &Value) -> Option<String> {
+    const FIELDS: [(&str, &str, &str); 11] = [
+        ("/response", "object", "AdmissionReview.response of type v1.AdmissionResponse"),
+        ("/response/uid", "string", "AdmissionResponse.response.uid of type types.UID"),
+        ("/response/allowed", "bool", "AdmissionResponse.response.allowed of type bool"),
+        ("/response/status", "object", "AdmissionResponse.response.status of type v1.Status"),
+        ("/response/status/message", "string", "Status.response.status.message of type string"),
+        ("/response/status/reason", "string", "Status.response.status.reason of type v1.StatusReason"),
+        ("/response/status/code", "number", "Status.response.status.code of type int32"),
+        ("/response/patch", "string", "AdmissionResponse.response.patch of type []uint8"),
+        ("/response/patchType", "string", "AdmissionResponse.response.patchType of type v1.PatchType"),
+        (
+            "/response/auditAnnotations",
+            "object",
+            "AdmissionResponse.response.auditAnnotations of type map[string]string",
+        ),
+        ("/response/warnings", "array", "AdmissionResponse.response.warnings of type []string"),
+    ];
+    let told = |given: &str, field: &str| format!("json: cannot unmarshal {given} into Go struct field {field}");
+    for (place, wanted, field) in FIELDS {
+        let given = review.pointer(place).map_or("null", decode::sort);
+        if given != "null" && given != wanted {
+            return Some(told(given, field));
+        }
+    }
+    let response = &review["response"];
+    let texts = response["warnings"].as_array().into_iter().flatten().map(|text| (text, "warnings"));
+    let notes = response["auditAnnotations"].as_object().into_iter().flat_map(|notes| notes.values());
+    let mut texts = texts.chain(notes.map(|text| (text, "auditAnnotations")));
+    let (text, field) = texts.find(|(text, _)| !text.is_string() && !text.is_null())?;
+    Some(told(decode::sort(text), &format!("AdmissionResponse.response.{field} of type string")))
 }
 
 /// What a webhook decided.
@@ -120,5 +154,37 @@ impl Verdict {
             status: Some(response["status"].clone()).filter(Value::is_object),
             warnings: response["warnings"].as_array().into_iter().flatten().map(text).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_another_type_is_told_of_as_go_does() {
+        let fine = json!({"uid": "u", "allowed": true, "status": null, "warnings": ["w", null], "unknown": 1});
+        assert_eq!(mistyped(&json!({"response": fine})), None);
+        assert_eq!(mistyped(&json!({"response": null})), None);
+        for (response, expected) in [
+            (json!({"allowed": "yes"}), "string into Go struct field AdmissionResponse.response.allowed of type bool"),
+            (json!({"uid": 1}), "number into Go struct field AdmissionResponse.response.uid of type types.UID"),
+            (
+                json!({"status": "no"}),
+                "string into Go struct field AdmissionResponse.response.status of type v1.Status",
+            ),
+            (
+                json!({"status": {"code": "403"}}),
+                "string into Go struct field Status.response.status.code of type int32",
+            ),
+            (
+                json!({"warnings": [1]}),
+                "number into Go struct field AdmissionResponse.response.warnings of type string",
+            ),
+            (json!([]), "array into Go struct field AdmissionReview.response of type v1.AdmissionResponse"),
+        ] {
+            let found = mistyped(&json!({"response": response})).unwrap();
+            assert_eq!(found, format!("json: cannot unmarshal {expected}"));
+        }
     }
 }

@@ -112,6 +112,9 @@ impl Webhook {
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
         let asked = self.client.ask(inner, &review, Patience::Request(self.patience)).await;
         let answer = asked.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
+        if let Some(why) = review::mistyped(&answer) {
+            return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
+        }
         let verdict = Verdict::read(version, &uid, mutating, &answer)
             .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
         attributes.warnings.add(verdict.warnings.iter().cloned());

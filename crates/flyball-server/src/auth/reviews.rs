@@ -253,7 +253,7 @@ fn bound_object(inner: &Inner, namespace: &str, reference: &Value) -> Result<Bou
         let why = format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
         );
-        return Err(Status::conflict(&resource, name, why));
+        return Err(Status::conflict(&GroupResource::new("", kind), name, why));
     }
     Ok(Bound { kind: kind.into(), name: name.into(), uid: object.uid().into() })
 }

@@ -4,7 +4,7 @@
 //! are those of that form, and so they are here.
 
 use super::structural;
-use crate::kinds::Part;
+use crate::kinds::{self, Field, Part};
 use flyball_core::field::{FieldError, Path, Shown};
 use flyball_core::{Clock, Object, names};
 use serde_json::{Map, Value, json};
@@ -38,11 +38,21 @@ pub(crate) fn default(crd: &mut Object) {
     if let Some(service) = conversion.pointer_mut("/webhook/clientConfig/service").and_then(Value::as_object_mut) {
         service.entry("port").or_insert_with(|| 443.into());
     }
+    let storage = spec.get("versions").and_then(Value::as_array).into_iter().flatten();
+    let storage: Option<Value> = storage.into_iter().find(|v| v["storage"] == true).map(|v| v["name"].clone());
     // A null default says nothing, unless null is allowed.
     for version in spec.get_mut("versions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             drop_null_defaults(schema);
         }
+    }
+    // Something is always stored in some version; whoever empties the list owns nothing of it.
+    if let (Some(storage), Some(status)) = (storage, crd.get("status").and_then(Value::as_object))
+        && status.get("storedVersions").and_then(Value::as_array).is_some_and(Vec::is_empty)
+    {
+        let mut status = status.clone();
+        status.insert("storedVersions".into(), json!([storage]));
+        crd.insert("status".into(), status.into());
     }
 }
 
@@ -85,8 +95,13 @@ pub(crate) fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock
     }
 }
 
-/// Finds what is wrong with a CRD, or with its change.
-pub(crate) fn validate(crd: &Object, old: Option<&Object>, _part: Part) -> Vec<FieldError> {
+/// Finds what is wrong with a CRD, or with its change; of its status, only the names are looked at.
+pub(crate) fn validate(crd: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
+    if part == Part::Status {
+        let status = Path::new("status");
+        let accepted = crd.at(&["status", "acceptedNames"]).unwrap_or(&Value::Null);
+        return validate_given_names(accepted, &status.field("acceptedNames"));
+    }
     let spec = crd.get("spec").cloned().unwrap_or_default();
     if let Some(old) = old.filter(|old| super::acceptance::condition(old, "Established") == Some("True")) {
         let errors = validate_immutable(&spec, old.get("spec").unwrap_or(&Value::Null));
@@ -95,14 +110,15 @@ pub(crate) fn validate(crd: &Object, old: Option<&Object>, _part: Part) -> Vec<F
         }
     }
     let mut errors: Vec<FieldError> = validate_name(crd, &spec).into_iter().collect();
-    errors.extend(validate_group(crd, &spec));
+    errors.extend(validate_group(&spec));
     errors.extend(validate_scope(&spec));
     errors.extend(validate_versions(&spec));
-    errors.extend(validate_preserve(&spec));
-    errors.extend(validate_parts(&spec));
     errors.extend(validate_names(&spec["names"]));
+    errors.extend(validate_shared(&spec));
     errors.extend(validate_conversion(&spec["conversion"]));
     errors.extend(validate_stored(crd, &spec));
+    errors.extend(validate_approval(crd, old, text(&spec, "group")));
+    errors.extend(validate_preserve(&spec));
     errors
 }
 
@@ -122,30 +138,74 @@ fn validate_name(crd: &Object, spec: &Value) -> Option<FieldError> {
         .then(|| FieldError::invalid("metadata.name", crd.name(), "must be spec.names.plural+\".\"+spec.group"))
 }
 
-fn validate_group(crd: &Object, spec: &Value) -> Vec<FieldError> {
+fn validate_group(spec: &Value) -> Option<FieldError> {
     let group = text(spec, "group");
     let path = SPEC.field("group");
     if group.is_empty() {
-        return vec![FieldError::required(path, "")];
+        return Some(FieldError::required(path, ""));
     }
-    let mut errors: Vec<FieldError> =
-        names::dns_subdomain(group).into_iter().map(|e| FieldError::invalid(path, group, e)).collect();
-    if !group.contains('.') {
-        errors.push(FieldError::invalid(path, group, "should be a domain with at least one dot"));
+    let wrong = names::dns_subdomain(group);
+    if !wrong.is_empty() {
+        return Some(FieldError::invalid(path, group, wrong.join(",")));
     }
-    let protected = group.ends_with(".k8s.io") || group.ends_with(".kubernetes.io");
-    const APPROVAL: &str = "api-approved.kubernetes.io";
-    let approved =
-        crd.annotation(APPROVAL).is_some_and(|text| text.starts_with("http") || text.starts_with("unapproved"));
-    if protected && !approved {
-        let annotations = Path::new("metadata");
-        let annotations = annotations.field("annotations");
-        let detail = format!(
-            "protected groups must have approval annotation {APPROVAL:?}, see https://github.com/kubernetes/enhancements/pull/1111"
-        );
-        errors.push(FieldError::required(annotations.key(APPROVAL), detail));
+    (!group.contains('.')).then(|| FieldError::invalid(path, group, "should be a domain with at least one dot"))
+}
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+
+/// What the annotation of a CRD says of the approval of its API.
+#[derive(PartialEq, Eq)]
+enum Approval {
+    Missing,
+    Given,
+    Invalid,
+}
+
+impl Approval {
+    fn of(crd: &Object) -> Self {
+        let text = crd.annotation(APPROVAL).unwrap_or_default();
+        let is_url = || {
+            text.split_once("://").is_some_and(|(scheme, rest)| {
+                let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+                named && !host.is_empty() && !text.contains(|c: char| c == ' ' || c.is_control())
+            })
+        };
+        match text {
+            "" => Self::Missing,
+            _ if text.starts_with("unapproved") || is_url() => Self::Given,
+            _ => Self::Invalid,
+        }
     }
-    errors
+}
+
+/// APIs of Kubernetes itself need an approval; a CRD that has none keeps what it had.
+fn validate_approval(crd: &Object, old: Option<&Object>, group: &str) -> Option<FieldError> {
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
+    let approval = Approval::of(crd);
+    if !protected || old.is_some_and(|old| Approval::of(old) == approval) {
+        return None;
+    }
+    let metadata = Path::new("metadata");
+    let annotations = metadata.field("annotations");
+    let at = annotations.key(APPROVAL);
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    match approval {
+        Approval::Given => None,
+        Approval::Missing => {
+            let detail = format!("protected groups must have approval annotation {APPROVAL:?}, {see}");
+            Some(FieldError::required(at, detail))
+        }
+        Approval::Invalid => {
+            let detail = format!(
+                "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", {see}"
+            );
+            Some(FieldError::invalid(at, crd.annotation(APPROVAL).unwrap_or_default(), detail))
+        }
+    }
 }
 
 fn validate_scope(spec: &Value) -> Option<FieldError> {
@@ -199,16 +259,20 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
     let list = spec["versions"].as_array().cloned().unwrap_or_default();
     let mut errors = Vec::new();
     for (i, version) in list.iter().enumerate() {
-        let name = text(version, "name");
-        errors.extend(
-            names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(path.index(i).field("name"), name, e)),
-        );
+        let at = path.index(i);
+        let schema = version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object);
+        if schema.is_none_or(Map::is_empty) {
+            let at = at.field("schema");
+            errors.push(FieldError::required(at.field("openAPIV3Schema"), ""));
+        }
     }
-    if let [only] = &list[..] {
-        let name = text(only, "name");
-        errors.extend(
-            names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(SPEC.field("version"), name, e)),
-        );
+    for (i, version) in list.iter().enumerate() {
+        let at = path.index(i);
+        errors.extend(label(text(version, "name"), &at.field("name")));
+        errors.extend(validate_deprecation(version, &at));
+        for part in PARTS.iter().filter(|part| shared(spec, part.field).is_none()) {
+            errors.extend((part.check)(&at.field(part.field), &version[part.field], version));
+        }
     }
     let names: BTreeSet<&str> = list.iter().map(|version| text(version, "name")).collect();
     if names.len() < list.len() {
@@ -216,6 +280,39 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
     }
     if list.iter().filter(|version| version["storage"] == true).count() != 1 {
         errors.push(FieldError::invalid(path, shown(spec), "must have exactly one version marked as storage version"));
+    }
+    if let [only] = &list[..] {
+        errors.extend(label(text(only, "name"), &SPEC.field("version")));
+    }
+    errors
+}
+
+/// A name must be a label; all that is wrong with it is one error.
+fn label(name: &str, path: &Path<'_>) -> Option<FieldError> {
+    let wrong = names::dns_1035_label(name);
+    (!wrong.is_empty()).then(|| FieldError::invalid(path, name, wrong.join(",")))
+}
+
+const MAX_DEPRECATION_WARNING: usize = 256;
+
+fn validate_deprecation(version: &Value, path: &Path<'_>) -> Vec<FieldError> {
+    let Some(warning) = version["deprecationWarning"].as_str() else { return Vec::new() };
+    let invalid = |detail: String| FieldError::invalid(path.field("deprecationWarning"), warning, detail);
+    if version["deprecated"] != true {
+        return vec![invalid("can only be set for deprecated versions".into())];
+    }
+    let mut errors = Vec::new();
+    if warning.len() > MAX_DEPRECATION_WARNING {
+        errors.push(invalid(format!("must be <= {MAX_DEPRECATION_WARNING} characters long")));
+    }
+    if warning.is_empty() {
+        errors.push(invalid("must not be an empty string".into()));
+    }
+    let blank = |c: &char| *c != ' ' && c.is_whitespace() || c.is_control();
+    if let Some((at, _)) = warning.char_indices().find(|(_, c)| blank(c)) {
+        errors.push(invalid(format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        )));
     }
     errors
 }
@@ -227,63 +324,40 @@ fn validate_preserve(spec: &Value) -> Option<FieldError> {
         .then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
 }
 
-/// Validates schemas, subresources, columns and selectable fields, each at the place that the internal form has for it.
-fn validate_parts(spec: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    let list = spec["versions"].as_array().cloned().unwrap_or_default();
-    let versions = SPEC.field("versions");
-    let empty = |version: &Value| {
-        version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object).is_none_or(Map::is_empty)
-    };
-    for (i, version) in list.iter().enumerate() {
-        if empty(version) {
-            let at = versions.index(i);
-            let at = at.field("schema");
-            errors.push(FieldError::required(at.field("openAPIV3Schema"), ""));
+/// A part of versions that stands at the top of the internal form where all versions have the same.
+struct PartOfVersion {
+    field: &'static str,
+    /// What the part is called at the top.
+    label: &'static str,
+    /// Validates the part of a version at a place.
+    check: fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>,
+}
+
+static PARTS: [PartOfVersion; 4] = [
+    PartOfVersion { field: "schema", label: "validation", check: |path, schema, _| validate_schema(path, schema) },
+    PartOfVersion { field: "subresources", label: "subresources", check: |path, parts, _| validate_scale(path, parts) },
+    PartOfVersion {
+        field: "additionalPrinterColumns",
+        label: "additionalPrinterColumns",
+        check: |path, columns, _| validate_columns(path, columns),
+    },
+    PartOfVersion { field: "selectableFields", label: "selectableFields", check: validate_selectable },
+];
+
+/// Validates what all versions have the same of.
+fn validate_shared(spec: &Value) -> Vec<FieldError> {
+    let Some(first) = spec["versions"].as_array().and_then(|versions| versions.first()) else { return Vec::new() };
+    let shared = PARTS.iter().filter(|part| shared(spec, part.field).is_some());
+    shared.flat_map(|part| (part.check)(&SPEC.field(part.label), &first[part.field], first)).collect()
+}
+
+fn validate_schema(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
+    match schema.get("openAPIV3Schema") {
+        Some(Value::Object(fields)) if !fields.is_empty() => {
+            structural::validate(&schema["openAPIV3Schema"], &path.field("openAPIV3Schema"))
         }
-    }
-    let mut check = |field: &str,
-                     top: &dyn Fn(&Value, &Value) -> Vec<FieldError>,
-                     each: &dyn Fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>| {
-        if shared(spec, field).is_some() {
-            if let Some(first) = list.first() {
-                errors.extend(top(&first[field], first));
-            }
-        } else {
-            for (i, version) in list.iter().enumerate() {
-                errors.extend(each(&versions.index(i), &version[field], version));
-            }
-        }
-    };
-    let schema = |path: &Path<'_>, schema: &Value| match schema.get("openAPIV3Schema") {
-        Some(Value::Object(fields)) if !fields.is_empty() => structural::validate(&schema["openAPIV3Schema"], path),
         _ => Vec::new(),
-    };
-    check(
-        "schema",
-        &|value, _| {
-            let validation = SPEC.field("validation");
-            schema(&validation.field("openAPIV3Schema"), value)
-        },
-        &|path, value, _| {
-            let at = path.field("schema");
-            schema(&at.field("openAPIV3Schema"), value)
-        },
-    );
-    check("subresources", &|value, _| validate_scale(&SPEC.field("subresources"), value), &|path, value, _| {
-        validate_scale(&path.field("subresources"), value)
-    });
-    check(
-        "additionalPrinterColumns",
-        &|value, _| validate_columns(&SPEC.field("additionalPrinterColumns"), value),
-        &|path, value, _| validate_columns(&path.field("additionalPrinterColumns"), value),
-    );
-    check(
-        "selectableFields",
-        &|value, version| validate_selectable(&SPEC.field("selectableFields"), value, version),
-        &|path, value, version| validate_selectable(&path.field("selectableFields"), value, version),
-    );
-    errors
+    }
 }
 
 fn validate_scale(path: &Path<'_>, subresources: &Value) -> Vec<FieldError> {
@@ -391,37 +465,35 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
 
 fn validate_names(given: &Value) -> Vec<FieldError> {
     let path = SPEC.field("names");
+    let required = ["plural", "singular", "kind", "listKind"].into_iter().filter(|field| text(given, field).is_empty());
+    let mut errors: Vec<FieldError> = required.map(|field| FieldError::required(path.field(field), "")).collect();
+    errors.extend(validate_given_names(given, &path));
+    errors
+}
+
+/// Validates those names that are there.
+fn validate_given_names(given: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    for field in ["plural", "singular", "kind", "listKind"] {
-        let name = text(given, field);
-        let at = path.field(field);
-        if name.is_empty() {
-            errors.push(FieldError::required(at, ""));
-            continue;
-        }
-        if field.ends_with("ind") {
-            let wrong = names::dns_1035_label(&name.to_lowercase());
-            if !wrong.is_empty() {
-                let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
-                errors.push(FieldError::invalid(at, name, why));
-            }
-            continue;
-        }
-        errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(at, name, e)));
+    for field in ["plural", "singular"].into_iter().filter(|field| !text(given, field).is_empty()) {
+        errors.extend(label(text(given, field), &path.field(field)));
     }
+    for field in ["kind", "listKind"].into_iter().filter(|field| !text(given, field).is_empty()) {
+        let wrong = names::dns_1035_label(&text(given, field).to_lowercase());
+        if !wrong.is_empty() {
+            let why = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+            errors.push(FieldError::invalid(path.field(field), text(given, field), why));
+        }
+    }
+    let list = |field: &'static str| {
+        let names = given[field].as_array().into_iter().flatten().filter_map(Value::as_str).enumerate();
+        names.filter_map(move |(i, name)| label(name, &path.field(field).index(i)))
+    };
+    errors.extend(list("shortNames"));
     if !text(given, "kind").is_empty() && text(given, "kind") == text(given, "listKind") {
-        errors.push(FieldError::invalid(
-            path.field("listKind"),
-            text(given, "listKind"),
-            "kind and listKind may not be the same",
-        ));
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(path.field("listKind"), text(given, "listKind"), detail));
     }
-    for field in ["shortNames", "categories"] {
-        let at = path.field(field);
-        for (i, name) in given[field].as_array().into_iter().flatten().filter_map(Value::as_str).enumerate() {
-            errors.extend(names::dns_1035_label(name).into_iter().map(|e| FieldError::invalid(at.index(i), name, e)));
-        }
-    }
+    errors.extend(list("categories"));
     errors
 }
 
@@ -434,9 +506,14 @@ fn validate_conversion(conversion: &Value) -> Vec<FieldError> {
         "Webhook" => {
             if webhook["clientConfig"].is_null() {
                 errors.push(FieldError::required(client, "required when strategy is set to Webhook"));
+            } else {
+                errors.extend(kinds::webhook_client(&Field::new(client, &webhook["clientConfig"])));
             }
-            if webhook["conversionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
+            let versions = &webhook["conversionReviewVersions"];
+            if versions.as_array().is_none_or(Vec::is_empty) {
                 errors.push(FieldError::required(reviews, ""));
+            } else {
+                errors.extend(kinds::review_versions(&Field::new(reviews, versions)));
             }
         }
         "None" => {

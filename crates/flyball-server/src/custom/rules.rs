@@ -6,6 +6,7 @@ use super::structural::{Place, Schema, flag, has, inner, text};
 use flyball_core::field::{FieldError, Path, Shown, go_json};
 use flyball_schema::cel;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The most that one expression may cost.
 const MAX_COST: u64 = 10_000_000;
@@ -15,10 +16,13 @@ const MAX_TOTAL: u64 = 100_000_000;
 const NAMED: usize = 4;
 
 /// Finds rules that cannot work, or that cost too much, one by one or together.
-pub(super) fn validate(root: &Schema, path: &Path<'_>) -> Vec<FieldError> {
-    let mut rules = Rules::default();
+///
+/// `broken` are the findings about the schema: no rule is compiled at or above one.
+pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) -> Vec<FieldError> {
+    let broken = broken.iter().map(|error| error.field.clone()).collect();
+    let mut rules = Rules { broken, ..Rules::default() };
     rules.visit(root, path, &At { is_root: true, barrier: None, cardinality: Some(1) });
-    let Rules { mut errors, total, dearest } = rules;
+    let Rules { mut errors, total, dearest, .. } = rules;
     if total > MAX_TOTAL {
         let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
         errors.extend(dearest.into_iter().map(|(_, path)| FieldError::forbidden(path, why)));
@@ -56,6 +60,8 @@ struct At {
 #[derive(Default)]
 struct Rules {
     errors: Vec<FieldError>,
+    /// The places of a schema that something is wrong with.
+    broken: BTreeSet<String>,
     total: u64,
     /// The dearest expressions, the first most.
     dearest: Vec<(u64, String)>,
@@ -75,6 +81,10 @@ impl Rules {
             let cardinality = at.cardinality.zip(each).map(|(all, each)| all.saturating_mul(each));
             self.visit(schema, below, &At { is_root: false, barrier, cardinality });
         });
+        let place = path.to_string();
+        if self.broken.range(place.clone()..).next().is_some_and(|field| field.starts_with(&place)) {
+            return;
+        }
         let list = path.field("x-kubernetes-validations");
         // At the root, and where an object stands within another, rules see who the object is.
         let whole = at.is_root || flag(schema, "x-kubernetes-embedded-resource");
@@ -129,34 +139,52 @@ struct Costs {
     uses_old: Option<bool>,
 }
 
-fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
+/// Finds rules that are none, before anything is compiled.
+pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    let list = path.field("x-kubernetes-validations");
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
+    for (i, rule) in rules.enumerate() {
+        let Some(rule) = rule.as_object() else { continue };
+        let path = list.index(i);
+        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+        let made = text(rule, "messageExpression");
+        if expression.is_empty() {
+            errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
+        } else if !message.is_empty() && message.trim().is_empty() {
+            errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
+        } else if message.trim().contains(['\n', '\r']) {
+            errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
+        } else if expression.contains(['\n', '\r']) && message.trim().is_empty() {
+            let detail = "message must be specified if rule contains line breaks";
+            errors.push(FieldError::required(path.field("message"), detail));
+        }
+        if !made.is_empty() && made.trim().is_empty() {
+            let detail = "messageExpression must be non-empty if specified";
+            errors.push(FieldError::required(path.field("messageExpression"), detail));
+        }
+        let reason = text(rule, "reason");
+        if has(rule, "reason") && !REASONS.contains(&reason) {
+            errors.push(FieldError::not_supported(path.field("reason"), reason, REASONS));
+        }
+        let field_path = text(rule, "fieldPath");
+        let at = path.field("fieldPath");
+        if !field_path.is_empty() && field_path.trim().is_empty() {
+            errors.push(FieldError::invalid(at, field_path, "must be non-empty if specified"));
+        }
+        if field_path.contains(['\n', '\r']) {
+            errors.push(FieldError::invalid(at, field_path, "must not contain line breaks"));
+        }
+        if !field_path.is_empty() && !names_a_field(schema, field_path) {
+            errors.push(FieldError::invalid(at, field_path, "must be a valid path"));
+        }
+    }
+}
+
+fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, errors: &mut Vec<FieldError>) -> Costs {
     let mut costs = Costs::default();
     let expression = text(rule, "rule");
-    if expression.trim().is_empty() {
-        errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
-        return costs;
-    }
-    let message = text(rule, "message");
-    if has(rule, "message") && !message.is_empty() && message.trim().is_empty() {
-        errors.push(FieldError::invalid(path.field("message"), message, "message must be non-empty if specified"));
-    } else if message.contains('\n') {
-        errors.push(FieldError::invalid(path.field("message"), message, "must not contain line breaks"));
-    } else if expression.trim().contains('\n') && message.is_empty() && text(rule, "messageExpression").is_empty() {
-        errors.push(FieldError::required(
-            path.field("message"),
-            "message must be specified if rule contains line breaks",
-        ));
-    }
-    let reason = text(rule, "reason");
-    if !reason.is_empty() && !REASONS.contains(&reason) {
-        errors.push(FieldError::not_supported(path.field("reason"), reason, REASONS));
-    }
-    let field_path = text(rule, "fieldPath");
-    if !field_path.is_empty() && !names_a_field(schema, field_path) {
-        errors.push(FieldError::invalid(path.field("fieldPath"), field_path, "must be a valid path"));
-    }
     let shown = || Shown::Raw(print(rule));
     match cel::compile(expression) {
         Err(why) => errors.push(FieldError::invalid(path.field("rule"), shown(), format!("compilation failed: {why}"))),
@@ -177,13 +205,6 @@ fn check_rule(rule: &Schema, schema: &Schema, whole: bool, path: &Path<'_>, erro
     }
     let message_expression = text(rule, "messageExpression");
     if message_expression.is_empty() {
-        return costs;
-    }
-    if message_expression.trim().is_empty() {
-        errors.push(FieldError::required(
-            path.field("messageExpression"),
-            "messageExpression must be non-empty if specified",
-        ));
         return costs;
     }
     let checked = cel::check(message_expression, schema, whole, flag(rule, "optionalOldSelf"));

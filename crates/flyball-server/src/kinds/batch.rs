@@ -51,7 +51,7 @@ pub(super) fn job(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     }
     let spec = root.at("spec");
     // A change is checked as something new, and then as a change.
-    let mut errors = generated_selector(job, &root);
+    let mut errors = generated_selector(job, &root, old.is_none());
     errors.extend(whole(&spec));
     let count = spec.at("completions").int();
     let Some(old) = old else {
@@ -134,7 +134,8 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
     (*inner.value() != then["spec"]).then(|| inner.invalid_as(internal("PodSpec", inner.value()), IMMUTABLE))
 }
 
-fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
+/// A selector that was generated selects by labels that the pods of a new job must bear.
+fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.at("spec");
     let wanted = spec.at("selector");
@@ -149,6 +150,9 @@ fn generated_selector(job: &Object, root: &Field<'_>) -> Errors {
         for (key, value) in [(CONTROLLER[i], job.uid()), (JOB_NAME[i], job.name())] {
             expected.insert(key.into(), value.into());
             let label = labels.key(key);
+            if !is_new {
+                continue;
+            }
             if !label.is_set() {
                 errors.push(labels.key(key).required(format!("must be '{value}'")));
             } else if label.text() != value {

@@ -36,7 +36,8 @@ impl Made {
     fn takes(self, made: &Type<'_>) -> bool {
         let known = |name: &str| made.is_dyn() || made.is(name);
         match (self, made) {
-            (Self::Bool, _) => known("bool"),
+            // What may be anything is no condition. Texts that are put together are not always known to be texts.
+            (Self::Bool, _) => made.is("bool"),
             (Self::Text, _) => known("string"),
             (Self::TextOrNull, _) => known("string") || known("null"),
             (Self::Object, _) => known("Object"),

@@ -56,15 +56,19 @@ fn webhook(hook: &Field<'_>, mutates: bool) -> Errors {
     if mutates {
         errors.extend(hook.at("reinvocationPolicy").may_be_one_of(&["IfNeeded", "Never"]));
     }
-    let client = hook.at("clientConfig");
-    let (url, service) = (client.at("url"), client.at("service"));
-    match (url.is_set(), service.is_set()) {
-        (true, false) => errors.extend(check_url(&url)),
-        (false, true) => errors.extend(check_service(&service)),
-        _ => errors.push(client.required("exactly one of url or service is required")),
-    }
+    errors.extend(webhook_client(&hook.at("clientConfig")));
     errors.extend(conditions(&hook.at("matchConditions"), false));
     errors
+}
+
+/// Rules of where to reach a webhook.
+pub(crate) fn webhook_client(client: &Field<'_>) -> Errors {
+    let (url, service) = (client.at("url"), client.at("service"));
+    match (url.is_set(), service.is_set()) {
+        (true, false) => check_url(&url),
+        (false, true) => check_service(&service),
+        _ => vec![client.required("exactly one of url or service is required")],
+    }
 }
 
 pub(super) fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
@@ -154,6 +158,11 @@ fn versions(versions: &Field<'_>) -> Errors {
     if versions.is_empty() {
         return vec![versions.required("must specify one of v1, v1beta1")];
     }
+    review_versions(versions)
+}
+
+/// Rules of the versions of reviews that a webhook takes, of which there are some.
+pub(crate) fn review_versions(versions: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for version in versions.items() {

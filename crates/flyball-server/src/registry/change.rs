@@ -140,6 +140,16 @@ impl Inner {
         }
     }
 
+    /// Finds out whether a change can be made at all of what is there, and makes nothing of it.
+    pub(crate) async fn try_out(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<(), Status> {
+        let resource = &*target.resource;
+        let live = match self.store.get(&resource.table, &target.key()) {
+            Some(entry) => Some(self.object(resource, &*self.shown_one(resource, entry).await?)?),
+            None => None,
+        };
+        self.candidate(target, change, live.as_ref(), writer).await.map(drop)
+    }
+
     /// Makes what a client wants out of what is there, with the owners of its fields in whatever version.
     async fn candidate(
         &self,

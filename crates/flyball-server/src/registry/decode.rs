@@ -150,7 +150,9 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
         return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
     };
     let given = group_version.kind(if kind.is_empty() { &expected.kind } else { &kind });
-    if given == *expected {
+    // Evictions of the version that is no longer served are still known.
+    let old = *expected.kind == *"Eviction" && given.group == expected.group && *given.version == *"v1beta1";
+    if given == *expected || old && given.kind == expected.kind {
         object.set_kind(expected);
         return Ok(());
     }

@@ -114,6 +114,7 @@ pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Statu
         *wanted.metadata_mut() = metadata.clone();
     }
     if let Some(replicas) = scale.at(&["spec", "replicas"]) {
+        check_replicas(resource, scale.name(), replicas.as_i64().unwrap_or(0))?;
         set(resource, &mut wanted, replicas.clone())?;
     }
     Ok(Change::Apply(wanted))
@@ -124,13 +125,19 @@ pub(crate) fn write(resource: &Resource, object: &mut Object, scale: &Object) ->
     set(resource, object, scale.at(&["spec", "replicas"]).cloned().unwrap_or_else(|| 0.into()))
 }
 
+/// Refuses a scale of a built-in kind below zero.
+fn check_replicas(resource: &Resource, name: &str, replicas: i64) -> Result<(), Status> {
+    if replicas >= 0 || resource.custom().is_some() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+    Err(Status::invalid(&kind(), name, &[error]))
+}
+
 /// Writes a scale into its object.
 fn store(resource: &Resource, object: &mut Object, scale: &Object) -> Result<(), Status> {
     let replicas = scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
-    if replicas < 0 && resource.custom().is_none() {
-        let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Status::invalid(&kind(), scale.name(), &[error]));
-    }
+    check_replicas(resource, scale.name(), replicas)?;
     match scale.resource_version() {
         "" => object.metadata_mut().remove("resourceVersion"),
         version => object.metadata_mut().insert("resourceVersion".into(), version.into()),

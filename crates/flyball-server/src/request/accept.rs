@@ -57,6 +57,9 @@ impl Form {
                 }
             }
             view["apiVersion"] = "meta.k8s.io/v1beta1".into();
+            if view["rows"].as_array().is_some_and(Vec::is_empty) {
+                view["rows"] = Value::Null;
+            }
         }
         view
     }
@@ -90,6 +93,8 @@ fn clauses(header: &str) -> Vec<Clause<'_>> {
 pub(crate) const BUILT_IN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 /// The same for custom resources.
 pub(crate) const CUSTOM: &str = "application/json, application/yaml";
+/// In which types a watch can be answered.
+const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 fn encoding(media: &str) -> Option<Encoding> {
     match media {
@@ -104,11 +109,41 @@ fn encoding(media: &str) -> Option<Encoding> {
 /// `offered` is the list that a refusal shows. Binary encodings are never chosen, though the list names them: clients
 /// that prefer one name JSON besides.
 pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Status> {
+    choose(header, |_| true)
+        .map_err(|known_media| if known_media { unsuitable(BUILT_IN) } else { not_acceptable(offered) })
+}
+
+/// Chooses the form of a list: who asks for one may as well watch.
+pub(crate) fn negotiate_list(header: Option<&str>, offered: &str) -> Result<Form, Status> {
+    choose(header, |_| true).map_err(|known| if known { unsuitable(BUILT_IN) } else { not_listable(offered) })
+}
+
+/// Chooses the form of the events of a watch, which are never YAML.
+pub(crate) fn negotiate_watch(header: Option<&str>, offered: &str) -> Result<Form, Status> {
+    choose(header, |encoding| encoding == Encoding::Json)
+        .map_err(|known| if known { unsuitable(STREAMS) } else { not_listable(offered) })
+}
+
+fn not_listable(offered: &str) -> Status {
+    not_acceptable(&if offered == BUILT_IN { format!("{BUILT_IN}, {STREAMS}") } else { offered.to_owned() })
+}
+
+/// Refuses a request that knows a type of answer, but not one that suits it.
+fn unsuitable(types: &str) -> Status {
+    let message = format!("only the following media types are accepted: {types}");
+    Status::new(406, Reason::NotAcceptable, message)
+}
+
+/// Chooses the form of an answer in a suitable encoding; `Err` tells whether any encoding was known.
+fn choose(header: Option<&str>, suits: impl Fn(Encoding) -> bool) -> Result<Form, bool> {
     let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
     let mut known_media = false;
     for clause in clauses(header) {
         let Some(encoding) = encoding(clause.media) else { continue };
         known_media = true;
+        if !suits(encoding) {
+            continue;
+        }
         let parameter =
             |name: &str| clause.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let version_known = parameter("g").is_none_or(|g| g == "meta.k8s.io")
@@ -122,11 +157,7 @@ pub(crate) fn negotiate(header: Option<&str>, offered: &str) -> Result<Form, Sta
         };
         return Ok(Form { encoding, view, beta: view != View::Whole && parameter("v") == Some("v1beta1") });
     }
-    if known_media {
-        let message = format!("only the following media types are accepted: {BUILT_IN}");
-        return Err(Status::new(406, Reason::NotAcceptable, message));
-    }
-    Err(not_acceptable(offered))
+    Err(known_media)
 }
 
 /// Refuses a request whose answer cannot be given in any type that it accepts.

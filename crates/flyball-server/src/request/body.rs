@@ -94,6 +94,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
         return Ok(Document { format: Format::Yaml, ..document });
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Error::Yaml("invalid UTF-8".into()))?;
+    let text = first_document(text);
     let duplicates = RefCell::default();
     let value = {
         let options = serde_saphyr::options! {
@@ -108,6 +109,23 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
         Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Yaml }),
         Err(error) => Err(Error::Yaml(super::flow::mistake(text).unwrap_or_else(|| yaml_error(&error.to_string())))),
     }
+}
+
+/// Cuts a stream of documents after the first: the others are ignored, whatever they are.
+fn first_document(text: &str) -> &str {
+    let (mut begun, mut end) = (false, 0);
+    for line in text.split_inclusive('\n') {
+        let marks = |mark: &str| {
+            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+        };
+        if begun && (marks("---") || marks("...")) {
+            return &text[..end];
+        }
+        let blank = line.trim().is_empty() || line.starts_with(['#', '%']);
+        begun |= !blank;
+        end += line.len();
+    }
+    text
 }
 
 /// Takes the first line of what the parser says: the rest draws the place for people at a terminal.

@@ -306,46 +306,41 @@ fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<
     const FIELD: &str = "resourceVersionMatch";
     let (version, wanted) = (query.text("resourceVersion"), query.text(FIELD));
     let forbidden = |detail: &str| FieldError::forbidden(FIELD, detail);
+    let continued = || {
+        let given = !query.text("continue").is_empty();
+        given.then(|| forbidden("resourceVersionMatch is forbidden when continue is provided"))
+    };
     let mut errors = Vec::new();
     if watch {
-        if initial_events.is_some() {
-            if wanted != "NotOlderThan" {
-                errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
-            }
-        } else if !wanted.is_empty() {
-            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
-            return errors;
-        }
-        if !query.text("continue").is_empty() {
-            errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        if initial_events.is_some() && wanted != "NotOlderThan" {
+            errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
         }
         if wanted.is_empty() {
             return errors;
         }
+        if initial_events.is_none() {
+            errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+        }
         if wanted != "NotOlderThan" {
             errors.push(FieldError::not_supported(FIELD, wanted, ["NotOlderThan"]));
         }
+        errors.extend(continued());
         return errors;
+    }
+    if !wanted.is_empty() {
+        if version.is_empty() {
+            errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
+        }
+        errors.extend(continued());
+        if !matches!(wanted, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(FIELD, wanted, ["Exact", "NotOlderThan", ""]));
+        }
+        if wanted == "Exact" && version == "0" {
+            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
     }
     if initial_events.is_some() {
         errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-    }
-    if wanted.is_empty() {
-        return errors;
-    }
-    if version.is_empty() {
-        errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
-    }
-    if !query.text("continue").is_empty() {
-        errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
-    }
-    match wanted {
-        "NotOlderThan" => {}
-        "Exact" if version == "0" => {
-            errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""))
-        }
-        "Exact" => {}
-        other => errors.push(FieldError::not_supported(FIELD, other, ["Exact", "NotOlderThan", ""])),
     }
     errors
 }

@@ -237,7 +237,8 @@ async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(),
         }
     }
     if count(&budget, "observedGeneration") < budget.generation() {
-        let mut status = refused("The disruption budget {} is still being processed by the server.", &budget);
+        let why = format!("The disruption budget {} is still being processed by the server.", budget.name());
+        let mut status = refused(why);
         status.details.iter_mut().for_each(|details| details.retry_after_seconds = 10);
         return Err(status);
     }
@@ -252,11 +253,8 @@ async fn reserve(inner: &Inner, pod: &Object, writer: &Writer<'_>) -> Result<(),
     let take = move |budget: &mut Object| {
         let allowed = count(budget, "disruptionsAllowed");
         if allowed <= 0 {
-            let (desired, current) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
-            return Err(refused(
-                &format!("The disruption budget {{}} needs {desired} healthy pods and has {current} currently"),
-                budget,
-            ));
+            let healthy = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+            return Err(refused(exhausted(budget, healthy)));
         }
         budget.change(|value| {
             value["status"]["disruptionsAllowed"] = (allowed - 1).into();
@@ -279,9 +277,30 @@ fn is_ready(pod: &Object) -> bool {
     conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-fn refused(why: &str, budget: &Object) -> Status {
-    let cause =
-        Cause { reason: "DisruptionBudget".into(), message: why.replace("{}", budget.name()), field: String::new() };
+/// Says why a budget allows no disruption, by how many healthy pods it wants and has.
+fn exhausted(budget: &Object, (desired, current): (i64, i64)) -> String {
+    let name = budget.name();
+    let conditions = budget.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    let failed = conditions
+        .into_iter()
+        .find(|condition| condition["type"] == "DisruptionAllowed" && condition["status"] == "False")
+        .map(|condition| (text(condition, "reason"), text(condition, "message")))
+        .filter(|(_, message)| !message.is_empty());
+    let refusal = format!("The disruption budget {name} does not allow evicting pods currently");
+    match failed {
+        // Of a budget that could not be counted, the counts say nothing.
+        Some((reason, message)) if reason == "SyncFailed" => format!("{refusal} because it failed sync: {message}"),
+        _ if current <= desired => {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
+        }
+        Some((reason, message)) => format!("{refusal} ({reason}): {message}"),
+        None => refusal,
+    }
+}
+
+fn refused(why: String) -> Status {
+    let cause = Cause { reason: "DisruptionBudget".into(), message: why, field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     Status::new(429, Reason::TooManyRequests, message)
         .with_details(Details { causes: vec![cause], ..Details::default() })

@@ -39,9 +39,17 @@ pub(super) async fn answer(
     }
     let unbound = pod.at(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default().is_empty();
     match action {
-        "log" if unbound => return Ok(response::answer(204, "text/plain", Body::empty())),
+        "log" if unbound => {
+            let mut response = response::answer(204, "text/plain", Body::empty());
+            response.headers_mut().remove(http::header::CONTENT_TYPE);
+            return Ok(response);
+        }
         "attach" | "exec" | "portforward" if unbound => {
             return Err(Status::bad_request(format!("pod {} does not have a host assigned", pod.name())));
+        }
+        // Commands and ports go over a connection that is no longer HTTP.
+        "attach" | "exec" | "portforward" if !call.is_upgrade() => {
+            return Err(Status::bad_request("Upgrade request required"));
         }
         _ => {}
     }

@@ -57,6 +57,12 @@ impl Call {
         self.target.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
 
+    /// Tells whether the client asks for another protocol on this connection.
+    pub(crate) fn is_upgrade(&self) -> bool {
+        let values = self.headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        values.into_iter().any(|value| value.to_ascii_lowercase().contains("upgrade"))
+    }
+
     pub(crate) fn accept(&self) -> Option<&str> {
         self.header(header::ACCEPT)
     }

@@ -157,7 +157,12 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
 
 async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Response<Body>, Status> {
     let resource = target.resource.clone();
-    let form = accept::negotiate(call.accept(), resource.offered())?;
+    let negotiate = match call.target.verb {
+        "watch" => accept::negotiate_watch,
+        "list" => accept::negotiate_list,
+        _ => accept::negotiate,
+    };
+    let form = negotiate(call.accept(), resource.offered())?;
     let include =
         if form.view == View::Table { Include::read(call.query.text("includeObject"))? } else { Include::Metadata };
     let show = Presenter { inner: inner.clone(), resource: resource.clone(), form, include };
@@ -355,15 +360,18 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
             .unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
-    match options.field_validation {
+    let refused = match options.field_validation {
         FieldValidation::Strict if !duplicates.is_empty() => {
             let list = duplicates.join("\n  ");
             let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
-            return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+            Some(Status::bad_request(format!("error strict decoding YAML: {why}")))
         }
-        FieldValidation::Ignore => {}
-        FieldValidation::Strict | FieldValidation::Warn => call.warnings.add(duplicates),
-    }
+        FieldValidation::Ignore => None,
+        FieldValidation::Strict | FieldValidation::Warn => {
+            call.warnings.add(duplicates);
+            None
+        }
+    };
     if wanted.name().is_empty() && show.inner.get(&target.resource, &target.key()).is_ok() {
         wanted.metadata_mut().insert("name".into(), target.name().into());
     }
@@ -373,6 +381,11 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     }
     let change =
         if target.part == Part::Scale { scale::apply(&target.resource, &wanted)? } else { Change::Apply(wanted) };
+    if let Some(refused) = refused {
+        // What it would come to is told of before how it is written.
+        show.inner.try_out(target, &change, &writer(call, options)).await?;
+        return Err(refused);
+    }
     let done = show.inner.change(target, &change, &writer(call, options)).await?;
     outcome(show, target, done)
 }

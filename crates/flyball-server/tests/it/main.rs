@@ -1,11 +1,13 @@
 //! Integration tests of the embedded API server, in process: no other program, no socket but for webhooks.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod admission_rules;
 mod autoscalers;
 mod bounds;
 mod connections;
 mod corpus;
 mod crash;
+mod crd_rules;
 mod evictions;
 mod facts;
 mod fairness;
@@ -16,6 +18,7 @@ mod impersonation;
 mod linear;
 mod patches;
 mod reads;
+mod request_rules;
 mod reviews;
 mod robustness;
 mod signing_requests;

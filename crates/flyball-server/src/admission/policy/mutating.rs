@@ -117,10 +117,15 @@ pub(in super::super) async fn mutate(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let mut failures: Vec<String> = Vec::new();
+    // What cannot be worked out is invalid; a policy that is not configured to be is a refusal.
+    let mut reason = Reason::Invalid;
     for found in invocations(inner, configured, attributes, Some(object), old).await {
         let invocation = match found {
             Ok(invocation) => invocation,
             Err(wrong) => {
+                if failures.is_empty() {
+                    reason = Reason::Forbidden;
+                }
                 failures.push(refusal(&wrong.policy.policy, wrong.binding, &wrong.why));
                 continue;
             }
@@ -169,7 +174,7 @@ pub(in super::super) async fn mutate(
     let Some(first) = failures.first() else { return Ok(()) };
     let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), first);
     status.message.clone_from(first);
-    status.reason = Some(Reason::Invalid);
+    status.reason = Some(reason);
     let causes = failures.into_iter().map(|message| Cause { message, ..Cause::default() });
     let causes: Vec<Cause> = causes.collect();
     status.details.iter_mut().for_each(|details| details.causes.clone_from(&causes));

@@ -356,6 +356,9 @@ pub(crate) fn warn(service: &Object, old: Option<&Object>) -> Vec<String> {
     if text(service, "type") == "ExternalName" && !list(service, "externalIPs").is_empty() {
         warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".into());
     }
+    if text(service, "type") != "ExternalName" && !text(service, "externalName").is_empty() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".into());
+    }
     if is_headless(service) && spec.at("sessionAffinity").text() == "ClientIP" {
         warnings.push("spec.SessionAffinity is ignored for headless services".into());
     }

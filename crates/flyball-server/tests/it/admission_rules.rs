@@ -1,0 +1,121 @@
+//! Rules of policies and webhooks: what their expressions may make, and what comes of one that is not configured.
+
+use crate::facts::{post, send, server};
+use flyball_server::Server;
+use http::Method;
+use serde_json::{Value, json};
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
+
+fn constraints() -> Value {
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]});
+    json!({"resourceRules": [rule]})
+}
+
+async fn causes(server: &Server, plural: &str, object: Value) -> Vec<String> {
+    let (code, answer) = post(server, &format!("{GROUP}/{plural}?dryRun=All"), object).await;
+    assert!(matches!(code, 201 | 422), "{answer}");
+    let causes = answer["details"]["causes"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    causes.map(|cause| format!("{}: {}", text(&cause["field"]), text(&cause["message"]))).collect()
+}
+
+#[tokio::test]
+async fn a_condition_that_may_make_anything_is_refused() {
+    let server = server().await;
+    let conditions = json!([
+        {"name": "a", "expression": "object.spec.on"},
+        {"name": "a", "expression": "object.spec.on == true"},
+    ]);
+    let wrong = "Invalid value: \"object.spec.on\": must evaluate to bool but got dyn";
+    let hook = json!({
+        "name": "a.b.c", "clientConfig": {"url": "https://h"}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "matchConditions": conditions,
+    });
+    for plural in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
+        let found = causes(&server, plural, json!({"metadata": {"name": "x"}, "webhooks": [hook]})).await;
+        let at = "webhooks[0].matchConditions";
+        let expected = [format!("{at}[0].expression: {wrong}"), format!("{at}[1].name: Duplicate value: \"a\"")];
+        assert_eq!(found, expected, "{plural}");
+    }
+    let policy = json!({"metadata": {"name": "x"}, "spec": {
+        "matchConstraints": constraints(), "matchConditions": conditions, "validations": [{"expression": "true"}],
+    }});
+    let found = causes(&server, "validatingadmissionpolicies", policy).await;
+    assert_eq!(found[0], format!("spec.matchConditions[0].expression: {wrong}"));
+}
+
+#[tokio::test]
+async fn what_uses_a_broken_variable_is_broken_as_well() {
+    let server = server().await;
+    let policy = json!({"metadata": {"name": "x"}, "spec": {
+        "matchConstraints": constraints(),
+        "variables": [{"name": "bad", "expression": "nothing > 1"}, {"name": "good", "expression": "1 > 0"}],
+        "validations": [{"expression": "variables.bad"}, {"expression": "variables.good"}],
+    }});
+    let found = causes(&server, "validatingadmissionpolicies", policy).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("spec.variables[0].expression: Invalid value"), "{found:?}");
+    assert!(found[1].starts_with("spec.validations[0].expression: Invalid value"), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_missing_parameter_is_forbidden_by_those_that_change_and_invalid_to_those_that_check() {
+    let fields = json!({"expression": "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"});
+    let kinds = [
+        (
+            "mutating",
+            json!({"reinvocationPolicy": "Never", "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": fields},
+            ]}),
+            json!({}),
+            "Forbidden",
+            403,
+        ),
+        (
+            "validating",
+            json!({"validations": [{"expression": "true"}]}),
+            json!({"validationActions": ["Deny"]}),
+            "Invalid",
+            422,
+        ),
+    ];
+    for (sort, own, binding, reason, code) in kinds {
+        let server = server().await;
+        let mut policy = json!({"metadata": {"name": "p"}, "spec": {
+            "matchConstraints": constraints(), "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        }});
+        let mut bound = json!({"metadata": {"name": "b"}, "spec": {
+            "policyName": "p", "paramRef": {"name": "none", "namespace": "ns", "parameterNotFoundAction": "Deny"},
+        }});
+        for (object, own) in [(&mut policy, own), (&mut bound, binding)] {
+            let spec = object["spec"].as_object_mut().unwrap();
+            spec.extend(own.as_object().unwrap().clone());
+        }
+        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicies"), policy).await;
+        assert_eq!(made, 201, "{told}");
+        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
+        assert_eq!(made, 201, "{told}");
+        let (given, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
+        assert_eq!((given, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_wants_its_selector_made_again_is_told_of_the_selector_alone() {
+    let server = server().await;
+    let jobs = "/apis/batch/v1/namespaces/ns/jobs";
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
+    let job = json!({"metadata": {"name": "j"}, "spec": {
+        "manualSelector": true, "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod},
+    }});
+    assert_eq!(post(&server, jobs, job).await.0, 201);
+    let patch = json!({"spec": {"manualSelector": false}});
+    let merge = "application/merge-patch+json";
+    let (code, answer) = send(&server, Method::PATCH, &format!("{jobs}/j"), merge, patch).await;
+    let fields: Vec<&Value> =
+        answer["details"]["causes"].as_array().unwrap().iter().map(|cause| &cause["field"]).collect();
+    assert_eq!((code, fields), (422, vec![&json!("spec.selector")]), "{answer}");
+}
