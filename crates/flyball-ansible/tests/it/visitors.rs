@@ -19,7 +19,7 @@ const SITE: &str = "{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {n
 
 #[tokio::test(start_paused = true)]
 async fn what_is_made_in_another_namespace_says_whose_it_is() {
-    let mut test = Test::of(operator).start().await;
+    let mut test = Test::of(operator).allows_changes_in("default").start().await;
     test.apply("{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}}").await;
     test.assert_converges().await;
     let elsewhere: Api<Deployment> = Api::namespaced(test.client(), "default");

@@ -3,6 +3,7 @@
 use crate::project::{Written, api, change, condition, data, operator_of, shops};
 use flyball::Kind;
 use flyball_cluster::testing::{Setup, Test};
+use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -149,7 +150,7 @@ async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
       provisioner: example.com/shelves
 ";
     let says = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
-    let mut test = test_of("cluster", says, tasks).start().await;
+    let mut test = test_of("cluster", says, tasks).allows_changes_of::<StorageClass>().start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_wide();

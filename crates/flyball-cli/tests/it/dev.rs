@@ -170,6 +170,13 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
         dev
     };
     dev().stop();
+    // What the samples owned is collected after them.
+    for _ in 0..100 {
+        if names() == before {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
     assert_eq!(names(), before);
     // An object that somebody else made keeps the definition.
     let running = dev();
