@@ -196,11 +196,11 @@ pub(crate) fn exchange(client: &dyn Sends, request: Request<Vec<u8>>) -> BoxFutu
     Box::pin(in_time(client.send(request.map(Body::from)).and_then(whole)))
 }
 
+/// An answer, and the time at which the server gave it.
+type Dated = (kube::Result<Vec<u8>>, Option<Timestamp>);
+
 /// Sends a request as [`exchange`] does; gives the time at which the server answered as well, by its own clock.
-pub(crate) fn exchange_dated(
-    client: &kube::Client,
-    request: Request<Vec<u8>>,
-) -> BoxFuture<'_, kube::Result<(kube::Result<Vec<u8>>, Option<Timestamp>)>> {
+pub(crate) fn exchange_dated(client: &kube::Client, request: Request<Vec<u8>>) -> BoxFuture<'_, kube::Result<Dated>> {
     Box::pin(in_time(Sends::send(client, request.map(Body::from)).and_then(async |answer| {
         let date = date(answer.headers());
         Ok((whole(answer).await, date))

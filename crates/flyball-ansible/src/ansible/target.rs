@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn paths_name_resources() {
-        let check = |path: &str, expected: Option<(&str, &str, Option<&str>, Option<&str>, bool)>| {
+        type Expected<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, bool);
+        let check = |path: &str, expected: Option<Expected<'_>>| {
             let found = Target::of(path).unwrap();
             let found = found.as_ref().map(|found| {
                 (&*found.group, &*found.resource, found.namespace.as_deref(), found.name.as_deref(), found.is_part)

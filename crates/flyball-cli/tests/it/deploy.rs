@@ -241,6 +241,7 @@ fn the_namespace_is_taken_where_it_means_something() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
     let home = Home::new("pod-gate");
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();

@@ -152,6 +152,7 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
 fn a_cluster_that_goes_on_is_left_as_it_was() {
     let home = Home::new("develsewhere");
     home.run(&["cluster", "up", "--quiet"]).ok();

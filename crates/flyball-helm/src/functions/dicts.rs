@@ -26,7 +26,7 @@ pub(super) fn add(table: &mut Table) {
         Ok(args[0].clone())
     });
     table.add("unset", &[DICT, STR], |_, args| {
-        dict(&args[0]).entries.borrow_mut().remove(&*text(&args[1]));
+        dict(&args[0]).entries.borrow_mut().remove(&text(&args[1]));
         Ok(args[0].clone())
     });
     table.add("hasKey", &[DICT, STR], |_, args| Ok(Value::Bool(dict(&args[0]).get(&text(&args[1])).is_some())));

@@ -121,7 +121,7 @@ impl Answers {
         };
         let is_inside = kind.is_namespaced() && !self.namespace.is_empty() && question.namespace == self.namespace;
         let is_named = !question.name.is_empty() && (!kind.is_namespaced() || !question.namespace.is_empty());
-        if !is_inside && !(is_literal && is_named) {
+        if !(is_inside || is_literal && is_named) {
             return Err(format!(
                 "{} {:?} in namespace {:?} is not looked up: outside of the release's namespace {:?}, all that is looked up must be named by \
                  texts that stand in the call of lookup, in a template of the chart",

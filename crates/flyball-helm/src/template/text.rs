@@ -40,7 +40,7 @@ impl Text {
 
     /// Returns the same text, all of it data.
     pub(crate) fn to_data(&self) -> Self {
-        let data = (!self.is_empty()).then(|| Rc::new(Marks::from_iter([0..self.len()])));
+        let data = (!self.is_empty()).then(|| Rc::new(Marks::from_iter(std::iter::once(0..self.len()))));
         Self { chunk: Rc::clone(&self.chunk), data }
     }
 
@@ -148,6 +148,7 @@ impl Writer {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "marks are lists of ranges, often of one")]
 mod tests {
     use super::*;
 

@@ -311,8 +311,8 @@ impl Rbac {
             Some((read, policy)) if *read == versions => return policy.clone(),
             Some((read, policy)) => {
                 let changing = Arc::make_mut(policy);
-                let moved = TABLES.iter().zip(*read).zip(versions).filter(|((_, read), now)| read != now);
-                if moved.map(|((table, read), _)| changing.follow(store, table, read)).all(|known| known) {
+                let mut moved = TABLES.iter().zip(*read).zip(versions).filter(|((_, read), now)| read != now);
+                if moved.all(|((table, read), _)| changing.follow(store, table, read)) {
                     *read = versions;
                     return policy.clone();
                 }

@@ -113,11 +113,14 @@ fn child() {
     let Some(path) = std::env::var_os(DIRECTORY) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let server = open(Path::new(&path));
-        say("ready");
         if number("FLYBALL_CRASH_FILL").is_some() {
+            // Its log is never replaced, so that it grows beyond the limit.
+            let directory = DataDir::open_with(&path, u64::MAX).unwrap();
+            let server = Server::open(Options::system().unwrap(), directory).unwrap();
             return fill(&server, Path::new(&path)).await;
         }
+        let server = open(Path::new(&path));
+        say("ready");
         let seed = number(SEED).unwrap();
         let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(server.clone(), writer, seed))).collect();
         for writer in writers {
@@ -298,7 +301,7 @@ async fn fill(server: &Server, path: &Path) {
 async fn what_does_not_fit_on_the_disk_is_refused_and_the_rest_goes_on() {
     let folder = Folder::new("full");
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", "crash::child", "--nocapture"]).env(DIRECTORY, &folder.0).env("FLYBALL_CRASH_FILL", "1");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let said: Vec<String> = listen(&mut child).into_iter().collect();

@@ -101,7 +101,10 @@ impl Keeper {
         // Who makes the certificate publishes its authority, and may put it here as well.
         match files::read_authority(directory)? {
             Some(authority) => self.verify(&[("ca.crt".into(), authority)], self.clock.now()).await,
-            None => Ok(self.serving.verify(Ok(()))),
+            None => {
+                self.serving.verify(Ok(()));
+                Ok(())
+            }
         }
     }
 

@@ -114,7 +114,7 @@ impl Webhooks {
         let began = Instant::now();
         let limit = if path == CONVERT { self.0.max_conversion_bytes } else { MAX_ADMISSION_BYTES };
         let answer = match check(&head, limit) {
-            Err(answer) => answer,
+            Err(answer) => *answer,
             Ok(deadline) => {
                 let answered = live.panics.within(self.answer(&**handler, body, limit, path, live));
                 let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook took too long");
@@ -180,7 +180,8 @@ impl Handler for Converting {
 }
 
 /// Finds what can be said of a request before its body is read; gives the time that it leaves.
-fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Response<Bytes>> {
+fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Response<Bytes>>> {
+    let refuse = |code, why| Box::new(refuse(code, why));
     if head.method != Method::POST {
         return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews are sent with POST"));
     }
@@ -189,7 +190,7 @@ fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Response
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json"));
     }
     if text(CONTENT_LENGTH).parse().is_ok_and(|length: u64| length > limit as u64) {
-        return Err(refused(Refusal::TooLong { limit }, head.uri.path()));
+        return Err(Box::new(refused(Refusal::TooLong { limit }, head.uri.path())));
     }
     let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
     let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
