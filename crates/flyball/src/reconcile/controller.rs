@@ -152,7 +152,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Reconciles the objects that `map` finds for the namespace and name of an object of this kind when it changes; names of what does not
-    /// exist are passed over. An error is [treated as by `watches`](Self::watches#when-the-mapping-fails).
+    /// exist are passed over. An error is [treated as by `watches`](Self::watches).
     ///
     /// This is [`watches`](Self::watches) where no more is needed of the object: nothing of it is decoded.
     ///
@@ -178,7 +178,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Reconciles the objects that `map` finds in what became of an object of this kind; names of what does not exist are
-    /// passed over. An error is [treated as by `watches`](Self::watches#when-the-mapping-fails).
+    /// passed over. An error is [treated as by `watches`](Self::watches).
     ///
     /// This is for a mapping that depends on the kind of change. A reconcile never learns of it: it looks at what there is.
     ///
