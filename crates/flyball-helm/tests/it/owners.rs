@@ -1,10 +1,12 @@
 //! Objects that a custom resource cannot own, objects that stay, kinds that nobody foresaw, and groups.
 
 use crate::project::{api, apply_site, condition, history, operator_of, patch, project, sites};
-use flyball_cluster::testing::{Test, explore_crashes};
+use flyball::Operator;
+use flyball_cluster::testing::{Setup, Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,9 +32,18 @@ fn site(name: &str) -> PathBuf {
     )
 }
 
+/// A test whose chart has objects in `kube-public`, and of the cluster.
+fn test_of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
+    Test::of(operator)
+        .allows_changes_in("kube-public")
+        .allows_changes_of::<ClusterRole>()
+        .allows_changes_of::<ClusterRoleBinding>()
+        .allows_changes_of::<CustomResourceDefinition>()
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result<()> {
-    let mut test = Test::of(operator_of(site("unowned"))).start().await;
+    let mut test = test_of(operator_of(site("unowned"))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
@@ -63,7 +74,7 @@ async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result
 async fn what_another_release_has_is_not_taken_over() {
     let folder =
         project("taken", &[("charts/site/templates/elsewhere.yaml", &ELSEWHERE.replace("{{ .Release.Name }}", "the"))]);
-    let test = Test::of(operator_of(folder)).start().await;
+    let test = test_of(operator_of(folder)).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
     apply_site(&test, "green", "{}").await;
@@ -86,7 +97,7 @@ async fn a_kind_that_nobody_foresaw_is_named_with_the_remedy() {
         ("charts/site/values.yaml", values),
         ("config/samples/web_v1_site.yaml", sample),
     ];
-    let mut test = Test::of(operator_of(project("unforeseen", &files))).start().await;
+    let mut test = test_of(operator_of(project("unforeseen", &files))).start().await;
     for (name, kind) in [("map", "ConfigMap"), ("secret", "Secret"), ("account", "ServiceAccount")] {
         apply_site(&test, name, &format!("{{kind: {kind}}}")).await;
     }
@@ -117,7 +128,7 @@ async fn groups_wait_for_groups() -> kube::Result<()> {
         ("charts/site/templates/b.yaml", &*backend),
         ("charts/site/templates/c.yaml", &*db),
     ];
-    let test = Test::of(operator_of(project("groups", &files))).nodes(1).start().await;
+    let test = test_of(operator_of(project("groups", &files))).nodes(1).start().await;
     apply_site(&test, "blue", "{}").await;
     let there = async || -> Vec<String> {
         let found = test.api::<Deployment>().list(&Default::default()).await.expect("they can be listed");
@@ -146,7 +157,7 @@ async fn two_kinds_have_a_controller_each() {
         ("charts/page/templates/page.yaml", page),
         ("charts/site/templates/kept.yaml", KEPT),
     ];
-    let test = Test::of(operator_of(project("two-kinds", &files))).start().await;
+    let test = test_of(operator_of(project("two-kinds", &files))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.apply("{apiVersion: web.example.com/v1, kind: Page, metadata: {name: red}, spec: {}}").await;
     test.assert_converges().await;
@@ -179,7 +190,7 @@ const GOOSE: &str =
 #[tokio::test(start_paused = true)]
 async fn definitions_of_a_chart_come_first_and_stay() -> kube::Result<()> {
     let files = [("charts/site/crds/geese.yaml", DEFINITION), ("charts/site/templates/goose.yaml", GOOSE)];
-    let mut test = Test::of(operator_of(project("definitions", &files))).start().await;
+    let mut test = test_of(operator_of(project("definitions", &files))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
@@ -197,8 +208,7 @@ async fn definitions_of_a_chart_come_first_and_stay() -> kube::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_without_a_definition_is_named() {
-    let test =
-        Test::of(operator_of(project("undefined", &[("charts/site/templates/goose.yaml", GOOSE)]))).start().await;
+    let test = test_of(operator_of(project("undefined", &[("charts/site/templates/goose.yaml", GOOSE)]))).start().await;
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
@@ -209,7 +219,7 @@ async fn a_kind_without_a_definition_is_named() {
 async fn chaos_crashes_leave_nothing_unowned() {
     let operator = operator_of(site("unowned-crashes"));
     explore_crashes(
-        || Test::of(operator.clone()),
+        || test_of(operator.clone()),
         async |test| {
             apply_site(test, "blue", "{}").await;
             test.assert_converges().await;
@@ -224,7 +234,7 @@ async fn chaos_crashes_leave_nothing_unowned() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()> {
-    let test = Test::of(operator_of(site("taken-over"))).start().await;
+    let test = test_of(operator_of(site("taken-over"))).start().await;
     let elsewhere: Api<ConfigMap> = Api::namespaced(test.client(), "kube-public");
     let theirs = json!({"metadata": {"name": "blue-elsewhere"}, "data": {"a": "theirs"}});
     elsewhere.create(&Default::default(), &serde_json::from_value(theirs).expect("it is one")).await?;
@@ -243,7 +253,7 @@ async fn a_custom_resource_has_no_say_in_what_is_elsewhere() -> kube::Result<()>
                     annotations:\n    a: {{ .Values.raw }}\n";
     let values = "where: kube-public\nraw: a\n";
     let files = [("charts/site/templates/a.yaml", template), ("charts/site/values.yaml", values)];
-    let test = Test::of(operator_of(project("no-say", &files))).start().await;
+    let test = test_of(operator_of(project("no-say", &files))).start().await;
     apply_site(&test, "moved", "{where: kube-system}").await;
     apply_site(
         &test,

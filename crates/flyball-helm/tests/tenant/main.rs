@@ -284,7 +284,12 @@ async fn outside(test: &Test) -> BTreeMap<String, String> {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_outside_of_the_namespace_is_read_or_changed() {
-    let test = Test::of(operator_of(site("tenant"))).start().await;
+    let test = Test::of(operator_of(site("tenant")))
+        .allows_changes_in("kube-public")
+        .allows_changes_of::<ClusterRole>()
+        .allows_changes_of::<ClusterRoleBinding>()
+        .start()
+        .await;
     let client = test.client();
     let vault: Namespace = serde_json::from_value(json!({"metadata": {"name": "vault"}})).unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &vault).await.unwrap();
