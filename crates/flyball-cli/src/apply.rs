@@ -112,8 +112,13 @@ impl Connection {
 
     /// Deletes an object, if it is there.
     pub(crate) async fn delete(&self, object: &Value) -> Result<()> {
+        self.delete_with(object, &DeleteParams::default()).await
+    }
+
+    /// Deletes an object, if it is there, as the parameters say.
+    pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
         let (objects, told, name) = self.place(object).await?;
-        match objects.delete(&name, &DeleteParams::default()).await {
+        match objects.delete(&name, params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             other => other.map(drop).when(format!("cannot delete {told}")),
         }

@@ -14,6 +14,7 @@ use crate::saved::{self, Saved};
 use crate::terminal::{Style, complain, paint, say};
 use clap::Args;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::DeleteParams;
 use kube::{Api, Config};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -479,11 +480,12 @@ impl Connection {
         let _ = timeout(Duration::from_secs(10), wait).await;
     }
 
-    /// Deletes samples, the last one first, and waits until they are gone, but not for ever.
+    /// Deletes samples, the last one first, and waits until they are gone, but not for ever. What they own goes before
+    /// them: afterwards their kind goes too, and then nobody can tell that an owner is gone.
     async fn remove_samples(&self, samples: &[Value]) {
         let wait = async {
             for sample in samples.iter().rev() {
-                if let Err(error) = self.delete(sample).await {
+                if let Err(error) = self.delete_with(sample, &DeleteParams::foreground()).await {
                     error.print();
                 }
             }

@@ -4,7 +4,8 @@ use crate::{cluster, config_map, eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client, ResourceExt};
+use kube::core::DynamicObject;
+use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,18 @@ async fn gone(client: &Client, name: &str) {
 async fn stays(client: &Client, name: &str) -> ConfigMap {
     sleep(Duration::from_secs(30)).await;
     maps(client).get(name).await.unwrap()
+}
+
+fn definition(name: &str, plural: &str, kind: &str) -> CustomResourceDefinition {
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    }))
+    .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,18 +124,8 @@ async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
     let child: ConfigMap = serde_json::from_value(child).unwrap();
     maps(&client).create(&Default::default(), &child).await.unwrap();
     stays(&client, "child").await;
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    });
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let request = http::Request::post(path).header("content-type", "application/json");
-    client.request_text(request.body(definition.to_string().into_bytes()).unwrap()).await.unwrap();
+    let definition = definition("widgets.example.com", "widgets", "Widget");
+    Api::all(client.clone()).create(&PostParams::default(), &definition).await.unwrap();
     gone(&client, "child").await;
 }
 
@@ -130,14 +133,7 @@ async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
 async fn kinds_that_come_and_go_hold_nothing_up() {
     let client = cluster().admin();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definition: CustomResourceDefinition = serde_json::from_value(json!({
-        "metadata": {"name": "brief.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"plural": "brief", "kind": "Brief"},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
-        },
-    }))
-    .unwrap();
+    let definition = definition("brief.example.com", "brief", "Brief");
     stays(&client, "kube-root-ca.crt").await;
     for wait in 0..40 {
         definitions.create(&PostParams::default(), &definition).await.unwrap();
@@ -150,6 +146,37 @@ async fn kinds_that_come_and_go_hold_nothing_up() {
         let begun = Instant::now();
         gone(&client, "child").await;
         assert!(begun.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owned_goes_although_the_owners_kind_goes_too() {
+    let client = cluster().admin();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    stays(&client, "kube-root-ca.crt").await;
+    for wait in 0..40 {
+        let definition = definition("passing.example.com", "passing", "Passing");
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        let kind = kube::core::GroupVersionKind::gvk("example.com", "v1", "Passing");
+        let resource = kube::core::ApiResource::from_gvk_with_plural(&kind, "passing");
+        let owners: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &resource);
+        let owner = owners.create(&PostParams::default(), &DynamicObject::new("owner", &resource)).await.unwrap();
+        let child = json!({"metadata": {"name": "child", "ownerReferences": [owner.owner_ref(&resource)]}});
+        let child: ConfigMap = serde_json::from_value(child).unwrap();
+        maps(&client).create(&Default::default(), &child).await.unwrap();
+        stays(&client, "child").await;
+        if wait % 2 == 0 {
+            owners.delete("owner", &DeleteParams::background()).await.unwrap();
+        }
+        // The collector is in the middle of something else each time.
+        for _ in 0..wait {
+            tokio::task::yield_now().await;
+        }
+        definitions.delete("passing.example.com", &DeleteParams::default()).await.unwrap();
+        gone(&client, "child").await;
+        // An operator may not know yet.
+        maps(&client).create(&Default::default(), &child).await.unwrap();
+        gone(&client, "child").await;
     }
 }
 

@@ -116,8 +116,23 @@ impl Graph {
         }
     }
 
-    /// Takes in that an object is gone.
+    /// Takes in that an object was deleted. Its kind may go too, and then nobody can be asked for it.
     pub(super) fn remove(&mut self, uid: &str) {
+        if let Some(node) = self.nodes.get(uid) {
+            let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
+            for dependent in dependents {
+                let namespace = dependent.key.namespace();
+                let named = dependent.owners.iter().filter(|owner| owner.uid == uid);
+                for owner in named.filter(|owner| node.is_meant_by(owner, namespace)) {
+                    self.absent.insert(Absent::name(owner, namespace));
+                }
+            }
+        }
+        self.forget(uid);
+    }
+
+    /// Drops an object, of which nothing is known any more.
+    fn forget(&mut self, uid: &str) {
         if self.nodes.contains_key(uid) {
             self.unlink(uid);
             self.nodes.remove(uid);
@@ -205,7 +220,7 @@ impl Graph {
         self.awaited.retain(|resource| served.iter().any(|kind| kind.resource == *resource));
         let gone = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
         for uid in gone.collect::<Vec<_>>() {
-            self.remove(&uid);
+            self.forget(&uid);
         }
         self.served = served;
         for uid in std::mem::take(&mut self.unresolved) {
