@@ -17,6 +17,7 @@ mod identity;
 mod impersonation;
 mod linear;
 mod patches;
+mod paths;
 mod reads;
 mod request_rules;
 mod reviews;
