@@ -8,7 +8,8 @@ use flyball_core::GroupVersionKind;
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// Versions that are read though they are served no longer, or not here: group, version and kinds.
-const OTHER_VERSIONS: [(&str, &str, &[&str]); 32] = [
+const OTHER_VERSIONS: [(&str, &str, &[&str]); 33] = [
+    ("", "v1", &["List"]),
     ("admissionregistration.k8s.io", "v1alpha1", POLICIES),
     ("admissionregistration.k8s.io", "v1beta1", POLICIES),
     ("admissionregistration.k8s.io", "v1beta1", &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),

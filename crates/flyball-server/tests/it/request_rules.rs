@@ -279,7 +279,7 @@ async fn an_order_that_is_no_list_names_the_type_given() {
 /// The texts of an answer's warnings.
 fn warned(headers: &HeaderMap) -> Vec<String> {
     let all = headers.get_all("warning").iter().map(|value| value.to_str().unwrap().replace("\\\"", "\""));
-    all.map(|text| text.trim_start_matches("299 - \"").trim_end_matches('"').to_owned()).collect()
+    all.map(|text| text.trim_start_matches("299 - \"").strip_suffix('"').unwrap().to_owned()).collect()
 }
 
 fn definition(spec: Value) -> Value {
