@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
+use super::scheme;
 use super::write::undeterminable;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
@@ -266,7 +267,7 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
         },
     };
     let given = group_version.kind(if object.kind().is_empty() { &expected.kind } else { object.kind() });
-    (given != *expected).then(|| decode::misfit(resource, &given))
+    (given != *expected).then(|| scheme::misfit(resource, &given))
 }
 
 /// Refuses a patch that makes another kind of a custom resource.

@@ -16,6 +16,7 @@ mod growth;
 mod identity;
 mod impersonation;
 mod linear;
+mod managed_fields;
 mod patches;
 mod paths;
 mod reads;
