@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // An operator has a log of its own.
     if !matches!(cli.command, Command::Operate(_)) {
-        log(cli.verbose);
+        log(cli.verbose, matches!(cli.command, Command::Cluster(_)));
     }
     let done = match cli.command {
         Command::Init(args) => init::cmd_init(&args),
@@ -173,8 +173,10 @@ fn main() -> ExitCode {
 }
 
 /// Logs to standard error, so that standard output holds the answer alone.
-fn log(verbose: u8) {
-    let ours = [LevelFilter::ERROR, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
+fn log(verbose: u8, serves: bool) {
+    // Who keeps data tells what became of it, asked or not.
+    let quietest = if serves { LevelFilter::WARN } else { LevelFilter::ERROR };
+    let ours = [quietest, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
     let others = [LevelFilter::OFF, LevelFilter::WARN, LevelFilter::WARN, LevelFilter::DEBUG];
     let at = usize::from(verbose).min(3);
     let said = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());

@@ -52,7 +52,7 @@ pub use watches::{Watch, Watches, WatchesError};
 
 use crate::ChartError;
 use current::Current;
-use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate, Source};
+use flyball::{Cache, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
 use history::ByRelease;
 use k8s_openapi::api::core::v1::Secret;
 use kinds::Kinds;
@@ -142,6 +142,9 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
         if !watch.selector.is_empty() {
             cache = cache.labels(&watch.selector);
         }
+        if watch.evaluate_templates {
+            operator = operator.task(warn_of_templates(watch.kind.clone()));
+        }
         operator = operator.crd(crd).cache(cache).controller(controller(
             watch,
             primary,
@@ -154,6 +157,15 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     Ok(operator)
 }
 
+/// Warns once the operator runs: before, nothing is logged.
+fn warn_of_templates(kind: GroupVersionKind) -> Task {
+    let warn = move |_| async move {
+        tracing::warn!(%kind, "evaluateTemplates: whoever writes such custom resources runs templates in the operator");
+        Ok(())
+    };
+    Task::new("evaluateTemplates", warn).on_every_replica()
+}
+
 fn controller(
     watch: &Watch,
     primary: Kind,
@@ -162,9 +174,6 @@ fn controller(
     watches: &Watches,
     slots: &Arc<Slots>,
 ) -> Controller<Releases> {
-    if watch.evaluate_templates {
-        tracing::warn!(kind = %watch.kind, "evaluateTemplates: whoever writes such custom resources runs templates in the operator");
-    }
     let kinds = Arc::new(kinds);
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());
     let releases = Releases {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   flyball image verify registry.example.com/team/site-operator:1.0 --key image.pub
 
-Exits with 1 if the image carries no signature by that key. `cosign verify --key image.pub IMAGE` checks the same.")]
+Exits with 1 if the image carries no signature by that key. Signatures have cosign's form.")]
 pub(super) struct VerifyArgs {
     /// Name of the image, with the registry's host
     reference: Reference,
