@@ -10,6 +10,7 @@ mod check;
 mod cost;
 mod expression;
 mod functions;
+mod memory;
 mod meter;
 mod mutation;
 mod places;
@@ -198,6 +199,7 @@ static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     rewrite::add(&mut context);
     authorizer::add(&mut context);
     meter::add(&mut context);
+    memory::add(&mut context);
     context
 });
 
