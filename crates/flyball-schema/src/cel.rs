@@ -11,6 +11,7 @@ mod cost;
 mod expression;
 mod functions;
 mod guard;
+mod memory;
 mod meter;
 mod mutation;
 mod netip;
@@ -197,6 +198,7 @@ static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     authorizer::add(&mut context);
     meter::add(&mut context);
     guard::add(&mut context);
+    memory::add(&mut context);
     context
 });
 

@@ -11,6 +11,7 @@ pub mod formats;
 pub mod notation;
 pub mod openapi;
 pub mod patch;
+pub mod pattern;
 pub mod protobuf;
 pub mod prune;
 pub mod schema;

@@ -5,11 +5,10 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
 use crate::cel::Rule;
-use crate::notation;
 use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
-use regex::{Regex, RegexBuilder};
+use crate::{notation, pattern};
+use regex::Regex;
 use serde_json::{Number, Value};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a custom resource's schema demands beyond the sort of value.
@@ -80,31 +79,10 @@ pub fn read(schema: Option<&Value>) -> Root {
 #[derive(Default)]
 struct Reader {
     schemas: Schemas,
-    /// The patterns so far; a schema often has the same one in many places.
-    patterns: BTreeMap<String, Option<Regex>>,
     object_meta: Option<Id>,
 }
 
-/// The most bytes that a pattern may take when it is compiled.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
-
-/// Compiles a pattern.
-///
-/// # Errors
-///
-/// If it is malformed, or too large.
-pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build()
-}
-
 impl Reader {
-    fn pattern(&mut self, text: &str) -> Option<Regex> {
-        if !self.patterns.contains_key(text) {
-            self.patterns.insert(text.to_owned(), pattern(text).ok());
-        }
-        self.patterns.get(text)?.clone()
-    }
-
     fn read(&mut self, from: &Value) -> Id {
         let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
         let schema = Schema {
@@ -193,7 +171,7 @@ impl Reader {
         let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
         let number = |name: &str| from.get(name).and_then(Value::as_number).cloned();
         let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
-        let pattern = text("pattern").and_then(|text| Some((self.pattern(text)?, text.into())));
+        let pattern = text("pattern").and_then(|text| Some((pattern::compile(text).ok()?, text.into())));
         let mut each = |name: &str| -> Vec<Id> {
             from.get(name).and_then(Value::as_array).into_iter().flatten().map(|schema| self.read(schema)).collect()
         };

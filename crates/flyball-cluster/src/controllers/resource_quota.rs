@@ -19,8 +19,27 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often is counted what no watch tells of.
-const RECOUNT: Duration = Duration::from_mins(5);
+/// Interval of counts where watches tell of all changes: amounts of pods that end without an event, for one.
+const RECOUNT_WATCHED: Duration = Duration::from_mins(5);
+/// Interval of counts of kinds that are not watched, of which nothing tells that an object has gone.
+const RECOUNT_UNWATCHED: Duration = Duration::from_secs(10);
+
+/// The resources that are watched.
+const WATCHED: [(&str, &str); 13] = [
+    ("", "configmaps"),
+    ("", "persistentvolumeclaims"),
+    ("", "pods"),
+    ("", "replicationcontrollers"),
+    ("", "resourcequotas"),
+    ("", "secrets"),
+    ("", "services"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("batch", "cronjobs"),
+    ("batch", "jobs"),
+];
 
 /// Makes the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
@@ -51,13 +70,18 @@ impl Reconcile for Quotas {
 
     async fn reconcile(&self, quota: &ResourceQuota, cx: &Context<ResourceQuota>) -> Result<Action> {
         let Some(hard) = quota.spec.as_ref().and_then(|spec| spec.hard.clone()) else { return Ok(Action::done()) };
+        let is_watched = |name: &String| {
+            let resource = counted_by(name);
+            WATCHED.contains(&(&*resource.group, &*resource.resource))
+        };
+        let recount = if hard.keys().all(is_watched) { RECOUNT_WATCHED } else { RECOUNT_UNWATCHED };
         let used = count(quota, &hard, cx).await?;
         let status = ResourceQuotaStatus { hard: Some(hard), used: Some(used) };
         if quota.status.as_ref() != Some(&status) {
             // A conflict tells that admission was at it meanwhile: what was counted may be old.
             owners::tolerate(cx.replace_status(&ResourceQuota { status: Some(status), ..quota.clone() }).await)?;
         }
-        Ok(Action::requeue_after(RECOUNT))
+        Ok(Action::requeue_after(recount))
     }
 }
 

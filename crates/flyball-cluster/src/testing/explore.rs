@@ -4,6 +4,7 @@ use super::report::{Done, Ordeal};
 use super::requests::Crash;
 use super::{Setup, Test};
 use crate::Inventory;
+use flyball_core::time::{SignedDuration, Timestamp};
 use http::Request;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 
 /// Fields whose values differ from run to run.
-const RANDOM: [&str; 13] = [
+const RANDOM: [&str; 15] = [
     "uid",
     "resourceVersion",
     "managedFields",
@@ -24,6 +25,8 @@ const RANDOM: [&str; 13] = [
     "nodePort",
     "podIP",
     "podIPs",
+    "hostIP",
+    "hostIPs",
     "containerID",
     "volumeName",
     "nodeName",
@@ -37,13 +40,20 @@ const REVISIONS: &str = "helm.sh/release.v1";
 /// Labels of theirs with times.
 const REVISION_TIMES: [&str; 2] = ["createdAt", "modifiedAt"];
 
+/// Unit of the times in a state: what takes a little longer after a crash is no difference. Half of it is no whole number of
+/// minutes, as periods often are.
+const TIME_UNIT: SignedDuration = SignedDuration::from_mins(15);
+
 /// The last request at which a crash is tried.
 const LAST_CRASH: u64 = 1000;
 
 impl Test {
     /// Returns the objects in the namespace of the test by resource and name, without what differs from run to run: UIDs,
-    /// versions, generations, times, addresses, drawn volumes and nodes, and what Helm keeps of a revision but for its state. Of objects with `metadata.generateName` it has the number
-    /// only, and where others tell of them, `*` for what was drawn; events, leases and endpoints are not in it.
+    /// versions, generations, addresses, drawn volumes and nodes, and what Helm keeps of a revision but for its state.
+    ///
+    /// A name that was drawn for `metadata.generateName` is `*` after its prefix, wherever it occurs. Objects whose names are
+    /// alike then stand together, as an array in the order of their contents. Times are told from the object's creation, in
+    /// quarters of an hour. Events, leases and endpoints are not in it.
     ///
     /// What the operator changed outside of the namespace is in it as well, by the path of its collection.
     ///
@@ -53,19 +63,7 @@ impl Test {
     pub async fn state(&self) -> BTreeMap<String, Value> {
         let mut objects = self.objects().await;
         objects.extend(self.changed_outside().await);
-        let (drawn, mut state) = (Drawn::of(&objects), BTreeMap::new());
-        for (plural, object) in objects {
-            if let Some(prefix) = object.metadata.generate_name {
-                let count = state.entry(format!("{plural} {prefix}*")).or_insert_with(|| json!(0));
-                *count = (count.as_u64().unwrap_or_default() + 1).into();
-                continue;
-            }
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let mut value = serde_json::to_value(object).unwrap_or_default();
-            drawn.settle(&mut value);
-            state.insert(format!("{plural} {name}"), value);
-        }
-        state
+        state_of(objects)
     }
 
     /// Returns the cluster-scoped objects and those of other namespaces that the operator changed, as far as they are there.
@@ -106,6 +104,42 @@ impl Test {
     }
 }
 
+/// Returns what is to be the same in each run.
+fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
+    let drawn = Drawn::of(&objects);
+    let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    let mut state = BTreeMap::new();
+    for (plural, object) in objects {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        let created = object.metadata.creation_timestamp.as_ref().map(|created| created.0);
+        let mut value = serde_json::to_value(object).unwrap_or_default();
+        drawn.settle(&mut value, created);
+        let settled = drawn.replace(name.clone());
+        let is_drawn = settled != name;
+        let key = format!("{plural} {settled}");
+        if is_drawn {
+            alike.entry(key).or_default().push(value);
+        } else {
+            state.insert(key, value);
+        }
+    }
+    for (key, mut values) in alike {
+        values.sort_by_cached_key(Value::to_string);
+        state.insert(key, values.into());
+    }
+    state
+}
+
+/// Tells a time from the creation of its object, as exactly as runs agree.
+fn told(time: Timestamp, created: Option<Timestamp>) -> String {
+    let Some(created) = created else { return "a time".to_owned() };
+    let (unit, passed) = (TIME_UNIT.as_secs(), time.duration_since(created).as_secs());
+    match (passed + passed.signum() * unit / 2) / unit * unit / 60 {
+        0 => "a time".to_owned(),
+        minutes => format!("a time {minutes} min from its creation"),
+    }
+}
+
 /// What was drawn in a run, each with what stands for it: UIDs, and names of which the beginning only was chosen.
 struct Drawn(Vec<(String, String)>);
 
@@ -121,7 +155,7 @@ impl Drawn {
     }
 
     /// Takes out what differs from run to run.
-    fn settle(&self, value: &mut Value) {
+    fn settle(&self, value: &mut Value, created: Option<Timestamp>) {
         match value {
             Value::Object(fields) => {
                 let kept = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
@@ -133,13 +167,14 @@ impl Drawn {
                     let labels = metadata["labels"].as_object_mut();
                     labels.into_iter().for_each(|labels| labels.retain(|name, _| !REVISION_TIMES.contains(&&**name)));
                 }
-                fields.values_mut().for_each(|field| self.settle(field));
+                fields.values_mut().for_each(|field| self.settle(field, created));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item)),
-            Value::String(text) if text.parse::<flyball_core::time::Timestamp>().is_ok() => *text = "a time".to_owned(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item, created)),
             // The volume of a pod's token has a drawn name.
             Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
-            Value::String(text) => *text = self.replace(std::mem::take(text)),
+            Value::String(text) => {
+                *text = text.parse().map_or_else(|_| self.replace(text.clone()), |time| told(time, created));
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -267,17 +302,63 @@ mod tests {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
-        Drawn::of(&[]).settle(&mut value);
+        Drawn::of(&[]).settle(&mut value, None);
         let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
         let pod = json!({"metadata": {"name": "web-x7k2p", "generateName": "web-", "uid": "12-34"}});
         let drawn = Drawn::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
         let mut value = json!({"ready": ["web-x7k2p"], "versions": {"web-x7k2p": "1"}, "snapshot": "web_12-34.db"});
-        drawn.settle(&mut value);
+        drawn.settle(&mut value, None);
         assert_eq!(value, json!({"ready": ["web-*"], "versions": {"web-*": "1"}, "snapshot": "web_a UID.db"}));
         let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
         assert_eq!(differences(&state(1), &state(1)), "");
         assert_eq!(differences(&state(1), &state(2)), "\n  widgets a: expected 1\n    and found 2");
         assert_eq!(differences(&BTreeMap::new(), &state(2)), "\n  widgets a: expected nothing and found 2");
+    }
+    fn state_of(objects: &[(&str, Value)]) -> BTreeMap<String, Value> {
+        let object =
+            |(plural, value): &(&str, Value)| ((*plural).to_owned(), serde_json::from_value(value.clone()).unwrap());
+        super::state_of(objects.iter().map(object).collect())
+    }
+
+    #[test]
+    fn objects_with_drawn_names_are_compared_by_content() {
+        let pod = |name: &str, image: &str| {
+            let metadata = json!({"name": name, "generateName": "web-", "uid": format!("uid-{name}")});
+            ("pods", json!({"metadata": metadata, "spec": {"image": image, "of": format!("{name}.web")}}))
+        };
+        let note = |of: &str, text: &str| ("notes", json!({"metadata": {"name": format!("{of}-note")}, "text": text}));
+        let run = |pods: [&str; 2], images: [&str; 2]| {
+            let own = [pod(pods[0], images[0]), pod(pods[1], images[1])];
+            let notes = [note(pods[0], images[0]), note(pods[1], images[1])];
+            state_of(&own.into_iter().chain(notes).collect::<Vec<_>>())
+        };
+        let first = run(["web-x7k2p", "web-b4d8f"], ["a", "b"]);
+        assert_eq!(first["pods web-*"][1]["spec"], json!({"image": "b", "of": "web-*.web"}));
+        assert_eq!(first["notes web-*-note"].as_array().unwrap().len(), 2);
+        assert_eq!(first, run(["web-2c9xj", "web-zz4f7"], ["b", "a"]), "names are drawn, and order means nothing");
+        for images in [["a", "a"], ["a", "c"]] {
+            let other = run(["web-x7k2p", "web-b4d8f"], images);
+            let text = differences(&first, &other);
+            assert!(text.contains("pods web-*") && text.contains("notes web-*-note"), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_compared_with_the_creation_of_their_object() {
+        let expiring = |created: &str, expires: &str| {
+            let metadata = json!({"name": "t", "creationTimestamp": created});
+            state_of(&[("tokens", json!({"metadata": metadata, "spec": {"expires": expires}}))])
+        };
+        let hour = expiring("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
+        assert_eq!(hour["tokens t"]["spec"]["expires"], "a time 60 min from its creation");
+        assert_eq!(
+            hour,
+            expiring("2027-05-01T10:00:07Z", "2027-05-01T11:00:20Z"),
+            "a crash delays what happens a little"
+        );
+        for other in ["2026-01-01T02:00:00Z", "2025-12-31T23:00:00Z", "2026-01-01T00:00:01Z", "9999-12-31T23:59:59Z"] {
+            assert_ne!(hour, expiring("2026-01-01T00:00:00Z", other), "{other}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 use crate::{cluster, eventually};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -137,4 +138,62 @@ async fn a_quota_is_filled_and_not_exceeded() {
     let status = api::<ReplicaSet>(&client).get("web").await.unwrap().status.unwrap();
     let failure = status.conditions.iter().flatten().next().and_then(|condition| condition.message.clone());
     assert!(failure.is_some_and(|text| text.contains("exceeded quota: q, requested: pods=1, used: pods=3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
+    let client = cluster().admin();
+    let counted = "count/leases.coordination.k8s.io";
+    let hard = json!({"configmaps": "3", "secrets": "3", counted: "2"});
+    let other = "quota";
+    crate::namespace(&client, other).await;
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), other);
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": hard}});
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    let used = async |name: &str| {
+        let status = quotas.get("q").await.unwrap().status.unwrap_or_default();
+        status.used.and_then(|used| used.get(name).map(|amount| amount.0.clone())).unwrap_or_default()
+    };
+    eventually("the certificate is counted", || async { used("configmaps").await == "1" }).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), other);
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    // Admission charges each attempt, and the last piece of the quota is left after all of them.
+    for _ in 0..5 {
+        assert!(
+            maps.create(&PostParams::default(), &map).await.is_err_and(|error| error.to_string().contains("exist"))
+        );
+        eventually("the attempt is given back", || async { used("configmaps").await == "2" }).await;
+    }
+    // Deletion, by a finalizer that goes, by the garbage collector and of a kind that is not watched.
+    let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    maps.patch("m", &PatchParams::default(), &held).await.unwrap();
+    maps.delete("m", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(used("configmaps").await, "2");
+    let released = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    maps.patch("m", &PatchParams::default(), &released).await.unwrap();
+    eventually("a deleted object is given back", || async { used("configmaps").await == "1" }).await;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), other);
+    let owner = leases
+        .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "owner"}})).unwrap())
+        .await
+        .unwrap();
+    let owners = json!([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "owner",
+        "uid": owner.metadata.uid}]);
+    let owned: Secret =
+        serde_json::from_value(json!({"metadata": {"name": "owned", "ownerReferences": owners}})).unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), other);
+    secrets.create(&PostParams::default(), &owned).await.unwrap();
+    eventually("both count", || async { (used(counted).await, used("secrets").await) == ("1".into(), "1".into()) })
+        .await;
+    leases.delete("owner", &DeleteParams::background()).await.unwrap();
+    eventually("both are given back", || async {
+        (used(counted).await, used("secrets").await) == ("0".into(), "0".into())
+    })
+    .await;
+    // What goes with its namespace takes its quota along.
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    Api::<Namespace>::all(client.clone()).delete(other, &DeleteParams::default()).await.unwrap();
+    eventually("the namespace has gone", || async { quotas.get_opt("q").await.unwrap().is_none() }).await;
 }

@@ -33,6 +33,8 @@ pub const OUT_OF_BUDGET: &str =
 thread_local! {
     /// What the run on this thread has cost so far; an expression runs from its begin to its end on one thread.
     static SPENT: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that the run has built so far.
+    static BUILT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What several runs may cost together; none is left to be run once it was not enough.
@@ -75,8 +77,27 @@ impl Budget {
 /// Runs an expression; gives its value and its cost.
 pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
     SPENT.set(0);
+    BUILT.set(0);
     let made = Cel::resolve(ready, context);
     (made, SPENT.replace(0))
+}
+
+/// Charges bytes that a run builds; one that builds too many goes on with nothing.
+pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
+    let built = BUILT.get().saturating_add(bytes);
+    BUILT.set(built);
+    if built > limit {
+        SPENT.set(SPENT.get().max(PER_CALL + 1));
+        return Err(ExecutionError::function_error(PAY, EXCEEDED));
+    }
+    Ok(())
+}
+
+/// Pays for something whose price is known only now.
+pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
+    let spent = SPENT.get().saturating_add(price);
+    SPENT.set(spent);
+    if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, EXCEEDED)) } else { Ok(()) }
 }
 
 /// Tells whether a run costs more than any may.
@@ -85,7 +106,7 @@ pub(super) fn is_exceeded(cost: u64) -> bool {
 }
 
 /// The function by which an expression pays: a price that is known, and calls whose prices depend on their arguments.
-const PAY: &str = "@pay";
+pub(super) const PAY: &str = "@pay";
 
 /// Adds the function by which expressions pay.
 pub(super) fn add(context: &mut Context<'_>) {

@@ -1,5 +1,6 @@
 //! An expression, parsed and made ready to run.
 
+use super::memory;
 use super::meter::{self, Budget};
 use super::rewrite::rewrite;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedEntryExpr};
@@ -106,7 +107,7 @@ pub fn compile(expression: &str) -> Result<Program, String> {
     let parse = || {
         let parser = Parser::new().max_recursion_depth(DEPTH as u16).enable_optional_syntax(true);
         let written = parser.parse(expression)?;
-        let ready = meter::meter(rewrite(written.clone()));
+        let ready = memory::bound(meter::meter(rewrite(written.clone())));
         let stack = depth(&ready) * LEVEL;
         Ok::<_, ParseErrors>(Program { written, ready, stack })
     };

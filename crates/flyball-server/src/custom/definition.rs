@@ -142,6 +142,10 @@ pub(crate) fn validate(crd: &Object, old: Option<&Object>, part: Part) -> Vec<Fi
             return errors;
         }
     }
+    // What costs too much is not looked at any further.
+    if let Some(error) = validate_patterns(&spec) {
+        return vec![error];
+    }
     let mut errors: Vec<FieldError> = validate_name(crd, &spec).into_iter().collect();
     errors.extend(validate_group(&spec));
     errors.extend(validate_scope(&spec));
@@ -384,6 +388,17 @@ fn validate_shared(spec: &Value) -> Vec<FieldError> {
     shared.flat_map(|part| (part.check)(&SPEC.field(part.label), &first[part.field], first)).collect()
 }
 
+fn validate_patterns(spec: &Value) -> Option<FieldError> {
+    let path = SPEC.field("versions");
+    let (mut counted, mut sum) = (BTreeSet::new(), 0);
+    spec["versions"].as_array().into_iter().flatten().enumerate().find_map(|(i, version)| {
+        let schema = version.pointer("/schema/openAPIV3Schema")?.as_object()?;
+        let at = path.index(i);
+        let at = at.field("schema");
+        structural::count_states(schema, &at.field("openAPIV3Schema"), &mut counted, &mut sum)
+    })
+}
+
 fn validate_schema(path: &Path<'_>, schema: &Value) -> Vec<FieldError> {
     match schema.get("openAPIV3Schema") {
         Some(Value::Object(fields)) if !fields.is_empty() => {
@@ -603,4 +618,44 @@ fn validate_stored(crd: &Object, spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid(path, stored.clone(), format!("must have the storage version {missing}")));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn of_patterns(patterns: impl Iterator<Item = String>) -> Vec<String> {
+        let properties: Map<String, Value> = patterns
+            .enumerate()
+            .map(|(i, pattern)| (format!("p{i:04}"), json!({"type": "string", "pattern": pattern})))
+            .collect();
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let mut crd: Object = Object::try_from(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "xs.example.com"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "xs", "kind": "X"}, "versions": [version]},
+            "status": {"storedVersions": ["v1"]}
+        }))
+        .unwrap();
+        default(&mut crd);
+        validate(&crd, None, Part::Whole).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn patterns_have_a_budget_for_each_definition() {
+        let began = Instant::now();
+        let large = (0..2000).map(|n| format!("((a{{0,99}}){{0,99}}){{0,1}}{n}$"));
+        let errors = of_patterns(large);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        let (field, detail) =
+            ("spec.versions[0].schema.openAPIV3Schema.properties[p0010].pattern", "may have 200000 states together");
+        assert!(errors[0].contains(field) && errors[0].contains(detail), "{errors:?}");
+        let huge = (0..2000).map(|n| format!("((a{{0,99}}){{0,99}}){{0,99}}{n}$"));
+        let errors = of_patterns(huge);
+        assert!(errors.iter().all(|error| error.contains("repeat less")), "{:?}", errors.first());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(of_patterns((0..2000).map(|_| "((a{0,99}){0,99}){0,1}$".to_owned())), [""; 0], "all are the same");
+        assert_eq!(of_patterns((0..500).map(|n| format!("^[a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?{n}$"))), [""; 0]);
+    }
 }

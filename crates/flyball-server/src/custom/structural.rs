@@ -6,7 +6,7 @@
 use super::rules;
 use flyball_core::field::{FieldError, Path};
 use flyball_core::regexp;
-use flyball_schema::cel;
+use flyball_schema::{cel, pattern};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -50,6 +50,35 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     errors.extend(found);
     errors.extend(rules);
     errors
+}
+
+/// Adds up the states of the different patterns of a definition; an error names the one with which they are too many.
+pub(super) fn count_states<'s>(
+    schema: &'s Schema,
+    path: &Path<'_>,
+    counted: &mut BTreeSet<&'s str>,
+    sum: &mut u64,
+) -> Option<FieldError> {
+    if let Some(text) = schema.get("pattern").and_then(Value::as_str)
+        && counted.insert(text)
+        && let Ok(states) = pattern::states(text)
+    {
+        *sum += states;
+        if *sum > pattern::MAX_STATES_TOGETHER {
+            let detail = format!(
+                "the patterns of a definition may have {} states together, and with this one they have {sum}",
+                pattern::MAX_STATES_TOGETHER
+            );
+            return Some(FieldError::forbidden(path.field("pattern"), detail));
+        }
+    }
+    let mut error = None;
+    inner(schema, path, &mut |schema, path, _| {
+        if error.is_none() {
+            error = count_states(schema, path, counted, sum);
+        }
+    });
+    error
 }
 
 /// Tells whether a schema has none of the forms that a structural schema has no place for.
@@ -314,12 +343,11 @@ fn keys_are_there(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut V
 }
 
 /// Says why a pattern is none: as Go does, or that it is more than is compiled here.
-fn wrong_pattern(pattern: &str) -> Option<String> {
-    if let Err(error) = regexp::check(pattern) {
+fn wrong_pattern(text: &str) -> Option<String> {
+    if let Err(error) = regexp::check(text) {
         return Some(error.to_string());
     }
-    let error = flyball_schema::openapi::pattern(pattern).err()?.to_string();
-    Some(error.lines().last().unwrap_or_default().to_owned())
+    Some(pattern::states(text).err()?.to_string())
 }
 
 /// Finds places of which the schema does not say what stands there, or says it where it may not.

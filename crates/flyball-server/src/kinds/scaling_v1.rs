@@ -24,7 +24,8 @@ pub(super) fn to_v2(scaler: &mut Object) {
             let target = json!({"type": "Utilization", "averageUtilization": percentage});
             json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
         });
-        let others = metrics.as_ref().and_then(Value::as_array).into_iter().flatten().map(metric_to_v2);
+        let others = metrics.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let others = others.map(|metric| metric_to_v2(metric, &TARGET));
         spec.set("metrics", cpu.into_iter().chain(others).collect::<Value>());
         if let Some(behavior) = behavior.filter(Value::is_object) {
             spec.set("behavior", recase(&behavior, lower));
@@ -34,7 +35,8 @@ pub(super) fn to_v2(scaler: &mut Object) {
     if let Some(status) = scaler.get_mut("status").and_then(Value::as_object_mut) {
         let percentage = status.remove("currentCPUUtilizationPercentage");
         let cpu = |percentage| json!([{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percentage}}}]);
-        let told = current.as_ref().and_then(Value::as_array).map(|all| all.iter().map(status_to_v2).collect());
+        let to_v2 = |all: &Vec<Value>| all.iter().map(|metric| metric_to_v2(metric, &CURRENT)).collect();
+        let told = current.as_ref().and_then(Value::as_array).map(to_v2);
         status.insert("currentMetrics".into(), told.or_else(|| percentage.map(cpu)).unwrap_or_default());
         if let Some(conditions) = conditions.filter(Value::is_array) {
             status.insert("conditions".into(), conditions);
@@ -61,9 +63,9 @@ pub(super) fn from_v2(scaler: &mut Object) {
             spec.set("targetCPUUtilizationPercentage", percentage.clone());
         }
         let said = |metric: &&Value| is_cpu(metric) && given(metric, "/resource/target/averageUtilization").is_some();
-        let others: Vec<String> = metrics.iter().filter(|metric| !said(metric)).map(metric_from_v2).collect();
-        if !others.is_empty() {
-            told.push((METRICS, list(&others)));
+        let mut others = metrics.iter().filter(|metric| !said(metric)).peekable();
+        if others.peek().is_some() {
+            told.push((METRICS, metrics_from_v2(others, &TARGET)));
         }
         if let Some(behavior) = spec.remove("behavior").filter(|behavior| !behavior.is_null()) {
             told.push((BEHAVIOR, behavior_from_v2(&behavior)));
@@ -77,7 +79,7 @@ pub(super) fn from_v2(scaler: &mut Object) {
             status.set("currentCPUUtilizationPercentage", percentage.clone());
         }
         if !metrics.is_empty() {
-            told.push((CURRENT_METRICS, list(&metrics.iter().map(status_from_v2).collect::<Vec<_>>())));
+            told.push((CURRENT_METRICS, metrics_from_v2(&metrics, &CURRENT)));
         }
         let conditions = take_list(status, "conditions");
         if !conditions.is_empty() {
@@ -145,103 +147,76 @@ fn target_reference(of: &Value, path: &str) -> Option<String> {
     Some(object(&fields))
 }
 
-fn metric_from_v2(metric: &Value) -> String {
-    let source = |name: &str, write: &dyn Fn(&Value) -> String| given(metric, &format!("/{name}")).map(write);
-    let resource = |of: &Value, container: bool| {
-        object(&[
-            ("name", always(of, "/name")),
-            ("targetAverageUtilization", text(of, "/target/averageUtilization")),
-            ("targetAverageValue", text(of, "/target/averageValue")),
-            ("container", always(of, "/container").filter(|_| container)),
-        ])
-    };
-    object(&[
-        ("type", always(metric, "/type")),
-        (
-            "object",
-            source("object", &|of| {
-                object(&[
-                    ("target", target_reference(of, "/describedObject")),
-                    ("metricName", always(of, "/metric/name")),
-                    ("targetValue", amount(of, "/target/value")),
-                    ("selector", text(of, "/metric/selector")),
-                    ("averageValue", text(of, "/target/averageValue")),
-                ])
-            }),
-        ),
-        (
-            "pods",
-            source("pods", &|of| {
-                object(&[
-                    ("metricName", always(of, "/metric/name")),
-                    ("targetAverageValue", amount(of, "/target/averageValue")),
-                    ("selector", text(of, "/metric/selector")),
-                ])
-            }),
-        ),
-        ("resource", source("resource", &|of| resource(of, false))),
-        ("containerResource", source("containerResource", &|of| resource(of, true))),
-        (
-            "external",
-            source("external", &|of| {
-                object(&[
-                    ("metricName", always(of, "/metric/name")),
-                    ("metricSelector", text(of, "/metric/selector")),
-                    ("targetValue", text(of, "/target/value")),
-                    ("targetAverageValue", text(of, "/target/averageValue")),
-                ])
-            }),
-        ),
-    ])
+/// The words of the first version for one half of a metric.
+struct Words {
+    /// The field of the second version that they are about.
+    field: &'static str,
+    value: &'static str,
+    average: &'static str,
+    utilization: &'static str,
 }
 
-fn status_from_v2(metric: &Value) -> String {
-    let source = |name: &str, write: &dyn Fn(&Value) -> String| given(metric, &format!("/{name}")).map(write);
+const TARGET: Words = Words {
+    field: "target",
+    value: "targetValue",
+    average: "targetAverageValue",
+    utilization: "targetAverageUtilization",
+};
+
+const CURRENT: Words = Words {
+    field: "current",
+    value: "currentValue",
+    average: "currentAverageValue",
+    utilization: "currentAverageUtilization",
+};
+
+fn metrics_from_v2<'v>(metrics: impl IntoIterator<Item = &'v Value>, words: &Words) -> String {
+    list(&metrics.into_iter().map(|metric| metric_from_v2(metric, words)).collect::<Vec<_>>())
+}
+
+fn metric_from_v2(metric: &Value, words: &Words) -> String {
+    let is_current = words.field == CURRENT.field;
+    let source =
+        |name: &'static str, write: &dyn Fn(&Value) -> String| (name, given(metric, &format!("/{name}")).map(write));
+    let path = |name: &str| format!("/{}/{name}", words.field);
+    // What is measured is written although it is nothing.
+    let measured = |of: &Value, name: &str| if is_current { amount(of, &path(name)) } else { text(of, &path(name)) };
     let resource = |of: &Value, container: bool| {
         object(&[
             ("name", always(of, "/name")),
-            ("currentAverageUtilization", text(of, "/current/averageUtilization")),
-            ("currentAverageValue", amount(of, "/current/averageValue")),
+            (words.utilization, text(of, &path("averageUtilization"))),
+            (words.average, measured(of, "averageValue")),
             ("container", always(of, "/container").filter(|_| container)),
         ])
     };
     object(&[
         ("type", always(metric, "/type")),
-        (
-            "object",
-            source("object", &|of| {
-                object(&[
-                    ("target", target_reference(of, "/describedObject")),
-                    ("metricName", always(of, "/metric/name")),
-                    ("currentValue", amount(of, "/current/value")),
-                    ("selector", text(of, "/metric/selector")),
-                    ("averageValue", text(of, "/current/averageValue")),
-                ])
-            }),
-        ),
-        (
-            "pods",
-            source("pods", &|of| {
-                object(&[
-                    ("metricName", always(of, "/metric/name")),
-                    ("currentAverageValue", amount(of, "/current/averageValue")),
-                    ("selector", text(of, "/metric/selector")),
-                ])
-            }),
-        ),
-        ("resource", source("resource", &|of| resource(of, false))),
-        ("containerResource", source("containerResource", &|of| resource(of, true))),
-        (
-            "external",
-            source("external", &|of| {
-                object(&[
-                    ("metricName", always(of, "/metric/name")),
-                    ("metricSelector", text(of, "/metric/selector")),
-                    ("currentValue", amount(of, "/current/value")),
-                    ("currentAverageValue", text(of, "/current/averageValue")),
-                ])
-            }),
-        ),
+        source("object", &|of| {
+            object(&[
+                ("target", target_reference(of, "/describedObject")),
+                ("metricName", always(of, "/metric/name")),
+                (words.value, amount(of, &path("value"))),
+                ("selector", text(of, "/metric/selector")),
+                ("averageValue", text(of, &path("averageValue"))),
+            ])
+        }),
+        source("pods", &|of| {
+            object(&[
+                ("metricName", always(of, "/metric/name")),
+                (words.average, amount(of, &path("averageValue"))),
+                ("selector", text(of, "/metric/selector")),
+            ])
+        }),
+        source("resource", &|of| resource(of, false)),
+        source("containerResource", &|of| resource(of, true)),
+        source("external", &|of| {
+            object(&[
+                ("metricName", always(of, "/metric/name")),
+                ("metricSelector", text(of, "/metric/selector")),
+                (words.value, measured(of, "value")),
+                (words.average, text(of, &path("averageValue"))),
+            ])
+        }),
     ])
 }
 
@@ -307,98 +282,47 @@ fn identifier(of: &Value, selector: &str) -> Option<Value> {
     Some(made(&[("name", get("metricName")), ("selector", get(selector))]))
 }
 
-fn metric_to_v2(metric: &Value) -> Value {
-    let source = |name: &str, read: &dyn Fn(&Value) -> Value| metric.get(name).filter(|of| of.is_object()).map(read);
-    let target = |of: &Value, value: &str, average: &str| {
+fn metric_to_v2(metric: &Value, words: &Words) -> Value {
+    let source = |name: &'static str, read: &dyn Fn(&Value) -> Value| {
+        (name, metric.get(name).filter(|of| of.is_object()).map(read))
+    };
+    let half = |of: &Value, value: &str, average: &str| {
         let get = |name: &str| of.get(name).filter(|value| !value.is_null()).cloned();
-        let value = get(value).filter(|value| value != "0");
-        let (average, utilization) = (get(average), get("targetAverageUtilization"));
+        let (value, average, utilization) = (get(value), get(average), get(words.utilization));
         let ty = match (&utilization, &average) {
             (Some(_), _) => "Utilization",
             (None, Some(_)) => "AverageValue",
             (None, None) => "Value",
         };
-        let fields = [
-            ("type", Some(ty.into())),
-            ("value", value),
+        let is_target = words.field == TARGET.field;
+        Some(made(&[
+            ("type", is_target.then(|| ty.into())),
+            ("value", value.filter(|value| !is_target || value != "0")),
             ("averageValue", average),
             ("averageUtilization", utilization),
-        ];
-        Some(made(&fields))
+        ]))
     };
     let resource = |of: &Value| {
-        let target = target(of, "", "targetAverageValue");
-        made(&[("name", of.get("name").cloned()), ("target", target), ("container", of.get("container").cloned())])
+        let half = half(of, "", words.average);
+        made(&[("name", of.get("name").cloned()), (words.field, half), ("container", of.get("container").cloned())])
     };
     made(&[
         ("type", metric.get("type").cloned()),
-        (
-            "object",
-            source("object", &|of| {
-                made(&[
-                    ("describedObject", of.get("target").cloned()),
-                    ("metric", identifier(of, "selector")),
-                    ("target", target(of, "targetValue", "averageValue")),
-                ])
-            }),
-        ),
-        (
-            "pods",
-            source("pods", &|of| {
-                let target = target(of, "", "targetAverageValue");
-                made(&[("metric", identifier(of, "selector")), ("target", target)])
-            }),
-        ),
-        ("resource", source("resource", &resource)),
-        ("containerResource", source("containerResource", &resource)),
-        (
-            "external",
-            source("external", &|of| {
-                let target = target(of, "targetValue", "targetAverageValue");
-                made(&[("metric", identifier(of, "metricSelector")), ("target", target)])
-            }),
-        ),
-    ])
-}
-
-fn status_to_v2(metric: &Value) -> Value {
-    let source = |name: &str, read: &dyn Fn(&Value) -> Value| metric.get(name).filter(|of| of.is_object()).map(read);
-    let current = |of: &Value, value: &str, average: &str| {
-        let get = |name: &str| of.get(name).filter(|value| !value.is_null()).cloned();
-        let utilization = get("currentAverageUtilization");
-        Some(made(&[("value", get(value)), ("averageValue", get(average)), ("averageUtilization", utilization)]))
-    };
-    let resource = |of: &Value| {
-        let current = current(of, "", "currentAverageValue");
-        made(&[("name", of.get("name").cloned()), ("current", current), ("container", of.get("container").cloned())])
-    };
-    made(&[
-        ("type", metric.get("type").cloned()),
-        (
-            "object",
-            source("object", &|of| {
-                made(&[
-                    ("describedObject", of.get("target").cloned()),
-                    ("metric", identifier(of, "selector")),
-                    ("current", current(of, "currentValue", "averageValue")),
-                ])
-            }),
-        ),
-        (
-            "pods",
-            source("pods", &|of| {
-                let current = current(of, "", "currentAverageValue");
-                made(&[("metric", identifier(of, "selector")), ("current", current)])
-            }),
-        ),
-        ("resource", source("resource", &resource)),
-        ("containerResource", source("containerResource", &resource)),
-        (
-            "external",
-            source("external", &|of| {
-                let current = current(of, "currentValue", "currentAverageValue");
-                made(&[("metric", identifier(of, "metricSelector")), ("current", current)])
-            }),
-        ),
+        source("object", &|of| {
+            made(&[
+                ("describedObject", of.get("target").cloned()),
+                ("metric", identifier(of, "selector")),
+                (words.field, half(of, words.value, "averageValue")),
+            ])
+        }),
+        source("pods", &|of| {
+            made(&[("metric", identifier(of, "selector")), (words.field, half(of, "", words.average))])
+        }),
+        source("resource", &resource),
+        source("containerResource", &resource),
+        source("external", &|of| {
+            let half = half(of, words.value, words.average);
+            made(&[("metric", identifier(of, "metricSelector")), (words.field, half)])
+        }),
     ])
 }

@@ -27,6 +27,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+/// How often the wait for the next snapshot is doubled after failures.
+const MAX_DOUBLINGS: u32 = 3;
+
 /// How much of a buffer is kept for the next frame.
 const KEPT: usize = 1 << 20;
 
@@ -76,6 +79,9 @@ impl Journal {
             snapshot: recovered.snapshot,
             buffer: Vec::new(),
             compaction: None,
+            is_owed: recovered.tail.follows_others,
+            failures: 0,
+            next: 0,
             directory,
         };
         if !first.is_empty() {
@@ -109,6 +115,12 @@ struct Writer {
     snapshot: u64,
     buffer: Vec<u8>,
     compaction: Option<JoinHandle<io::Result<u64>>>,
+    /// Whether the snapshot that this log was begun for is still to be made.
+    is_owed: bool,
+    /// Attempts in a row that came to nothing.
+    failures: u32,
+    /// Length of the log at which the next attempt is due.
+    next: u64,
 }
 
 impl Writer {
@@ -148,32 +160,55 @@ impl Writer {
     }
 
     /// Replaces the logs by a snapshot once they are worth it.
+    ///
+    /// A log is begun for each snapshot, and no other before that snapshot is made: where it cannot be made, the same log
+    /// goes on.
     fn compact(&mut self, shared: &Shared) {
         if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
-            match done.join() {
-                Ok(Ok(size)) => self.snapshot = size,
-                Ok(Err(error)) => tracing::error!(%error, "no snapshot could be made; the log goes on"),
-                Err(_) => tracing::error!("the thread that makes snapshots panicked; the log goes on"),
+            match done.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))) {
+                Ok(size) => {
+                    self.snapshot = size;
+                    (self.is_owed, self.failures, self.next) = (false, 0, 0);
+                }
+                Err(error) => self.put_off("no snapshot could be made", &error),
             }
         }
-        if self.compaction.is_some() || self.log.length < self.snapshot.max(self.directory.compact_after()) {
+        if self.compaction.is_some() || self.log.length < self.next {
             return;
         }
-        let number = self.number + 1;
-        let folder = self.directory.path().to_owned();
-        match Log::create(&folder.join(file_name(Kind::Log, number)), number) {
-            Ok(log) => std::mem::replace(&mut self.log, log).close(),
-            Err(error) => return tracing::error!(%error, "no new log could be begun; the old one goes on"),
+        if !self.is_owed {
+            if self.log.length < self.interval() {
+                return;
+            }
+            let number = self.number + 1;
+            match Log::create(&self.directory.path().join(file_name(Kind::Log, number)), number) {
+                Ok(log) => std::mem::replace(&mut self.log, log).close(),
+                Err(error) => return self.put_off("no new log could be begun", &error),
+            }
+            (self.number, self.is_owed, self.next) = (number, true, 0);
         }
-        self.number = number;
-        let image: Image = shared.image();
+        let (folder, number, image): (_, _, Image) = (self.directory.path().to_owned(), self.number, shared.image());
         let spawned = thread::Builder::new()
             .name("flyball-snapshot".into())
             .spawn(move || compact::compact(&folder, number, &image));
         match spawned {
             Ok(compaction) => self.compaction = Some(compaction),
-            Err(error) => tracing::error!(%error, "no snapshot could be made; the log goes on"),
+            Err(error) => self.put_off("no snapshot could be made", &error),
         }
+    }
+
+    /// Returns how much a log grows before a snapshot is worth it.
+    fn interval(&self) -> u64 {
+        self.snapshot.max(self.directory.compact_after())
+    }
+
+    /// Waits with the next attempt until the log has grown, and longer after each failure.
+    fn put_off(&mut self, what: &str, error: &io::Error) {
+        let wait = self.interval() << self.failures.min(MAX_DOUBLINGS);
+        self.failures += 1;
+        self.next = self.log.length + wait;
+        let log = file_name(Kind::Log, self.number);
+        tracing::error!(%error, log, failures = self.failures, "{what}: the log goes on, and {wait} bytes later is tried again");
     }
 }
 

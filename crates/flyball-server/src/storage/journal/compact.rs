@@ -11,7 +11,8 @@ use std::path::Path;
 /// How much a frame of a snapshot holds, roughly.
 const CHUNK: usize = 1 << 20;
 
-/// Writes a snapshot of what there was when the log of this number began, and removes what came before; returns its size.
+/// Writes a snapshot of what there is, from when the log of this number began or later, and removes what came before;
+/// returns its size. Recovery takes from that log what is newer than the snapshot.
 pub(super) fn compact(folder: &Path, number: u64, image: &Image) -> io::Result<u64> {
     let path = folder.join(file_name(Kind::Snapshot, number));
     let new = path.with_extension("snapshot.new");

@@ -4,6 +4,9 @@
 //! at all. Its checksum covers where it stands and a salt of the file's own, so that nothing that objects hold, and
 //! nothing left over from another file, can pass for a frame.
 //!
+//! A frame that a crash cut short is told from one that has changed on disk: records end with a byte that is not zero, and
+//! where nothing has been written there are zeros.
+//!
 //! ```text
 //! file   = "flyball\n"  format u32  number u64  salt [16]  sum [16]  frame*  zeros
 //! frame  = salt[..8]    length u32  sum [16]    payload
@@ -17,6 +20,8 @@ const MAGIC: &[u8; 8] = b"flyball\n";
 const FORMAT: u32 = 1;
 pub(super) const HEADER: usize = 52;
 pub(super) const FRAME: usize = 28;
+/// The unit in which disks write: whole or not at all.
+const SECTOR: usize = 512;
 
 /// What a file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,9 +111,9 @@ pub(super) enum Next<'b> {
     Frame(&'b [u8]),
     /// Nothing but zeros.
     End,
-    /// Something that was not written to its end, and nothing after it.
+    /// A frame that a crash cut short: it was never acknowledged, and nothing follows it.
     Torn,
-    /// No frame, though there is one further on.
+    /// A frame that was written whole and is not valid any more.
     Damaged,
 }
 
@@ -131,9 +136,37 @@ impl<'b> Frames<'b> {
         if rest.iter().all(|byte| *byte == 0) {
             return Next::End;
         }
-        // A frame is written once the one before is on disk: what comes after a torn one was never written.
+        if self.follows(rest) || self.is_whole(rest) { Next::Damaged } else { Next::Torn }
+    }
+
+    /// Tells whether there is a valid frame further on.
+    ///
+    /// A frame is written once the one before is on disk: nothing comes after a torn one.
+    fn follows(&self, rest: &[u8]) -> bool {
         let starts = rest.windows(8).enumerate().filter(|(_, window)| *window == &self.header.salt[..8]);
-        let follows = starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some());
-        if follows { Next::Damaged } else { Next::Torn }
+        starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some())
+    }
+
+    /// Tells whether an invalid frame was written to its end, so that it must have changed since.
+    ///
+    /// A frame is written where there were zeros, it ends with another byte, and no sector of it is empty. A crash leaves
+    /// zeros at its end or in a sector that the disk had not written yet.
+    fn is_whole(&self, rest: &[u8]) -> bool {
+        let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let first = SECTOR - self.at % SECTOR;
+        let sectors = [&rest[..written.min(first)]].into_iter().chain(rest[written.min(first)..written].chunks(SECTOR));
+        if sectors.into_iter().any(|sector| sector.iter().all(|byte| *byte == 0)) {
+            return false;
+        }
+        // The head is cut off.
+        let Some((head, payload)) = rest[..written].split_at_checked(FRAME) else {
+            return !self.header.salt.starts_with(&rest[..written.min(8)]);
+        };
+        // The payload is as it was, so it is the head that has changed: its length may say anything.
+        if self.header.sum(self.at as u64, payload) == head[12..] {
+            return true;
+        }
+        let length = array(&head[8..12]).map_or(0, u32::from_le_bytes) as usize;
+        head[..8] != self.header.salt[..8] || payload.len() >= length
     }
 }

@@ -2,7 +2,7 @@
 
 use super::frame::{FRAME, HEADER, Header};
 use crate::data_dir::{create, owned, sync_parent};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -33,9 +33,12 @@ impl Log {
     pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
         let header = Header::new(number)?;
         let mut file = create(path)?;
-        file.write_all(&header.write())?;
-        file.sync_all()?;
-        sync_parent(path)?;
+        let begun = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
+        if let Err(error) = begun {
+            // The log before it goes on, and must be the last one.
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
         Ok(Self { file, header, length: HEADER as u64, room: HEADER as u64 })
     }
 

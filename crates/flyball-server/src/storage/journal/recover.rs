@@ -33,6 +33,8 @@ pub(super) struct Tail {
     pub(super) number: u64,
     /// Its header and the length of its valid part, if it was begun.
     pub(super) log: Option<(Header, u64)>,
+    /// Whether there are older logs: their snapshot was never made.
+    pub(super) follows_others: bool,
 }
 
 /// Reads what a directory holds, and removes what is no longer needed.
@@ -56,10 +58,12 @@ pub(super) fn recover(folder: &Path) -> Result<Recovered, DataDirError> {
     let first = snapshot.unwrap_or(1);
     let last = logs.last().copied().unwrap_or(first).max(first);
     recovered.tail.number = last;
+    recovered.tail.follows_others = last > first;
+    let whole = recovered.revision;
     for number in first..=last {
         let path = folder.join(file_name(Kind::Log, number));
         if logs.contains(&number) {
-            recovered.read_log(&path, number, number == last)?;
+            recovered.read_log(&path, number, number == last, whole)?;
         } else if !logs.is_empty() || snapshot.is_some() {
             return Err(DataDirError::Missing { path });
         }
@@ -105,27 +109,31 @@ impl Recovered {
         loop {
             let at = frames.at;
             match frames.next() {
-                Next::Frame(payload) if !whole => whole = self.read_frame(payload).ok_or_else(|| damaged(path, at))?,
+                Next::Frame(payload) if !whole => {
+                    whole = self.read_frame(payload, 0).ok_or_else(|| damaged(path, at))?;
+                }
                 Next::End if whole => return Ok(()),
                 _ => return Err(damaged(path, at)),
             }
         }
     }
 
-    fn read_log(&mut self, path: &Path, number: u64, is_last: bool) -> Result<(), DataDirError> {
+    /// Reads a log, of which the snapshot holds what came up to a revision.
+    fn read_log(&mut self, path: &Path, number: u64, is_last: bool, held: Revision) -> Result<(), DataDirError> {
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
         loop {
             let at = frames.at;
             match frames.next() {
-                Next::Frame(payload) => match self.read_frame(payload) {
+                Next::Frame(payload) => match self.read_frame(payload, held) {
                     Some(false) => {}
                     _ => return Err(damaged(path, at)),
                 },
                 Next::End => break,
                 Next::Torn if is_last => {
-                    tracing::warn!(path = %path.display(), at, "a write that was never answered is dropped");
+                    let bytes = bytes.len() - at;
+                    tracing::warn!(path = %path.display(), at, bytes, "a write that a crash cut short is dropped: it was never answered");
                     break;
                 }
                 Next::Torn | Next::Damaged => return Err(damaged(path, at)),
@@ -137,12 +145,13 @@ impl Recovered {
         Ok(())
     }
 
-    /// Reads what a frame holds; tells whether it ends a snapshot. `None` if it makes no sense.
-    fn read_frame(&mut self, payload: &[u8]) -> Option<bool> {
+    /// Reads what a frame holds beyond a revision; tells whether it ends a snapshot. `None` if it makes no sense.
+    fn read_frame(&mut self, payload: &[u8], held: Revision) -> Option<bool> {
         let mut records = Records::of(payload);
         let mut is_end = false;
         for record in records.by_ref() {
             match record {
+                Record::Put { revision, .. } | Record::Remove { revision, .. } if revision <= held => {}
                 Record::Put { revision, schema, table, key, body } => {
                     let key = key_of(key);
                     let body = Bytes::copy_from_slice(body);

@@ -1,9 +1,10 @@
 //! The journal against what can happen to a process and a disk.
 
 use super::super::tests::{entry, limits, number, table};
-use super::super::{Error, Revision, Store};
+use super::super::{Entry, Error, Revision, Store};
 use super::*;
 use flyball_core::ObjectKey;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -153,34 +154,107 @@ async fn a_log_cut_off_anywhere_holds_what_was_whole() {
 #[tokio::test]
 async fn a_byte_that_changed_is_found() {
     let folder = Folder::new("changed");
-    let (log, states) = ten_writes(&folder).await;
-    let last = states[states.len() - 2].0;
+    let (log, _) = ten_writes(&folder).await;
     for at in 0..log.len() {
-        let mut changed = log.clone();
-        changed[at] ^= 1 << (at % 8);
-        fs::write(folder.log(), changed).unwrap();
-        match folder.read() {
-            // What is wrong at the end was not written to its end, for all that can be known.
-            Ok(state) => {
-                assert_eq!((at >= last, state), (true, states[states.len() - 2].1.clone()), "byte {at}")
-            }
-            Err(DataDirError::Damaged { .. }) => assert!(at < last, "byte {at}"),
-            Err(error) => panic!("byte {at}: {error}"),
+        // With and without the room that is made ahead.
+        for room in [0, 5000] {
+            let mut changed = log.clone();
+            changed[at] ^= 1 << (at % 8);
+            changed.resize(log.len() + room, 0);
+            fs::write(folder.log(), changed).unwrap();
+            let read = folder.read();
+            assert!(matches!(read, Err(DataDirError::Damaged { .. })), "byte {at}, {room} bytes of room: {read:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_write_of_which_sectors_are_missing_is_dropped() {
+    let folder = Folder::new("sectors");
+    let (log, states) = ten_writes(&folder).await;
+    let before = {
+        let store = folder.open().unwrap();
+        let key = ObjectKey::new(Some("ns"), "large");
+        let body = json!({"kind": "X", "data": "x".repeat(5000)}).to_string();
+        let large = |revision| Ok(Entry { body: body.clone().into(), ..entry(&key, 1)(revision)? });
+        store.put(&table(), &key, None, large).await.unwrap();
+        states[states.len() - 1].1.clone()
+    };
+    let (from, whole) = (log.len(), fs::read(folder.log()).unwrap());
+    let end = whole.len();
+    // The disk writes sectors in any order: each of them alone may not be there, or nothing but one.
+    let first = from / 512;
+    for sector in first..=end / 512 {
+        let span = (sector * 512).max(from)..(sector * 512 + 512).min(end);
+        let mut without = whole.clone();
+        without[span.clone()].fill(0);
+        let mut alone = whole.clone();
+        alone[from..span.start].fill(0);
+        alone[span.end..].fill(0);
+        for torn in [without, alone] {
+            fs::write(folder.log(), torn).unwrap();
+            assert_eq!(folder.read().unwrap(), before, "sector {sector}");
+        }
+    }
+    let mut rotten = whole.clone();
+    rotten[from + 3000] ^= 1;
+    fs::write(folder.log(), rotten).unwrap();
+    assert!(matches!(folder.read(), Err(DataDirError::Damaged { at, .. }) if at == from as u64));
 }
 
 #[tokio::test]
 async fn a_frame_that_objects_hold_is_no_frame() {
     let folder = Folder::new("nested");
     let (log, states) = ten_writes(&folder).await;
-    // The last frame once more, somewhere else, and torn before that.
+    // The last frame once more, somewhere else, in a write that was torn before that.
     let (from, to) = (states[states.len() - 2].0, log.len());
     let mut longer = log.clone();
-    longer.extend_from_slice(&[7; 100]);
+    longer.extend_from_slice(&[0; 1000]);
     longer.extend_from_slice(&log[from..to]);
     fs::write(folder.log(), longer).unwrap();
     assert_eq!(folder.read().unwrap(), states[states.len() - 1].1);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
+    let folder = Folder::new("retried");
+    let in_the_way = folder.0.join("000000000002.snapshot.new");
+    let names = || {
+        let files = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = files.filter(|name| name.starts_with('0')).collect();
+        names.sort();
+        names
+    };
+    let store = folder.open_with(2000).unwrap();
+    fs::create_dir(&in_the_way).unwrap();
+    for n in 0..600 {
+        write(&store, &format!("x-{}", n % 9), n).await.unwrap();
+        if n % 50 == 3 {
+            remove(&store, "x-1").await;
+            write(&store, "x-1", n).await.unwrap();
+        }
+    }
+    remove(&store, "x-2").await;
+    assert_eq!(names(), ["000000000001.log", "000000000002.log", "000000000002.snapshot.new"]);
+    fs::remove_dir(&in_the_way).unwrap();
+    // It was put off until the log has grown.
+    for n in 0..10_000 {
+        write(&store, "y", n).await.unwrap();
+        if !names().contains(&"000000000001.log".to_owned()) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(!names().contains(&"000000000001.log".to_owned()), "{:?}", names());
+    let before = state(&store);
+    drop(store);
+    // The snapshot holds a part of what its log holds too.
+    assert_eq!(folder.read().unwrap(), before);
+    let store = folder.open_with(2000).unwrap();
+    write(&store, "z", 1).await.unwrap();
+    let before = state(&store);
+    drop(store);
+    assert_eq!(folder.read().unwrap(), before);
 }
 
 #[tokio::test]

@@ -1,0 +1,132 @@
+//! Patterns of schemas and expressions: regular expressions whose size is known before they are compiled.
+//!
+//! Few characters can name an automaton of millions of states, and time and memory grow with its states. So they are counted
+//! in the syntax tree, in time that grows with the text. What has been compiled is shared by all who use the same text.
+
+use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// The most states of one pattern.
+pub const MAX_STATES: u64 = 60_000;
+/// The most states of the different patterns of one definition.
+pub const MAX_STATES_TOGETHER: u64 = 200_000;
+
+/// Bytes that a pattern may take when it is compiled: more than as many states as it may have.
+const MAX_BYTES: usize = 8 << 20;
+/// The most states, and patterns, that are kept to be shared.
+const MAX_SHARED_STATES: u64 = 500_000;
+const MAX_SHARED: usize = 5000;
+
+/// Why a text cannot be used as a pattern.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is malformed.
+    #[error("{0}")]
+    Syntax(String),
+    /// It is too large.
+    #[error("pattern has {states} states, more than {MAX_STATES}: repeat less")]
+    TooLarge {
+        /// The number of its states.
+        states: u64,
+    },
+}
+
+/// The patterns that were compiled last.
+#[derive(Default)]
+struct Shared {
+    patterns: BTreeMap<Box<str>, Regex>,
+    states: u64,
+}
+
+static SHARED: Mutex<Shared> = Mutex::new(Shared { patterns: BTreeMap::new(), states: 0 });
+
+/// Counts the states of a pattern, without compiling it.
+///
+/// # Errors
+///
+/// If it is malformed, or too large.
+pub fn states(text: &str) -> Result<u64, Error> {
+    let parsed = regex_syntax::parse(text).map_err(|error| {
+        let error = error.to_string();
+        Error::Syntax(error.lines().last().unwrap_or_default().to_owned())
+    })?;
+    let states = states_of(&parsed);
+    if states > MAX_STATES { Err(Error::TooLarge { states }) } else { Ok(states) }
+}
+
+fn states_of(of: &Hir) -> u64 {
+    let sum = |parts: &[Hir]| parts.iter().map(states_of).fold(0, u64::saturating_add);
+    match of.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(Class::Bytes(_)) => 1,
+        // Sequences of bytes share their ends: many ranges have fewer states than ranges, few have some more.
+        HirKind::Class(Class::Unicode(class)) => class.ranges().len() as u64 + if class.is_ascii() { 0 } else { 8 },
+        HirKind::Repetition(repeated) => {
+            let most = repeated.max.unwrap_or_else(|| repeated.min.saturating_add(1));
+            states_of(&repeated.sub).saturating_add(1).saturating_mul(most.into())
+        }
+        HirKind::Capture(capture) => states_of(&capture.sub).saturating_add(2),
+        HirKind::Concat(parts) => sum(parts),
+        HirKind::Alternation(parts) => sum(parts).saturating_add(1),
+    }
+}
+
+/// Compiles a pattern, unless it was compiled of late.
+///
+/// # Errors
+///
+/// If it is malformed, or too large.
+pub fn compile(text: &str) -> Result<Regex, Error> {
+    let lock = || SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().patterns.get(text) {
+        return Ok(known.clone());
+    }
+    let states = states(text)?;
+    let compiled = RegexBuilder::new(text).size_limit(MAX_BYTES).dfa_size_limit(MAX_BYTES).build();
+    let compiled = compiled.map_err(|error| Error::Syntax(error.to_string()))?;
+    let mut shared = lock();
+    if shared.states + states > MAX_SHARED_STATES || shared.patterns.len() >= MAX_SHARED {
+        *shared = Shared::default();
+    }
+    shared.states += states;
+    shared.patterns.insert(text.into(), compiled.clone());
+    Ok(compiled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn few_characters_that_name_many_states_are_refused_at_once() {
+        let began = Instant::now();
+        for n in 0..2000 {
+            let text = format!("((a{{0,99}}){{0,99}}){{0,{n}}}$");
+            assert_eq!(states(&text).is_err(), n > 3, "{text}");
+        }
+        for text in ["(((((a{9999}){9999}){9999}){9999}){9999}){9999}", r"\pL{999}", "(a|b|c){99999}", "[^a]{30000}"] {
+            assert!(matches!(compile(text), Err(Error::TooLarge { .. })), "{text}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn patterns_as_they_are_used_compile() {
+        for (text, matching) in [
+            (r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a.example.com"),
+            (r"^([0-9]{1,5}(h|m|s|ms)){1,4}$", "10m30s"),
+            (r"^\w{1,63}$", "abc"),
+            (r"^(?:[A-Za-z0-9+/]{4}){0,1000}$", "QUJD"),
+            (r"^.{1,253}$", "x"),
+            ("", "x"),
+        ] {
+            assert!(compile(text).unwrap().is_match(matching), "{text}");
+            assert!(compile(text).unwrap().is_match(matching), "{text} once more");
+        }
+        assert!(matches!(compile("a("), Err(Error::Syntax(_))));
+    }
+}
