@@ -72,6 +72,7 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
         None => None,
     };
     kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
+    kinds.allowed.extend(watch.allow_kinds.iter().map(|kind| (kind.group.to_string(), kind.kind.to_string())));
     kinds.elsewhere |= !watch.allow_namespaces.is_empty();
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));

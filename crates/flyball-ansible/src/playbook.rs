@@ -5,11 +5,13 @@
 mod args;
 mod declared;
 mod kinds;
+mod literals;
 mod load;
 mod task;
 
 pub(crate) use declared::Declared;
 pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
+pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN};
 pub(crate) use load::{load, named, places};
 
 use crate::template::{Files, Vars};
@@ -30,6 +32,7 @@ pub(crate) struct Playbook {
 #[derive(Debug, Default)]
 pub(crate) struct Play {
     pub(crate) vars: Arc<Vars>,
+    pub(crate) no_log: Option<Value>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) handlers: Vec<Task>,
     /// What stands beside the playbook.
@@ -51,8 +54,16 @@ pub(crate) struct Role {
     pub(crate) tasks: BTreeMap<PathBuf, Arc<[Task]>>,
     /// Files of variables that may be included.
     pub(crate) var_files: BTreeMap<PathBuf, Arc<Vars>>,
-    /// The roles that come first, by their folders.
-    pub(crate) dependencies: Vec<(PathBuf, Arc<Vars>)>,
+    /// The roles that come first.
+    pub(crate) dependencies: Vec<RoleReference>,
+}
+
+/// How a role is named in a list of roles.
+#[derive(Clone, Debug)]
+pub(crate) struct RoleReference {
+    pub(crate) folder: PathBuf,
+    pub(crate) vars: Arc<Vars>,
+    pub(crate) no_log: Option<Value>,
 }
 
 /// One task, or a block of them.

@@ -2,9 +2,11 @@
 //!
 //! Roles have the rights of the operator in all namespaces, and the object that they run for may choose the names in them. So a run
 //! for a namespaced object reaches its own namespace, and others that the role or `watches.yaml` names literally. An object there, or one in no
-//! namespace, is changed only if it is marked as made for this one, or if the role names it literally. Both executors ask here.
+//! namespace, is changed only if it is marked as made for this one, or if the role names it literally. Such objects, and those that give
+//! rights, are written only if a task or `watches.yaml` names their kind: text of a user can become another document of a template. Both
+//! executors ask here.
 
-use crate::playbook::Kinds;
+use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
 use crate::run::Job;
 use serde_json::Value;
 use std::sync::Arc;
@@ -15,6 +17,9 @@ pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
 
 /// Stands for every namespace in `allowNamespaces`.
 const ALL: &str = "*";
+
+/// The group of objects that give rights.
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What one run may touch.
 #[derive(Clone, Debug)]
@@ -71,6 +76,32 @@ impl Reach {
         }
     }
 
+    /// Refuses to write an object elsewhere, or one that gives rights, if neither a task nor `watches.yaml` names its kind.
+    pub(crate) fn write(
+        &self,
+        group: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        object: &Value,
+        named: &Literals,
+    ) -> Result<(), String> {
+        let id = (group.to_owned(), kind.to_owned());
+        if self.own.is_none() || self.kinds.allowed.contains(&id) {
+            return Ok(());
+        }
+        let is_token = group.is_empty() && kind == "Secret" && object["type"] == SERVICE_ACCOUNT_TOKEN;
+        let is_guarded = !self.is_own(namespace) || group == RBAC;
+        let what = match () {
+            () if is_guarded && !named.kinds.contains(&id) => "its apiVersion and kind stand",
+            () if is_token && !named.tokens => "its type stands",
+            () => return Ok(()),
+        };
+        Err(format!(
+            "a {kind} may give rights, or lies outside of the object's namespace, and {what} in no definition of the task as it is, but in a \
+             template or a variable: write it into the task, or the kind into allowKinds in watches.yaml"
+        ))
+    }
+
     /// Refuses to change an object that exists elsewhere, unless it is that of this run, or the role names it.
     pub(crate) fn change(&self, kind: &str, namespace: Option<&str>, name: &str, live: &Value) -> Result<(), String> {
         if self.is_own(namespace) || self.kinds.names.contains(&(kind.to_owned(), name.to_owned())) {
@@ -98,14 +129,46 @@ impl Reach {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use serde_json::json;
 
     /// What the object `b/a` may touch if its role names these.
-    fn reach(kinds: Kinds) -> Reach {
+    pub(crate) fn reach(kinds: Kinds) -> Reach {
         let primary_type = "Shop.example.com".to_owned();
         Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }
+    }
+
+    #[test]
+    fn kinds_elsewhere_and_those_that_give_rights_are_written_if_they_are_named() {
+        let check =
+            |reach: &Reach, named: &Literals, group: &str, kind: &str, namespace: Option<&str>, object: Value| {
+                reach.write(group, kind, namespace, &object, named).is_ok()
+            };
+        let id = |group: &str, kind: &str| (group.to_owned(), kind.to_owned());
+        let all: [(&str, &str, Option<&str>, Value); 5] = [
+            (RBAC, "ClusterRoleBinding", None, json!({})),
+            (RBAC, "RoleBinding", Some("b"), json!({})),
+            ("", "ConfigMap", Some("shared"), json!({})),
+            ("", "Namespace", None, json!({})),
+            ("", "Secret", Some("b"), json!({"type": SERVICE_ACCOUNT_TOKEN})),
+        ];
+        for (group, kind, namespace, object) in all {
+            let named = Literals { kinds: [id(group, kind)].into(), tokens: true };
+            let allowed = Kinds { allowed: [id(group, kind)].into(), ..Kinds::default() };
+            let bare = reach(Kinds::default());
+            assert!(!check(&bare, &Literals::default(), group, kind, namespace, object.clone()), "{kind}");
+            assert!(check(&bare, &named, group, kind, namespace, object.clone()), "{kind}");
+            assert!(check(&reach(allowed), &Literals::default(), group, kind, namespace, object), "{kind}");
+        }
+        assert!(check(
+            &reach(Kinds::default()),
+            &Literals::default(),
+            "",
+            "Secret",
+            Some("b"),
+            json!({"type": "Opaque"})
+        ));
     }
 
     #[test]

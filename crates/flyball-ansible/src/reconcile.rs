@@ -19,6 +19,9 @@ use std::time::Duration;
 /// By this annotation an object says how often it is looked at again.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
 
+/// The shortest period that an annotation sets, for users write it.
+const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
+
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
     pub(crate) watch: Watch,
@@ -107,12 +110,7 @@ impl Roles {
         let annotation = object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RECONCILE_PERIOD));
         match annotation {
             None => Ok(self.watch.reconcile_period),
-            Some(text) => match duration::parse(text) {
-                Some(period) => Ok(Some(period).filter(|period| !period.is_zero())),
-                None => Err(format!(
-                    "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, and a duration such as 30s is expected"
-                )),
-            },
+            Some(text) => annotated_period(text),
         }
     }
 
@@ -158,5 +156,29 @@ fn ended(outcome: Outcome) -> Result<()> {
             let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
             Err(error.context(format_args!("task {}", failure.task)))
         }
+    }
+}
+
+/// Reads the period of an annotation; none if it is zero.
+fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
+    match duration::parse(text) {
+        Some(period) => Ok(Some(period.max(MIN_ANNOTATED_PERIOD)).filter(|_| !period.is_zero())),
+        None => Err(format!(
+            "Unable to parse reconcile period annotation: {RECONCILE_PERIOD} is {text:?}, and a duration such as 30s is expected"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_annotation_sets_no_period_that_keeps_the_operator_busy() {
+        for (text, seconds) in [("1ns", 1), ("999ms", 1), ("1s", 1), ("1m", 60)] {
+            assert_eq!(annotated_period(text), Ok(Some(Duration::from_secs(seconds))), "{text}");
+        }
+        assert_eq!(annotated_period("0"), Ok(None));
+        assert!(annotated_period("5").is_err());
     }
 }

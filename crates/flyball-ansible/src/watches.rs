@@ -19,9 +19,10 @@ use std::time::Duration;
 /// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced where the variable exists. Roles are looked for
 /// below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path that begins beside the file.
 ///
-/// Three fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables although Ansible
+/// Four fields are not operator-sdk's. `allowVariables` lists names that fields of the spec may have as variables although Ansible
 /// or the role uses them. `allowNamespaces` lists namespaces, or `*`, in which namespaced objects may have things done besides their
-/// own. `passEnvironment` lists environment variables of the operator that roles get to see.
+/// own. `allowKinds` lists group, version and kind of objects outside of that namespace, or of RBAC, that templates and variables may
+/// name; otherwise a task has to. `passEnvironment` lists environment variables of the operator that roles get to see.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct Watch {
     pub(crate) allow_variables: BTreeSet<String>,
     /// Namespaces in which a namespaced object may have things done besides its own; `*` for all.
     pub(crate) allow_namespaces: BTreeSet<String>,
+    /// Kinds outside of the object's namespace, or of RBAC, that need not stand literally in a task.
+    pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles get to see.
     pub(crate) pass_environment: BTreeSet<String>,
 }
@@ -159,11 +162,8 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
                 Mistake::new("reconcilePeriod", format!("{text} is no duration, such as 30s or 1h30m"))
             })?),
         };
-    let not_watched = match fields.take("blacklist") {
-        None => Vec::new(),
-        Some(Value::Array(kinds)) => kinds.into_iter().map(read_blacklisted).collect::<Result<_, _>>()?,
-        Some(_) => return Err(Mistake::new("blacklist", "it is no list of group, version and kind")),
-    };
+    let not_watched = read_kinds(&mut fields, "blacklist")?;
+    let allow_kinds = read_kinds(&mut fields, "allowKinds")?;
     let selector = match fields.take("selector") {
         None => None,
         Some(selector) => {
@@ -188,6 +188,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         selector,
         allow_variables: fields.names("allowVariables")?,
         allow_namespaces: fields.names("allowNamespaces")?,
+        allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
     };
     // What users write is never taken for a template, whatever this says; and nothing is left of runs that could be kept.
@@ -206,11 +207,18 @@ fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, Mistake> {
     Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
 }
 
-fn read_blacklisted(kind: Value) -> Result<GroupVersionKind, Mistake> {
-    let mut fields = Fields::of(kind)?;
-    let kind = read_kind(&mut fields)?;
-    fields.finish()?;
-    Ok(kind)
+fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersionKind>, Mistake> {
+    let read = |kind: Value| {
+        let mut fields = Fields::of(kind)?;
+        let kind = read_kind(&mut fields)?;
+        fields.finish()?;
+        Ok(kind)
+    };
+    match fields.take(name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(kinds)) => kinds.into_iter().map(read).collect(),
+        Some(_) => Err(Mistake::new(name, "it is no list of group, version and kind")),
+    }
 }
 
 fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake> {
@@ -356,7 +364,7 @@ mod tests {
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
             "rule",
-            "no such field; there are allowNamespaces",
+            "no such field; there are allowKinds, allowNamespaces",
         );
         check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
         check(

@@ -28,7 +28,10 @@ impl Place {
     /// Makes a folder for a run. The first one sweeps away those of processes that are dead.
     pub(super) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
-        let base = base(&std::env::temp_dir())?;
+        // Nobody else can take a name in there.
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = runtime.filter(|path| path.is_absolute() && is_private(path));
+        let base = base(&runtime.unwrap_or_else(std::env::temp_dir))?;
         SWEPT.call_once(|| sweep(&base));
         Self::within(&base)
     }
@@ -60,22 +63,33 @@ impl Drop for Place {
     }
 }
 
-/// Returns the folder of this user in which those of runs are.
+/// Returns the folder of this user in which those of runs are: the one of the usual name, or, if another user took that, one whose name
+/// nobody can guess.
 fn base(temporary: &Path) -> io::Result<PathBuf> {
-    let user = geteuid().as_raw();
-    let path = temporary.join(format!("flyball-ansible-{user}"));
-    match DirBuilder::new().mode(0o700).create(&path) {
+    let name = format!("flyball-ansible-{}", geteuid().as_raw());
+    let usual = temporary.join(&name);
+    match DirBuilder::new().mode(0o700).create(&usual) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ if is_private(&usual) => return Ok(usual),
         _ => {}
     }
-    let found = fs::symlink_metadata(&path)?;
-    match found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
-        true => Ok(path),
-        false => {
-            let problem = "it is no folder that only this user can look into: remove it, or set TMPDIR";
-            Err(io::Error::other(format!("{}: {problem}", path.display())))
-        }
+    // A process before this one may have found it taken as well; what it left is swept there.
+    let prefix = format!("{name}-");
+    let entries = fs::read_dir(temporary).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    if let Some(found) = named.map(|entry| entry.path()).filter(|path| is_private(path)).min() {
+        return Ok(found);
     }
+    let path = temporary.join(format!("{prefix}{}", super::random(16)?));
+    DirBuilder::new().mode(0o700).create(&path)?;
+    Ok(path)
+}
+
+/// Tells whether a path is a folder, and no link, that only this user can look into.
+fn is_private(path: &Path) -> bool {
+    let is_ours =
+        |found: fs::Metadata| found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+    fs::symlink_metadata(path).is_ok_and(is_ours)
 }
 
 /// Removes what dead processes left, and kills what they started.
@@ -153,14 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_look_into_is_not_used() {
-        let temporary = temporary("open");
-        let path = base(&temporary).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(base(&temporary).unwrap_err().to_string().contains("only this user"));
-        fs::remove_dir(&path).unwrap();
-        symlink(&temporary, &path).unwrap();
-        assert!(base(&temporary).unwrap_err().to_string().contains("only this user"));
+    fn a_name_that_others_took_stops_no_run() {
+        let temporary = temporary("taken");
+        let usual = base(&temporary).unwrap();
+        fs::set_permissions(&usual, fs::Permissions::from_mode(0o755)).unwrap();
+        let other = base(&temporary).unwrap();
+        assert!(other != usual && is_private(&other));
+        fs::remove_dir(&usual).unwrap();
+        symlink(&temporary, &usual).unwrap();
+        // Folders of dead processes are found again.
+        assert_eq!(base(&temporary).unwrap(), other);
+        fs::remove_dir(&other).unwrap();
+        symlink(&temporary, &other).unwrap();
+        let third = base(&temporary).unwrap();
+        assert!(third != other && third != usual && Place::within(&third).is_ok());
         fs::remove_dir_all(temporary).unwrap();
     }
 }

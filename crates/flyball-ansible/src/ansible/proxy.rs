@@ -182,7 +182,11 @@ impl Forward {
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body did not arrive in time"),
         };
         let body = match &target {
-            Some(target) => match self.allowed(target, &parts).await {
+            Some(target) => match self
+                .allowed(target, &parts)
+                .await
+                .and_then(|()| writable(&self.reach, target, &parts.method, &body))
+            {
                 Ok(()) => self.owned(target, &parts, body),
                 Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
             },
@@ -292,6 +296,27 @@ impl Forward {
     }
 }
 
+/// Tells why an object may not be written; see [`Reach::write`].
+fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<(), String> {
+    // What an object asks about rights changes nothing.
+    let is_review = target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews");
+    if is_review || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        return Ok(());
+    }
+    let kinds = reach.kinds();
+    let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
+    // A kind that stands nowhere is named nowhere; of Secrets it matters what they are for.
+    let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
+    let kind = kinds.made.iter().find(is_it).map_or(unknown, Kind::name);
+    let objects = match serde_json::from_slice(body) {
+        Ok(object) => vec![object],
+        Err(_) => std::str::from_utf8(body).ok().and_then(|text| yaml::documents(text).ok()).unwrap_or_default(),
+    };
+    let write = |object| reach.write(&target.group, kind, target.namespace.as_deref(), object, &kinds.literals);
+    write(&Value::Null)?;
+    objects.iter().try_for_each(write)
+}
+
 /// Tells whether a resource that comes with every cluster has no namespaces.
 fn is_cluster_wide(group: &str, resource: &str) -> bool {
     let is_builtin = !group.contains('.') || group.ends_with(".k8s.io");
@@ -318,6 +343,47 @@ fn refuse(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::playbook::{Kinds, Literals, kind_of};
+    use crate::reach::tests::reach;
+
+    #[test]
+    fn kinds_elsewhere_are_written_if_tasks_name_them() {
+        let kinds = [("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ("v1", "ConfigMap"), ("v1", "Secret")];
+        let made: std::collections::BTreeSet<Kind> =
+            kinds.iter().filter_map(|(api, kind)| kind_of(api, kind)).collect();
+        let token = json!({"type": "kubernetes.io/service-account-token"});
+        let all = [
+            ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", json!({})),
+            ("/apis/rbac.authorization.k8s.io/v1/namespaces/b/rolebindings", json!({})),
+            ("/api/v1/namespaces/shared/configmaps", json!({})),
+            ("/api/v1/namespaces/b/secrets", token.clone()),
+        ];
+        let check = |kinds: &Kinds, path: &str, body: &str| {
+            let target = Target::of(path).unwrap().unwrap();
+            writable(&reach(kinds.clone()), &target, &Method::POST, body.as_bytes()).is_ok()
+        };
+        let found = Kinds { made: made.clone(), ..Kinds::default() };
+        for (path, body) in &all {
+            assert!(!check(&found, path, &body.to_string()), "{path}");
+        }
+        assert!(!check(&found, "/api/v1/namespaces/b/secrets", "type: kubernetes.io/service-account-token\n"));
+        assert!(
+            check(&found, "/api/v1/namespaces/b/secrets", "{}")
+                && check(&found, "/api/v1/namespaces/b/configmaps", "{}")
+        );
+        let definitions = json!({"definition": [
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"},
+            {"apiVersion": "v1", "kind": "ConfigMap"},
+            {"apiVersion": "v1", "kind": "Secret", "type": token["type"]},
+        ]});
+        let literals = Literals::of(definitions.as_object().unwrap());
+        let made = made.into_iter().chain(kind_of("rbac.authorization.k8s.io/v1", "RoleBinding")).collect();
+        let found = Kinds { made, literals, ..Kinds::default() };
+        for (path, body) in &all {
+            assert!(check(&found, path, &body.to_string()), "{path}");
+        }
+    }
 
     #[test]
     fn headers_of_a_connection_go_no_further() {

@@ -4,6 +4,7 @@
 //! run: they are those whose `apiVersion` and `kind` stand in tasks, templates, files and variables, as they are or as
 //! templates of the role's own variables.
 
+use super::literals::Literals;
 use super::{Action, Module, Play, Playbook, Role, Task};
 use crate::error::Result;
 use crate::template::{Files, Scope, Var, Vars, templates, walk};
@@ -43,7 +44,7 @@ pub(crate) const CLUSTER_WIDE: [&str; 21] = [
 ];
 
 /// Arguments that say the version of a kind.
-const VERSION: [&str; 3] = ["api_version", "api", "version"];
+pub(super) const VERSION: [&str; 3] = ["api_version", "api", "version"];
 
 /// The kinds that a role deals with.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,10 @@ pub(crate) struct Kinds {
     pub(crate) names: BTreeSet<(String, String)>,
     /// Kinds of which it lists the objects of all namespaces.
     pub(crate) everywhere: BTreeSet<String>,
+    /// What its tasks name as it is.
+    pub(crate) literals: Literals,
+    /// Groups and names of kinds that `watches.yaml` allows however they are named.
+    pub(crate) allowed: BTreeSet<(String, String)>,
 }
 
 impl Kinds {
@@ -121,6 +126,8 @@ impl Kinds {
         self.namespaces.extend(other.namespaces);
         self.names.extend(other.names);
         self.everywhere.extend(other.everywhere);
+        self.literals.join(other.literals);
+        self.allowed.extend(other.allowed);
         self.read.retain(|kind| !self.made.contains(kind));
     }
 
@@ -189,6 +196,7 @@ impl Look<'_> {
 
     /// Looks at the arguments of a module that makes objects.
     fn made(&mut self, arguments: &Map<String, Value>) {
+        self.kinds.literals.join(Literals::of(arguments));
         self.named(arguments, true);
         let kind = arguments.get("kind");
         self.place(kind, arguments);
@@ -242,6 +250,9 @@ impl Look<'_> {
                     if let (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) = (key.rsplit('.').next(), field)
                     {
                         self.listed(arguments);
+                    }
+                    if let (Some("k8s"), Value::Object(arguments)) = (key.rsplit('.').next(), field) {
+                        self.kinds.literals.join(Literals::of(arguments));
                     }
                     self.tasks_as_read(field, depth + 1);
                 }

@@ -1,7 +1,7 @@
 //! Reads roles and playbooks with all that they reach: imported and included files, other roles, variables.
 
 use super::task::{Resolve, check_all, read_tasks};
-use super::{Action, Play, Playbook, Role, Task};
+use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::template::{Files, Vars, check_text, templates, walk};
@@ -24,7 +24,8 @@ pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
         Runs::Role(folder) => {
             let folder = normal(folder);
             loader.want(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
-            vec![Play { tasks: vec![role_task(&folder, Arc::default())], folder, ..Play::default() }]
+            let role = RoleReference { folder: folder.clone(), vars: Arc::default(), no_log: None };
+            vec![Play { tasks: vec![role_task(role)], folder, ..Play::default() }]
         }
         Runs::Playbook(file) => loader.read_plays(file)?,
     };
@@ -126,7 +127,8 @@ impl Loader {
     }
 
     /// Reads how a role is named in a list of roles: by a name, or with variables.
-    fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<(PathBuf, Arc<Vars>), String> {
+    fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
+        let mut no_log = None;
         let (name, vars) = match reference {
             Value::String(name) => (name, Map::new()),
             Value::Object(mut fields) => {
@@ -136,6 +138,7 @@ impl Loader {
                     fields.extend(vars);
                 }
                 fields.remove("tags");
+                no_log = fields.remove("no_log");
                 if fields.contains_key("when") {
                     return Err(format!("role {name}: when is not known here: use include_role in a task"));
                 }
@@ -143,10 +146,11 @@ impl Loader {
             }
             other => return Err(format!("an entry of roles is {}", what(&other))),
         };
+        no_log.iter().try_for_each(check_all)?;
         check_all(&Value::Object(vars.clone()))?;
         let folder = self.find_role(&name, around)?;
         self.want(&folder, "main")?;
-        Ok((folder, Arc::new(templates(&vars))))
+        Ok(RoleReference { folder, vars: Arc::new(templates(&vars)), no_log })
     }
 
     fn find_role(&self, name: &str, around: &Path) -> Result<PathBuf, String> {
@@ -199,8 +203,14 @@ impl Loader {
         let vars = fields.map("vars").map_err(refuse)?;
         check_all(&Value::Object(vars.clone()))
             .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
+        let no_log = fields.take("no_log");
+        no_log
+            .iter()
+            .try_for_each(check_all)
+            .map_err(|problem| Error::file(file, format_args!("no_log: {problem}")))?;
         let files = Files::read(&folder)?;
         let mut play = Play {
+            no_log,
             vars: Arc::new(templates(&vars)),
             files: Arc::new(files),
             folder: folder.clone(),
@@ -216,8 +226,8 @@ impl Loader {
                 let Value::Array(roles) = content else { return Err(Error::file(file, "play: roles: it is no list")) };
                 for role in roles {
                     let found = self.read_role_reference(role, &folder);
-                    let (role, vars) = found.map_err(|problem| Error::file(file, problem))?;
-                    play.tasks.push(role_task(&role, vars));
+                    let role = found.map_err(|problem| Error::file(file, problem))?;
+                    play.tasks.push(role_task(role));
                 }
                 continue;
             }
@@ -254,11 +264,12 @@ impl Loader {
 }
 
 /// Makes a task that runs a role.
-fn role_task(folder: &Path, vars: Arc<Vars>) -> Task {
+fn role_task(role: RoleReference) -> Task {
+    let RoleReference { folder, vars, no_log } = role;
     Task {
         name: "role".to_owned(),
-        file: Arc::new(folder.to_owned()),
-        action: Action::Role { folder: folder.to_owned(), tasks_from: "main".to_owned(), is_static: true },
+        file: Arc::new(folder.clone()),
+        action: Action::Role { folder, tasks_from: "main".to_owned(), is_static: true },
         vars,
         when: Vec::new(),
         repeat: None,
@@ -269,7 +280,7 @@ fn role_task(folder: &Path, vars: Arc<Vars>) -> Task {
         failed_when: None,
         changed_when: None,
         ignore_errors: None,
-        no_log: None,
+        no_log,
         notify: Vec::new(),
         listen: Vec::new(),
     }

@@ -97,6 +97,10 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     let name = keywords.text("name")?;
     keywords.without_effect()?;
     let args = keywords.map("args")?;
+    // Those within are hidden as the task itself.
+    let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
+    applied.iter().try_for_each(check_all).map_err(&refuse)?;
+    task.no_log = task.no_log.or(applied);
     task.action = read_action(&mut fields, args, file, place, depth, found)?;
     task.name = name.unwrap_or_else(|| place.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })

@@ -20,13 +20,14 @@ pub(super) struct Frame<'r> {
     /// Conditions that hold for all tasks within.
     pub(super) when: Vec<Value>,
     pub(super) ignore_errors: Option<Value>,
+    pub(super) no_log: Option<Value>,
     pub(super) depth: usize,
 }
 
 impl<'r> Frame<'r> {
     pub(super) fn of_play(play: &'r Play) -> Self {
         let (vars, params, when) = Default::default();
-        Self { play, role: None, vars, params, when, ignore_errors: None, depth: 0 }
+        Self { play, role: None, vars, params, when, ignore_errors: None, no_log: play.no_log.clone(), depth: 0 }
     }
 
     /// Enters something that has variables of its own.

@@ -8,6 +8,7 @@ use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
 use super::{Failure, Run};
+use crate::playbook::Literals;
 use crate::template::Scope;
 use crate::yaml::{self, truth, what};
 use base64::Engine as _;
@@ -19,7 +20,12 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 impl Run<'_> {
-    pub(super) async fn k8s(&mut self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Done, Failure> {
+    pub(super) async fn k8s(
+        &mut self,
+        arguments: &Arguments,
+        named: &Literals,
+        scope: &Arc<Scope>,
+    ) -> Result<Done, Failure> {
         let definitions = definitions(arguments, scope).map_err(Failure::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), text);
         let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
@@ -27,8 +33,8 @@ impl Run<'_> {
         let (mut results, mut failure) = (Vec::new(), None);
         for definition in definitions {
             let change = match state.as_str() {
-                "present" => self.present(&definition).await,
-                "patched" => self.patched(&definition).await,
+                "present" => self.present(&definition, named).await,
+                "patched" => self.patched(&definition, named).await,
                 "absent" => self.absent(&definition, arguments).await,
                 other => Err(Failure::new(format!("state is {other}, and there are present, patched, absent here"))),
             };

@@ -3,7 +3,7 @@
 use super::tasks::{Done, seconds};
 use super::{Failure, Frame, Run, Stop};
 use crate::duration;
-use crate::playbook::Module;
+use crate::playbook::{Literals, Module};
 use crate::template::{OMIT, Scope};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -30,12 +30,13 @@ impl<'r> Run<'r> {
             }
             _ => {}
         }
+        let named = Literals::of(arguments);
         let arguments = match evaluate(arguments, scope) {
             Ok(arguments) => arguments,
             Err(problem) => return Ok(Done::failed(Failure::new(problem))),
         };
         let done = match module {
-            Module::K8s => Box::pin(self.k8s(&arguments, scope)).await,
+            Module::K8s => Box::pin(self.k8s(&arguments, &named, scope)).await,
             Module::K8sInfo => Box::pin(self.k8s_info(&arguments)).await,
             Module::K8sStatus => self.k8s_status(&arguments),
             Module::RequeueAfter => self.requeue_after(&arguments),
@@ -111,7 +112,6 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, Str
         (None, Some(message)) => json!({"msg": scope.render(message)?}),
         (None, None) => json!({"msg": "Hello world!"}),
     };
-    tracing::debug!("{said}");
     let mut done = Done::with(said);
     done.result.insert("changed".into(), false.into());
     Ok(done)

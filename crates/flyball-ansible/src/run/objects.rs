@@ -1,7 +1,7 @@
 //! Objects in the cluster: read through the caches of the operator, written through its context.
 
 use super::{Failure, Run};
-use crate::playbook::kind_of;
+use crate::playbook::{Literals, kind_of};
 use crate::reach::Reach;
 use flyball::{Kind, ObjectKey};
 use flyball_core::selector::LabelSelector;
@@ -59,8 +59,10 @@ impl Run<'_> {
     }
 
     /// Makes an object be as a definition says.
-    pub(super) async fn present(&mut self, definition: &Value) -> Result<Change, Failure> {
+    pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
         let (kind, key) = self.place(definition)?;
+        let reach = self.reach();
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::new)?;
         let mut definition = definition.clone();
         if let Some(namespace) = key.namespace() {
             definition["metadata"]["namespace"] = namespace.into();
@@ -97,8 +99,10 @@ impl Run<'_> {
     }
 
     /// Changes an object that is there.
-    pub(super) async fn patched(&mut self, definition: &Value) -> Result<Change, Failure> {
+    pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
         let (kind, key) = self.place(definition)?;
+        let reach = self.reach();
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::new)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
             // As Ansible does, which only warns of it.

@@ -2,11 +2,12 @@
 
 use super::frame::DEEPEST;
 use super::{Failure, Frame, MOST_TASKS, Run, Stop};
-use crate::playbook::{Action, Over, Repeat, Task, named, places};
+use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
 use crate::template::{OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use kube::core::Status;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl<'r> Run<'r> {
                         let mut inner = frame.within(&Arc::default());
                         inner.when.extend(task.when.iter().cloned());
                         inner.params.push(task.vars.clone());
+                        inner.no_log = task.no_log.clone().or(inner.no_log);
                         Box::pin(self.role(folder, tasks_from, &inner)).await?;
                     }
                     _ => Box::pin(self.task(task, frame)).await?,
@@ -55,6 +57,7 @@ impl<'r> Run<'r> {
         let mut inner = frame.within(&block.vars);
         inner.when.extend(block.when.iter().cloned());
         inner.ignore_errors = block.ignore_errors.clone().or(inner.ignore_errors);
+        inner.no_log = block.no_log.clone().or(inner.no_log);
         let mut ended = self.tasks(tasks, &inner).await;
         if let Err(Stop::Failed(failure)) = &ended
             && !rescue.is_empty()
@@ -75,10 +78,11 @@ impl<'r> Run<'r> {
         let Some(role) = self.playbook.roles.get(folder) else {
             return Err(Stop::Failed(Failure::new(format!("the role {} was not read", folder.display()))));
         };
-        for (dependency, vars) in &role.dependencies {
+        for dependency in &role.dependencies {
             let mut inner = frame.within(&Arc::default());
-            inner.params.push(vars.clone());
-            Box::pin(self.role(dependency, "main", &inner)).await?;
+            inner.params.push(dependency.vars.clone());
+            inner.no_log = dependency.no_log.clone().or(inner.no_log);
+            Box::pin(self.role(&dependency.folder, "main", &inner)).await?;
         }
         let mut inner = frame.within(&Arc::default());
         inner.role = Some(role);
@@ -281,12 +285,14 @@ impl<'r> Run<'r> {
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
                 inner.ignore_errors = task.ignore_errors.clone().or(inner.ignore_errors);
+                inner.no_log = task.no_log.clone().or(inner.no_log);
                 self.tasks(tasks, &inner).await?;
                 Ok(Done::ok())
             }
             Action::Role { folder, tasks_from, .. } => {
                 let mut inner = frame.within(&Arc::default());
                 inner.params.extend([task.vars.clone(), Arc::new(looped.clone())]);
+                inner.no_log = task.no_log.clone().or(inner.no_log);
                 Box::pin(self.role(folder, tasks_from, &inner)).await?;
                 Ok(Done::ok())
             }
@@ -324,7 +330,12 @@ impl<'r> Run<'r> {
     /// Counts, remembers and reports how a task ended.
     fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
         let scope = self.scope(frame, &task.vars, &Vars::new());
-        let hidden = task.no_log.as_ref().is_some_and(|no_log| is_true(no_log, &scope));
+        let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
+        let hidden = no_log.is_some_and(|no_log| is_true(no_log, &scope));
+        if let (Action::Module(Module::Debug, _), false) = (&task.action, hidden) {
+            let said = Value::Object(done.result.clone());
+            tracing::debug!("{said}");
+        }
         if let Some(name) = &task.register {
             self.remember(name, Value::Object(done.result.clone()));
         }
@@ -332,7 +343,7 @@ impl<'r> Run<'r> {
         let (changed, skipped) = (flag("changed"), flag("skipped"));
         if let Some(mut failure) = done.failure.take() {
             if hidden {
-                failure.message = HIDDEN.to_owned();
+                failure = hide(failure);
             }
             failure.task = of(task);
             let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
@@ -401,6 +412,25 @@ fn size(value: &Value) -> usize {
     }
 }
 
+/// Takes out what a failure says, and leaves what it is.
+fn hide(failure: Failure) -> Failure {
+    Failure { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
+}
+
+fn hide_error(error: &flyball::Error) -> flyball::Error {
+    let Some(status) = error.status() else { return HIDDEN.into() };
+    // Its causes decide as well whether it is tried again.
+    let details = status.details.as_ref();
+    let reasons = details.iter().flat_map(|details| &details.causes).map(|cause| cause.reason.clone());
+    let details = json!({
+        "causes": reasons.map(|reason| json!({"reason": reason})).collect::<Vec<_>>(),
+        "retryAfterSeconds": details.map_or(0, |details| details.retry_after_seconds),
+    });
+    let mut hidden = Status::failure(HIDDEN, &status.reason).with_code(status.code);
+    hidden.details = serde_json::from_value(details).ok();
+    kube::Error::Api(hidden.boxed()).into()
+}
+
 /// Names a task and its file.
 fn of(task: &Task) -> String {
     format!("{} ({})", task.name, task.file.display())
@@ -454,5 +484,26 @@ fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         }
         (Over::List, other) => Err(format!("it is {}, and a list is expected", what(&other))),
         (Over::Fields, other) => Err(format!("it is {}, and a map is expected", what(&other))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_failure_says_nothing_and_is_tried_again_as_before() {
+        let status = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no SECRET",
+            "details": {"name": "SECRET", "kind": "Secret",
+                "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});
+        let status: Status = serde_json::from_value(status).unwrap();
+        let error = flyball::Error::from(kube::Error::Api(status.boxed())).context("SECRET");
+        let hidden = hide(Failure::of(error));
+        let error = hidden.error.unwrap();
+        assert!(!format!("{error} {error:?} {:?} {}", error.status(), hidden.message).contains("SECRET"));
+        assert_eq!(error.status().unwrap().code, 403);
+        assert!(flyball::is_namespace_terminating(error.downcast_ref().unwrap()));
+        let other = hide(Failure::of("SECRET".into()));
+        assert_eq!(other.error.unwrap().to_string(), HIDDEN);
     }
 }

@@ -5,6 +5,7 @@ mod ansible;
 mod failures;
 mod memcached;
 mod project;
+mod rights;
 mod shop;
 mod visitors;
 mod watches;

@@ -1,0 +1,110 @@
+//! What the parameters of a task name as they are: the kinds of objects, and Secrets that are tokens.
+//!
+//! Texts that hold a template do not count, nor does what a template, a file or a variable gives: users may have written a part of it.
+
+use super::kinds::{VERSION, kind_of};
+use crate::template::is_template;
+use crate::yaml;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// How deep definitions are looked through.
+const MAX_DEPTH: usize = 8;
+
+/// The type of a Secret into which the cluster writes a token of a service account.
+pub(crate) const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// What tasks name literally.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Literals {
+    /// Groups and names of kinds.
+    pub(crate) kinds: BTreeSet<(String, String)>,
+    /// Whether a definition says that it is a token of a service account.
+    pub(crate) tokens: bool,
+}
+
+impl Literals {
+    /// Finds them in the parameters of a module that makes objects, as they stand in the file.
+    pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
+        let mut found = Self::default();
+        let version = VERSION.iter().find_map(|name| arguments.get(*name)).map_or(Some("v1"), literal);
+        let kind = arguments.get("kind").and_then(literal);
+        found.note(version, kind);
+        for argument in ["definition", "resource_definition", "inline"] {
+            if let Some(definition) = arguments.get(argument) {
+                found.look(definition, version, kind, 0);
+            }
+        }
+        found
+    }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        self.kinds.extend(other.kinds);
+        self.tokens |= other.tokens;
+    }
+
+    fn note(&mut self, version: Option<&str>, kind: Option<&str>) {
+        if let Some(kind) = version.zip(kind).and_then(|(version, kind)| kind_of(version, kind)) {
+            self.kinds.insert((kind.gvk().group.to_string(), kind.gvk().kind.to_string()));
+        }
+    }
+
+    fn look(&mut self, definition: &Value, version: Option<&str>, kind: Option<&str>, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        match definition {
+            Value::Array(items) => items.iter().for_each(|item| self.look(item, version, kind, depth + 1)),
+            Value::Object(fields) => {
+                let or = |field: &str, beside| fields.get(field).map_or(beside, literal);
+                match (or("apiVersion", version), or("kind", kind)) {
+                    (_, Some("List")) => {
+                        fields.get("items").into_iter().for_each(|items| self.look(items, version, kind, depth + 1));
+                    }
+                    (version, kind) => {
+                        self.note(version, kind);
+                        self.tokens |= fields.get("type").is_some_and(|kind| kind == SERVICE_ACCOUNT_TOKEN);
+                    }
+                }
+            }
+            Value::String(text) if !is_template(text) => {
+                let documents = yaml::documents(text).unwrap_or_default();
+                documents.iter().for_each(|document| self.look(document, version, kind, depth + 1));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn literal(value: &Value) -> Option<&str> {
+    value.as_str().filter(|text| !is_template(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn kinds_count_that_stand_in_parameters_without_a_template() {
+        let check = |arguments: Value, expected: &[(&str, &str)]| {
+            let found = Literals::of(arguments.as_object().unwrap());
+            let expected = expected.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned())).collect();
+            assert_eq!(found.kinds, expected, "{arguments}");
+        };
+        let rbac = "rbac.authorization.k8s.io";
+        let role =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "{{ x }}"}});
+        check(json!({"definition": role}), &[(rbac, "Role")]);
+        check(json!({"resource_definition": [role, {"kind": "Namespace"}]}), &[(rbac, "Role"), ("", "Namespace")]);
+        check(json!({"inline": {"kind": "List", "items": [role]}}), &[(rbac, "Role")]);
+        check(json!({"api_version": "apps/v1", "kind": "Deployment", "name": "{{ x }}"}), &[("apps", "Deployment")]);
+        check(json!({"kind": "Pod", "definition": "{{ x }}"}), &[("", "Pod")]);
+        check(json!({"definition": "kind: Pod\n---\nkind: Node\n"}), &[("", "Node"), ("", "Pod")]);
+        check(json!({"definition": "kind: Pod\nmetadata: {name: '{{ x }}'}\n"}), &[]);
+        check(json!({"definition": "{{ lookup('template', 'x.j2') }}"}), &[]);
+        check(json!({"definition": {"apiVersion": "{{ x }}", "kind": "Pod"}}), &[]);
+        check(json!({"definition": {"apiVersion": "v1", "kind": "{{ x }}"}, "src": "x.yml"}), &[]);
+        check(json!({"definition": {"kind": "List", "items": "{{ x }}"}}), &[]);
+    }
+}
