@@ -6,6 +6,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::Duration;
 
 const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig with --kubeconfig";
 
@@ -97,4 +98,40 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     // What is waited for is compiled in three places, unless it is boxed.
     let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work);
     runtime.when("cannot start the runtime")?.block_on(work)
+}
+
+/// Work that is under way has so long to end once a command is done.
+const MAX_SHUTDOWN: Duration = Duration::from_secs(2);
+
+/// Runs a command that serves a cluster, on as many threads as there are processors.
+///
+/// A runtime that is merely dropped waits until each thread returns from the request that it computes.
+pub(crate) fn block_on_threads<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(MAX_SHUTDOWN);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::sleep;
+    use std::time::Instant;
+
+    #[test]
+    fn a_command_ends_while_a_request_is_computed() {
+        let began = Instant::now();
+        let done = block_on_threads(async {
+            let (started, has_started) = tokio::sync::oneshot::channel();
+            tokio::spawn(async {
+                tokio::task::block_in_place(|| {
+                    let _ = started.send(());
+                    sleep(Duration::from_secs(60));
+                });
+            });
+            has_started.await.when("the request does not start")
+        });
+        assert!(done.is_ok() && began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    }
 }

@@ -8,6 +8,7 @@ pub mod cel;
 pub mod decode;
 mod extent;
 pub mod formats;
+pub mod matching;
 pub mod notation;
 pub mod openapi;
 pub mod patch;

@@ -5,9 +5,9 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
 use crate::cel::Rule;
+use crate::matching::Pattern;
 use crate::schema::{Field, Id, List, ListKind, Map, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text};
 use crate::{notation, pattern};
-use regex::Regex;
 use serde_json::{Number, Value};
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub struct Constraints {
     pub min_length: Option<u64>,
     /// The most characters.
     pub max_length: Option<u64>,
-    /// What the text must match, and how it was spelled.
-    pub pattern: Option<(Regex, Box<str>)>,
+    /// What the text must match.
+    pub pattern: Option<Pattern>,
     /// The fewest items.
     pub min_items: Option<u64>,
     /// The most items.
@@ -171,7 +171,7 @@ impl Reader {
         let flag = |name: &str| from.get(name).and_then(Value::as_bool).unwrap_or_default();
         let number = |name: &str| from.get(name).and_then(Value::as_number).cloned();
         let bound = |name: &str, exclusive: &str| number(name).map(|value| Bound { value, exclusive: flag(exclusive) });
-        let pattern = text("pattern").and_then(|text| Some((pattern::compile(text).ok()?, text.into())));
+        let pattern = text("pattern").and_then(|text| pattern::compile(text).ok());
         let mut each = |name: &str| -> Vec<Id> {
             from.get(name).and_then(Value::as_array).into_iter().flatten().map(|schema| self.read(schema)).collect()
         };
@@ -183,7 +183,7 @@ impl Reader {
             multiple_of: number("multipleOf"),
             min_length: count("minLength"),
             max_length: count("maxLength"),
-            pattern,
+            pattern: pattern.map(Pattern::from),
             min_items: count("minItems"),
             max_items: count("maxItems"),
             unique_items: flag("uniqueItems"),

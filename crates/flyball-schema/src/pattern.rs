@@ -56,7 +56,7 @@ pub fn states(text: &str) -> Result<u64, Error> {
     if states > MAX_STATES { Err(Error::TooLarge { states }) } else { Ok(states) }
 }
 
-fn states_of(of: &Hir) -> u64 {
+pub(crate) fn states_of(of: &Hir) -> u64 {
     let sum = |parts: &[Hir]| parts.iter().map(states_of).fold(0, u64::saturating_add);
     match of.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,

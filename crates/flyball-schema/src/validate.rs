@@ -4,10 +4,12 @@
 //! update leaves as it was passes even if the schema has become stricter meanwhile ("ratcheting", KEP-4008).
 
 use crate::formats;
+use crate::matching::{Matcher, Pattern};
 use crate::openapi::{Bound, Constraints};
 use crate::schema::{ListKind, Node, Shape};
-use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::field::{FieldError, Mistake, Path, Shown};
 use serde_json::{Number, Value};
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Validates a value; `prefix` is the path of the value in its object, empty for the object itself.
@@ -15,7 +17,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// `old` is the value as it was before an update.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
     let mut told = BTreeSet::new();
-    let mut errors = Validator { prefix }.run(node, value, old, "").errors;
+    let validator = Validator { prefix, matcher: RefCell::default(), unmatched: OnceCell::new() };
+    let mut errors = validator.run(node, value, old, "").errors;
+    errors.extend(validator.unmatched.into_inner());
     // Several alternatives of a schema may demand the same.
     errors.retain(|error| told.insert((error.mistake, error.to_string())));
     errors
@@ -23,6 +27,10 @@ pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str
 
 struct Validator<'p> {
     prefix: &'p str,
+    matcher: RefCell<Matcher>,
+    /// The first text that was too long for its pattern. It is no error of one alternative, which another, or `not`,
+    /// would make good.
+    unmatched: OnceCell<FieldError>,
 }
 
 /// What came of validating one value: the errors, and how many demands were looked at, by which the best of several
@@ -215,8 +223,20 @@ impl Validator<'_> {
         if let Some(min) = demands.min_length.filter(|min| length < *min) {
             return Some(self.invalid(name, text, &format!("should be at least {min} chars long")));
         }
-        let (_, pattern) = demands.pattern.as_ref().filter(|(regex, _)| !regex.is_match(text))?;
-        Some(self.invalid(name, text, &format!("should match '{pattern}'")))
+        let pattern = demands.pattern.as_ref().filter(|pattern| !self.is_match(pattern, text, name))?;
+        Some(self.invalid(name, text, &format!("should match '{}'", pattern.as_str())))
+    }
+
+    /// Tells whether a text matches a pattern. One that is too long for it ends all matching.
+    fn is_match(&self, pattern: &Pattern, text: &str, name: &str) -> bool {
+        if self.unmatched.get().is_some() {
+            return true;
+        }
+        let found = self.matcher.borrow_mut().is_match(pattern, text);
+        found.unwrap_or_else(|_| {
+            self.unmatched.get_or_init(|| too_long(self.field(name), pattern, text));
+            true
+        })
     }
 
     fn format(&self, demands: &Constraints, text: &str, name: &str) -> Option<FieldError> {
@@ -315,6 +335,11 @@ impl Validator<'_> {
         }
         outcome
     }
+}
+
+fn too_long(field: String, pattern: &Pattern, text: &str) -> FieldError {
+    let detail = format!("too long to be matched with its pattern '{}' ({} bytes)", pattern.as_str(), text.len());
+    FieldError { mistake: Mistake::TooLong, field, value: None, detail }
 }
 
 /// Returns the first outcome without errors, or else the one of those that failed that looked at the most.
@@ -463,6 +488,22 @@ mod tests {
         let root = openapi::read(Some(&schema));
         let object = json!({"spec": {"x": value}});
         validate(root.node(), &object, None, "").iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_for_its_pattern_is_refused_whatever_the_alternatives_say() {
+        let schema = json!({"type": "string", "pattern": "(a{1,100}){1,100}b"});
+        let text = json!("a".repeat(70_000));
+        let told = ["spec.x: Too long: too long to be matched with its pattern '(a{1,100}){1,100}b' (70000 bytes)"];
+        assert_eq!(errors(schema.clone(), text.clone()), told);
+        assert_eq!(errors(json!({"type": "string", "not": schema}), text.clone()).last().unwrap(), told[0]);
+        assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), told);
+        let list = json!({"type": "array", "items": schema});
+        let began = std::time::Instant::now();
+        let found = errors(list, json!(vec!["a".repeat(100); 10_000]));
+        let refused: Vec<&String> = found.iter().filter(|error| error.contains("too long to be matched")).collect();
+        assert!(refused.len() == 1 && refused[0].starts_with("spec.x["), "{refused:?}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     #[test]

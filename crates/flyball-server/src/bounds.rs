@@ -73,9 +73,11 @@ pub(crate) struct Shared {
     reads: Pool,
     writes: Pool,
     exempt: Pool,
+    /// Threads for such requests of administrators, who share as many among themselves.
+    exempt_threads: Pool,
     patience: Duration,
     /// Threads for requests that compute for long.
-    pub(crate) threads: Pool,
+    threads: Pool,
     pub(crate) watches: Pool,
     /// Bytes of bodies.
     pub(crate) received: Pool,
@@ -90,12 +92,18 @@ impl Shared {
             reads: Pool::new(bounds.reads, bounds.waiting),
             writes: Pool::new(bounds.writes, bounds.waiting),
             exempt: Pool::new(bounds.exempt, 0),
+            exempt_threads: Pool::new(cores.max(2), usize::MAX),
             patience: bounds.patience,
             threads: Pool::new(cores.max(2), usize::MAX),
             watches: Pool::new(bounds.watches, 0),
             received: Pool::new(bounds.received_bytes, bounds.waiting),
             unsent: Pool::new(bounds.unsent_bytes, bounds.waiting),
         }
+    }
+
+    /// Returns the threads for requests that compute for long, of administrators or of others.
+    pub(crate) fn threads(&self, is_exempt: bool) -> &Pool {
+        if is_exempt { &self.exempt_threads } else { &self.threads }
     }
 
     fn slots(&self, sort: Sort) -> &Pool {
@@ -138,6 +146,16 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn administrators_do_not_wait_for_the_threads_of_others() {
+        let shared = Shared::new(&Bounds::default());
+        let flow = |user: &str| Flow { user: user.into(), over_connection: true };
+        let take = |n: usize| shared.threads(false).try_take(&flow(&format!("user-{n}")), 1);
+        let busy: Vec<Hold> = (0..10_000).map_while(take).collect();
+        assert!(!busy.is_empty() && take(10_000).is_none());
+        assert!(shared.threads(true).try_take(&flow("admin"), 1).is_some());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_slot_waits_and_then_goes() {

@@ -5,9 +5,9 @@
 
 use crate::apply;
 use crate::commands::deploy::parse_wait;
-use crate::connection::Connection;
+use crate::connection::{Connection, block_on_threads};
 use crate::embedded::Embedded;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::local::{self, Heard, Local, LocalArgs};
 use crate::metrics::{Metrics, free_address};
 use crate::output::Output;
@@ -103,8 +103,7 @@ struct Calls {
 }
 
 pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
-    let cost = runtime.block_on(bench(args))?;
+    let cost = block_on_threads(bench(args))?;
     match args.output {
         Some(output) => output.say(&cost)?,
         None => cost.lines().iter().for_each(|line| say(line)),

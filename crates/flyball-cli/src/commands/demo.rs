@@ -10,6 +10,7 @@ mod stage;
 mod visitors;
 mod vmgroup;
 
+use crate::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Style, paint, say};
 use ::demovolume::operator::{DemoVolumes, NAME as VOLUME_OPERATOR};
@@ -74,8 +75,7 @@ impl Play {
 }
 
 pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
-    runtime.block_on(async {
+    block_on_threads(async {
         let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
         let mut stop = std::pin::pin!(async move {
             tokio::select! {

@@ -6,9 +6,9 @@
 mod log;
 mod status;
 
-use crate::connection::{Connection, ConnectionArgs};
+use crate::connection::{Connection, ConnectionArgs, block_on_threads};
 use crate::embedded::Embedded;
-use crate::error::{Result, ResultExt};
+use crate::error::Result;
 use crate::local::{self, Heard, Local, LocalArgs, Made};
 use crate::metrics::free_address;
 use crate::private::PrivateFolder;
@@ -59,8 +59,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
         // So that a mistake in what is named costs nothing.
         crate::apply::read(path)?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
-    let done = runtime.block_on(dev(args, samples));
+    let done = block_on_threads(dev(args, samples));
     keep_below("");
     done
 }

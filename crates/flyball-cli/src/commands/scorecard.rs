@@ -1,7 +1,8 @@
 //! `flyball scorecard`: how an operator does on a control plane.
 
 use crate::commands::deploy::parse_wait;
-use crate::error::{Error, Result, ResultExt};
+use crate::connection::block_on_threads;
+use crate::error::{Error, Result};
 use crate::local::{self, LocalArgs};
 use crate::output::Output;
 use crate::process::told_to_stop;
@@ -61,8 +62,7 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
 
 /// Judges an operator until told to stop; returns how long it took as well.
 pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, patience: Duration) -> Result<(Vec<Check>, Duration)> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
-    runtime.block_on(async {
+    block_on_threads(async {
         let stop = told_to_stop()?;
         let begun = tokio::time::Instant::now();
         tokio::select! {

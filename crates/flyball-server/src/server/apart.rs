@@ -1,11 +1,12 @@
 //! Requests that compute for long, away from the threads that serve connections.
 //!
 //! Takes the answer to a request as a future, and lets each of its steps run on a thread of its own, of which there
-//! are as many as processors; users take turns. What waits holds no thread. In process and in simulation nothing runs
-//! apart.
+//! are as many as processors; users take turns. Administrators have as many threads of their own. What waits holds no
+//! thread. In process and in simulation nothing runs apart.
 
 use super::Inner;
 use super::dispatch::Call;
+use crate::auth;
 use crate::bounds::Hold;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
@@ -40,9 +41,10 @@ pub(super) fn belongs_apart(inner: &Inner, call: &Call) -> bool {
 
 /// Answers a request apart.
 pub(super) async fn answer<T>(inner: &Inner, call: &Call, mut answer: BoxFuture<'_, T>) -> T {
+    let threads = inner.shared.threads(call.user.is_in(auth::MASTERS));
     let mut thread: Option<BoxFuture<'static, Option<Hold>>> = None;
     poll_fn(|cx| {
-        let wait = thread.get_or_insert_with(|| Box::pin(inner.shared.threads.clone().wait(call.flow.clone(), 1)));
+        let wait = thread.get_or_insert_with(|| Box::pin(threads.clone().wait(call.flow.clone(), 1)));
         let held = ready!(wait.as_mut().poll(cx));
         thread = None;
         let step = tokio::task::block_in_place(|| answer.as_mut().poll(cx));

@@ -2,6 +2,7 @@
 
 use super::Named;
 use super::record::{Files, Record};
+use crate::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
 use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
@@ -175,8 +176,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     // Each connection is an open file, and the usual limit is from when programs had few.
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
-    let served = runtime.block_on(async {
+    let served = block_on_threads(async {
         let options = Options::system().when("cannot make a cluster")?;
         let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
         let directory = directory.map_err(|error| unusable(error, args))?;

@@ -1,0 +1,226 @@
+//! Matching texts with patterns, with a limit on the work that one validation takes.
+//!
+//! The time of a match grows with the length of the text times the states of the pattern in the worst case. As long as
+//! that product is small, the regex crate does the matching. Beyond that a simulation of the automaton does, which
+//! counts the states that it visits and gives up at a limit. Most patterns have few states active at a time, so that
+//! long texts cost little more than their length; only the actual work counts.
+
+use crate::pattern::states_of;
+use regex::Regex;
+use regex_automata::nfa::thompson::{NFA, State, WhichCaptures};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// The product of bytes and states that the regex crate matches in one validation: at most 0.2 s.
+const MAX_PRODUCT: u64 = 4_000_000;
+
+/// The states that simulations visit in one validation: some 0.5 s.
+const MAX_VISITS: u64 = 40_000_000;
+
+/// What compiling one state of a pattern takes, in visits.
+const COMPILE_VISITS: u64 = 20;
+
+/// A pattern that texts must match.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    regex: Regex,
+    /// The number of its states, once it is needed.
+    states: OnceLock<u64>,
+}
+
+impl Pattern {
+    /// Returns how the pattern was spelled.
+    pub fn as_str(&self) -> &str {
+        self.regex.as_str()
+    }
+}
+
+impl From<Regex> for Pattern {
+    fn from(regex: Regex) -> Self {
+        Self { regex, states: OnceLock::new() }
+    }
+}
+
+/// The text is too long to be matched with the pattern within the limits.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// Matches the texts of one validation.
+pub(crate) struct Matcher {
+    product: u64,
+    visits: u64,
+    /// Patterns that occur in several places are analyzed once.
+    known: BTreeMap<Box<str>, Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    states: u64,
+    automaton: Option<NFA>,
+}
+
+impl Default for Matcher {
+    fn default() -> Self {
+        Self { product: MAX_PRODUCT, visits: MAX_VISITS, known: BTreeMap::new() }
+    }
+}
+
+impl Matcher {
+    /// Tells whether a text matches a pattern.
+    pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
+        let spelled = pattern.as_str();
+        let states = *pattern.states.get_or_init(|| self.known(spelled).states);
+        let product = states.saturating_mul(text.len() as u64 + 1);
+        if let Some(left) = self.product.checked_sub(product) {
+            self.product = left;
+            return Ok(pattern.regex.is_match(text));
+        }
+        if self.known(spelled).automaton.is_none() {
+            self.visits = self.visits.checked_sub(states.saturating_mul(COMPILE_VISITS)).ok_or(TooLong)?;
+            let config = NFA::config().which_captures(WhichCaptures::None);
+            let automaton = NFA::compiler().configure(config).build(spelled).map_err(|_| TooLong)?;
+            self.known(spelled).automaton = Some(automaton);
+        }
+        let automaton = self.known.get(spelled).and_then(|known| known.automaton.as_ref()).ok_or(TooLong)?;
+        simulate(automaton, text.as_bytes(), &mut self.visits).ok_or(TooLong)
+    }
+
+    fn known(&mut self, spelled: &str) -> &mut Known {
+        if !self.known.contains_key(spelled) {
+            let states = regex_syntax::parse(spelled).map_or(u64::MAX, |parsed| states_of(&parsed));
+            self.known.insert(spelled.into(), Known { states, automaton: None });
+        }
+        self.known.entry(spelled.into()).or_default()
+    }
+}
+
+/// Tells whether an automaton finds a match in a text; `None` if that takes more visits of states than are left.
+fn simulate(automaton: &NFA, text: &[u8], visits: &mut u64) -> Option<bool> {
+    *visits = visits.checked_sub(automaton.states().len() as u64 / 8)?;
+    // The position at which each state was visited last.
+    let mut visited = vec![usize::MAX; automaton.states().len()];
+    let (mut active, mut next) = (vec![automaton.start_unanchored()], Vec::new());
+    for at in 0..=text.len() {
+        while let Some(id) = active.pop() {
+            *visits = visits.checked_sub(1)?;
+            if std::mem::replace(&mut visited[id.as_usize()], at) == at {
+                continue;
+            }
+            match automaton.state(id) {
+                State::ByteRange { trans } => next.extend(trans.matches(text, at).then_some(trans.next)),
+                State::Sparse(transitions) => {
+                    *visits = visits.checked_sub(transitions.transitions.len() as u64 / 4)?;
+                    next.extend(transitions.matches(text, at));
+                }
+                State::Dense(transitions) => next.extend(transitions.matches(text, at)),
+                State::Look { look, next } => {
+                    active.extend(automaton.look_matcher().matches(*look, text, at).then_some(*next));
+                }
+                State::Union { alternates } => active.extend(alternates.iter().copied()),
+                State::BinaryUnion { alt1, alt2 } => active.extend([*alt1, *alt2]),
+                State::Capture { next, .. } => active.push(*next),
+                State::Fail => {}
+                State::Match { .. } => return Some(true),
+            }
+        }
+        std::mem::swap(&mut active, &mut next);
+        if active.is_empty() {
+            break;
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Regex::new(text).unwrap().into()
+    }
+
+    #[test]
+    fn a_simulation_finds_what_the_regex_crate_finds() {
+        let patterns = [
+            "",
+            "a",
+            "^a$",
+            "^a",
+            "a$",
+            "a|b|c",
+            "^(ab|a)(bc)?$",
+            "(a{1,3}){1,3}b",
+            "^[a-z]([-a-z0-9]*[a-z0-9])?$",
+            r"^\w+$",
+            r"\bab\b",
+            r"\Ba",
+            "(?m)^b$",
+            "(?i)^ÄB$",
+            ".",
+            "^.{2,3}$",
+            r"^\PL+$",
+            "[^a]",
+            "^(a?){3}a{3}$",
+            "a*?b",
+            r"(?-u:\b)é",
+            "^$",
+        ];
+        let texts = [
+            "", "a", "b", "ab", "abc", "aab", "aaa", "a-b", "a-", "a b", "a\nb", "ä", "äb", "ÄB", "é é", "12", "日本",
+            "aé", "abab",
+        ];
+        for spelled in patterns {
+            let pattern = pattern(spelled);
+            for text in texts {
+                let mut simulating = Matcher { product: 0, ..Matcher::default() };
+                let found = simulating.is_match(&pattern, text);
+                assert_eq!(found, Ok(pattern.regex.is_match(text)), "{spelled} {text:?}");
+                assert!(simulating.visits < MAX_VISITS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_whose_match_takes_too_much_work_is_too_long() {
+        for spelled in ["(a{1,100}){1,100}b", "^(a{1,100}){1,100}b", "(a?){9000}b", r"(\w{1,20}){1,5}\PL"] {
+            let (mut matcher, text) = (Matcher { visits: MAX_VISITS / 8, ..Matcher::default() }, "a".repeat(70_000));
+            assert_eq!(matcher.is_match(&pattern(spelled), &text), Err(TooLong), "{spelled}");
+            assert!(matcher.visits < MAX_VISITS / 100, "the next text of the same object has no budget of its own");
+        }
+    }
+
+    #[test]
+    fn many_short_texts_share_the_limits_of_a_long_one() {
+        let (mut matcher, pattern) = (Matcher::default(), pattern("(a{1,100}){1,100}b"));
+        let text = "a".repeat(20);
+        let matched = (0..100_000).take_while(|_| matcher.is_match(&pattern, &text).is_ok()).count();
+        assert!((20..50_000).contains(&matched), "{matched}");
+    }
+
+    #[test]
+    fn ordinary_patterns_match_long_texts() {
+        let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+        let base64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$";
+        let (million, line) = ("a".repeat(1 << 20), "grüße 2026-11-24 v1.2.3\n".repeat(10_000));
+        for (spelled, text, is_match) in [
+            (name, &million, true),
+            (base64, &million, true),
+            (r"^\S+$", &million, true),
+            (r"^[\w.-]+$", &million, true),
+            (r"^.*$", &million, true),
+            (r"\bb\b", &million, false),
+            (r"^[\s\S]{0,4096}$", &million, false),
+            (r"^(.|\n)*$", &line, true),
+            (r"^\d{4}-\d{2}-\d{2}$", &line, false),
+            (r"v\d+\.\d+\.\d+-rc", &line, false),
+        ] {
+            assert_eq!(Matcher::default().is_match(&pattern(spelled), text), Ok(is_match), "{spelled}");
+        }
+        let mut matcher = Matcher::default();
+        let (dns, described) = (pattern(name), pattern("^.{1,1024}$"));
+        for i in 0..300 {
+            assert_eq!(matcher.is_match(&dns, &format!("{}.example.com", "a".repeat(63))), Ok(true), "{i}");
+            assert_eq!(matcher.is_match(&described, &"a b ".repeat(250)), Ok(true), "{i}");
+        }
+    }
+}
