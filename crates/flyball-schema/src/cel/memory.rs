@@ -372,6 +372,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what is measured is time")]
     fn lists_of_loops_take_linear_time() {
         let time = |n: u64| {
             let object = json!({"l": (0..n).collect::<Vec<_>>()});
