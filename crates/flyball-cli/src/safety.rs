@@ -192,7 +192,7 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         let mut seen = value.clone();
         // Rules see the name of an object and nothing else of its metadata.
         seen["metadata"] = json!({"name": metadata["name"]});
-        errors.extend(cel::validate(schema.node(), &seen, None, &Path::ROOT));
+        errors.extend(cel::validate(schema.node(), &seen, None, false, &Path::ROOT).errors);
     }
     dangers.extend(errors.into_iter().map(|error| {
         let why = format!("would not be right any more: {}", error.body());

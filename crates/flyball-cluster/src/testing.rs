@@ -47,7 +47,7 @@
 //! - With `FLYBALL_TEST_KUBECONFIG` naming a kubeconfig, the same test runs on that cluster, in real time, in a namespace
 //!   that is made for it and deleted afterwards. The operator is then limited to that namespace; definitions and cluster
 //!   roles stay. [Faults](Setup::faults), [nodes](Setup::nodes), [programs](Setup::program) and controllers are those of the
-//!   cluster.
+//!   cluster. What the operator changes elsewhere is not checked there.
 
 mod explore;
 mod neighbors;

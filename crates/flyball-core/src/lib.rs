@@ -11,6 +11,7 @@ pub mod field;
 pub mod names;
 pub mod object;
 pub mod quantity;
+pub mod regexp;
 pub mod rng;
 pub mod selector;
 pub mod status;

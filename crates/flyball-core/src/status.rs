@@ -106,6 +106,17 @@ pub const MAX_CAUSES: usize = 100;
 /// Once the mistakes that a refusal tells come to this many bytes, it tells no more.
 const MAX_CAUSE_BYTES: usize = 256 << 10;
 
+/// Divides causes into those that one refusal lists and the rest; `size` returns the bytes of one.
+pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T]) {
+    let mut bytes = 0;
+    let fits = causes.iter().take(MAX_CAUSES).take_while(|cause| {
+        let fits = bytes < MAX_CAUSE_BYTES;
+        bytes += size(cause);
+        fits
+    });
+    causes.split_at(fits.count())
+}
+
 impl Status {
     /// Makes a refusal without details.
     pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
@@ -179,13 +190,7 @@ impl Status {
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
-        let mut bytes = 0;
-        let fits = errors.iter().take(MAX_CAUSES).take_while(|error| {
-            let fits = bytes < MAX_CAUSE_BYTES;
-            bytes += error.field.len() + error.body().len();
-            fits
-        });
-        let (told, left_out) = errors.split_at(fits.count());
+        let (told, left_out) = first_causes(errors, |error| error.field.len() + error.body().len());
         let mut message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(told));
         if !left_out.is_empty() {
             message += &format!(", and {} more errors", left_out.len());

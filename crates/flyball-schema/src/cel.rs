@@ -10,8 +10,10 @@ mod check;
 mod cost;
 mod expression;
 mod functions;
+mod guard;
 mod meter;
 mod mutation;
+mod netip;
 mod places;
 mod program;
 mod rewrite;
@@ -92,14 +94,10 @@ impl Rule {
         node: Node<'_>,
         value: &Value,
         old: Option<&Value>,
-        changed: bool,
         path: &Path<'_>,
         budget: &Budget,
-    ) -> Option<FieldError> {
+    ) -> Option<Failure> {
         if self.uses_old_self && old.is_none() && !self.optional_old_self {
-            return None;
-        }
-        if !self.uses_old_self && !changed {
             return None;
         }
         let mut context = BASE.new_inner_scope();
@@ -115,14 +113,14 @@ impl Rule {
         }
         let kind = kind_of(value);
         let rule = if self.message.is_empty() { self.text.trim() } else { self.message.trim() };
-        let broke = |why: String| Some(FieldError::invalid(path, kind, why));
+        let broke = |why: String| Some(Failure::Broken(FieldError::invalid(path, kind, why)));
         let program = match &self.program {
             Ok(program) => program,
             Err(why) => return broke(format!("rule compile error: {why}")),
         };
         match program.run(&context, budget) {
             Ok(Cel::Bool(true)) => None,
-            Ok(_) => Some(self.failure(value, path, &context, budget)),
+            Ok(_) => Some(Failure::NotTrue(self.failure(value, path, &context, budget))),
             Err(why) if why == OUT_OF_BUDGET => broke(why),
             Err(why) if why == meter::EXCEEDED => {
                 budget.stop();
@@ -198,63 +196,107 @@ static BASE: LazyLock<Context<'static>> = LazyLock::new(|| {
     rewrite::add(&mut context);
     authorizer::add(&mut context);
     meter::add(&mut context);
+    guard::add(&mut context);
     context
 });
 
-/// Runs the rules of a schema over a value and all that it holds.
-pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, path: &Path<'_>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    walk(node, value, old, path, &Budget::of_rules(), &mut errors);
-    errors
+/// What rules find wrong with a value.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What is refused.
+    pub errors: Vec<FieldError>,
+    /// What is but warned of, since the write leaves the value as it was ("ratcheting", KEP-4008).
+    pub tolerated: Vec<FieldError>,
 }
 
-fn walk(
-    node: Node<'_>,
-    value: &Value,
-    old: Option<&Value>,
-    path: &Path<'_>,
-    budget: &Budget,
-    errors: &mut Vec<FieldError>,
-) {
-    let Some(demands) = node.get().constraints.as_deref().filter(|_| !value.is_null()) else { return };
-    let old = old.filter(|old| !old.is_null());
-    let changed = old != Some(value);
-    if !demands.rules.is_empty() && budget.is_spent() {
-        errors.push(FieldError::invalid(path, kind_of(value), OUT_OF_BUDGET));
-        budget.stop();
+/// How a rule fails.
+enum Failure {
+    /// It does not hold.
+    NotTrue(FieldError),
+    /// It cannot be run.
+    Broken(FieldError),
+}
+
+/// Runs the rules of a schema over a value and all that it holds.
+///
+/// `unchanged` says that a write leaves all of the object as it was; of what rules see, metadata is no part.
+pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, unchanged: bool, path: &Path<'_>) -> Findings {
+    let mut walk = Walk { budget: Budget::of_rules(), findings: Findings::default() };
+    walk.visit(node, value, Before { old, unchanged, parent_unchanged: unchanged }, path);
+    walk.findings
+}
+
+/// What is known of a value as it was before a write.
+#[derive(Clone, Copy)]
+struct Before<'v> {
+    old: Option<&'v Value>,
+    /// Whether the write leaves the value as it was, or something that holds it.
+    unchanged: bool,
+    /// The same of what holds the value.
+    parent_unchanged: bool,
+}
+
+impl<'v> Before<'v> {
+    /// The same of a part of the value.
+    fn of_part(self, value: &Value, old: Option<&'v Value>) -> Self {
+        let unchanged = self.unchanged || old == Some(value);
+        Self { old, unchanged, parent_unchanged: self.unchanged }
     }
-    for rule in &demands.rules {
-        if budget.is_stopped() {
-            return;
+}
+
+struct Walk {
+    budget: Budget,
+    findings: Findings,
+}
+
+impl Walk {
+    fn visit(&mut self, node: Node<'_>, value: &Value, before: Before<'_>, path: &Path<'_>) {
+        let Some(demands) = node.get().constraints.as_deref().filter(|_| !value.is_null()) else { return };
+        let old = before.old.filter(|old| !old.is_null());
+        if !demands.rules.is_empty() && self.budget.is_spent() {
+            self.findings.errors.push(FieldError::invalid(path, kind_of(value), OUT_OF_BUDGET));
+            self.budget.stop();
         }
-        errors.extend(rule.run(node, value, old, changed, path, budget));
-    }
-    for id in &demands.all_of {
-        walk(node.at(*id), value, old, path, budget, errors);
-    }
-    match (value, &node.get().shape) {
-        (Value::Array(items), _) => {
-            let Some(inner) = node.items() else { return };
-            let before = Predecessors::of(node, old);
-            for (i, item) in items.iter().enumerate() {
-                walk(inner, item, before.find(item), &path.index(i), budget, errors);
+        for rule in &demands.rules {
+            if self.budget.is_stopped() {
+                return;
+            }
+            match rule.run(node, value, old, path, &self.budget) {
+                None => {}
+                Some(Failure::NotTrue(error)) if before.unchanged && !rule.uses_old_self => {
+                    self.findings.tolerated.push(error);
+                }
+                Some(Failure::NotTrue(error) | Failure::Broken(error)) => self.findings.errors.push(error),
             }
         }
-        (Value::Object(fields), shape) => {
-            let (map, atomic) = match shape {
-                Shape::Map(map) => (true, map.atomic),
-                Shape::Struct(fields) => (false, fields.atomic),
-                _ => (false, false),
-            };
-            for (name, value) in fields {
-                let demanded = demands.metadata.filter(|_| name == "metadata").map(|id| node.at(id));
-                let Some(inner) = demanded.or_else(|| node.field(name)) else { continue };
-                let old = old.filter(|_| !atomic).and_then(|old| old.get(name));
-                let path = if map { path.key(name) } else { path.field(name) };
-                walk(inner, value, old, &path, budget, errors);
-            }
+        for id in &demands.all_of {
+            // What an allOf says is tolerated only if what holds the value is unchanged.
+            self.visit(node.at(*id), value, Before { unchanged: before.parent_unchanged, ..before }, path);
         }
-        _ => {}
+        match (value, &node.get().shape) {
+            (Value::Array(items), _) => {
+                let Some(inner) = node.items() else { return };
+                let predecessors = Predecessors::of(node, old);
+                for (i, item) in items.iter().enumerate() {
+                    self.visit(inner, item, before.of_part(item, predecessors.find(item)), &path.index(i));
+                }
+            }
+            (Value::Object(fields), shape) => {
+                let (map, atomic) = match shape {
+                    Shape::Map(map) => (true, map.atomic),
+                    Shape::Struct(fields) => (false, fields.atomic),
+                    _ => (false, false),
+                };
+                for (name, value) in fields {
+                    let demanded = demands.metadata.filter(|_| name == "metadata").map(|id| node.at(id));
+                    let Some(inner) = demanded.or_else(|| node.field(name)) else { continue };
+                    let old = old.filter(|_| !atomic).and_then(|old| old.get(name));
+                    let path = if map { path.key(name) } else { path.field(name) };
+                    self.visit(inner, value, before.of_part(value, old), &path);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -365,7 +407,7 @@ mod tests {
     fn errors(spec: Value, value: Value, old: Option<Value>) -> Vec<String> {
         let root = openapi::read(Some(&json!({"type": "object", "properties": {"spec": spec}})));
         let (value, old) = (json!({"spec": value}), old.map(|old| json!({"spec": old})));
-        validate(root.node(), &value, old.as_ref(), &Path::ROOT).iter().map(ToString::to_string).collect()
+        validate(root.node(), &value, old.as_ref(), false, &Path::ROOT).errors.iter().map(ToString::to_string).collect()
     }
 
     fn rules(rules: Value) -> Value {

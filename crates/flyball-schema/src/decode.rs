@@ -40,8 +40,12 @@ pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result
 pub fn zero(node: Node<'_>) -> Value {
     match &node.get().shape {
         Shape::Struct(fields) => {
-            let written = fields.fields.iter().filter(|(_, field)| field.presence == Presence::Always);
-            Value::Object(written.map(|(name, field)| (name.to_string(), zero(node.at(field.schema)))).collect())
+            let written = fields.fields.iter().filter_map(|(name, field)| match field.presence {
+                Presence::Always => Some((name.to_string(), zero(node.at(field.schema)))),
+                Presence::OrNull => Some((name.to_string(), Value::Null)),
+                Presence::Given | Presence::NotEmpty => None,
+            });
+            Value::Object(written.collect())
         }
         Shape::Boolean => Value::Bool(false),
         Shape::Integer(_) | Shape::Number | Shape::IntOrString => Value::Number(0.into()),

@@ -4,6 +4,14 @@ use crate::decode::parse_duration;
 use flyball_core::{names, time};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Tells whether the real server checks a format of texts. Dashes in its name do not count to it.
+pub fn is_recognized(format: &str) -> bool {
+    const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
+    let bare = |format: &str| format.replace('-', "");
+    let given = bare(format);
+    check(&given, "").is_some() || DASHED.iter().any(|known| bare(known) == given)
+}
+
 /// Tells whether a text is of a format; `None` if the format is not known, and so not checked.
 pub fn check(format: &str, text: &str) -> Option<bool> {
     Some(match format {

@@ -19,7 +19,7 @@ mod structural;
 
 pub(crate) use cache::Definitions;
 pub(crate) use columns::{Column, cell};
-pub(crate) use definition::{default, prepare, validate};
+pub(crate) use definition::{default, prepare, validate, warn};
 pub(crate) use lifecycle::{mark, table};
 
 use conversion::Conversion;
@@ -29,6 +29,7 @@ use crate::kinds::Part;
 use crate::registry::{Behaviour, Resource, head, validate_labels};
 use flyball_core::field::{FieldError, Mistake, Path, go_print};
 use flyball_core::{GroupResource, GroupVersion, GroupVersionKind, Object, names};
+use flyball_schema::cel::Findings;
 use flyball_schema::schema::{Node, Root};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -165,7 +166,7 @@ impl CustomKind {
     pub(crate) fn prepare(&self, _object: &mut Object, _old: Option<&Object>, _part: Part) {}
 
     /// Finds what is wrong with an object, or with its change.
-    pub(crate) fn validate(&self, schema: &Root, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, schema: &Root, object: &Object, old: Option<&Object>, part: Part) -> Findings {
         let node = schema.node();
         let (value, before) = (object.as_value(), old.map(Object::as_value));
         let mut errors = Vec::new();
@@ -183,8 +184,9 @@ impl CustomKind {
         if before.is_none_or(|before| repeated(before).is_empty()) {
             errors.extend(repeated(value));
         }
+        let mut tolerated = Vec::new();
         if !self.has_rules {
-            return errors;
+            return Findings { errors, tolerated };
         }
         let blocking = |error: &FieldError| {
             matches!(
@@ -196,9 +198,12 @@ impl CustomKind {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
             errors.push(FieldError::invalid(Path::ROOT, Value::Null, detail));
         } else {
-            errors.extend(flyball_schema::cel::validate(node, &seen_by_rules(object), before, &Path::ROOT));
+            let unchanged = before == Some(value);
+            let found = flyball_schema::cel::validate(node, &seen_by_rules(object), before, unchanged, &Path::ROOT);
+            errors.extend(found.errors);
+            tolerated = found.tolerated;
         }
-        errors
+        Findings { errors, tolerated }
     }
 }
 

@@ -9,12 +9,35 @@ mod protobuf;
 mod schemas;
 
 use crate::registry::{Catalog, Resource, Version};
-use crate::request::accept::Form;
 use crate::response::{self, Body};
+use bytes::Bytes;
 use http::Response;
 use schemas::{Definitions, Dialect};
-use serde_json::{Map, json};
-use std::sync::Arc;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The documents that clients asked for, until the catalog changes: each is megabytes, and anybody may ask for it.
+#[derive(Default)]
+pub(crate) struct Documents(Mutex<Option<Rendered>>);
+
+/// Documents of a catalog, by name.
+struct Rendered {
+    catalog: Arc<Catalog>,
+    documents: BTreeMap<String, Bytes>,
+}
+
+impl Documents {
+    /// Returns a document of a catalog, which is rendered by the first one who asks; the others wait.
+    fn get(&self, catalog: &Arc<Catalog>, name: String, render: impl FnOnce() -> Vec<u8>) -> Bytes {
+        let mut rendered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rendered = match &mut *rendered {
+            Some(rendered) if Arc::ptr_eq(&rendered.catalog, catalog) => rendered,
+            stale => stale.insert(Rendered { catalog: catalog.clone(), documents: BTreeMap::new() }),
+        };
+        rendered.documents.entry(name).or_insert_with(|| render().into()).clone()
+    }
+}
 
 /// The resources of a version that clients may see.
 fn served(version: &Version) -> Vec<&Arc<Resource>> {
@@ -56,7 +79,7 @@ fn hash(version: &Version) -> String {
 }
 
 /// Answers `/openapi/v3/…`: the document of a group version.
-pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Response<Body> {
+pub(crate) fn document(documents: &Documents, catalog: &Arc<Catalog>, path: &[&str], hashed: bool) -> Response<Body> {
     let (group, name) = match path {
         ["api", version] => ("", *version),
         ["apis", group, version] => (*group, *version),
@@ -66,6 +89,18 @@ pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Respon
     let Some(version) = version.filter(|version| !served(version).is_empty()) else {
         return response::answer(404, "text/plain; charset=utf-8", "");
     };
+    let body = documents.get(catalog, path.join("/"), || json_text(&group_version(version)));
+    let mut response = response::answer(200, "application/json", body);
+    if hashed {
+        let forever = http::HeaderValue::from_static("public, immutable");
+        response.headers_mut().insert(http::header::VARY, http::HeaderValue::from_static("Accept"));
+        response.headers_mut().insert(http::header::CACHE_CONTROL, forever);
+    }
+    response
+}
+
+/// Makes the document of a group version.
+fn group_version(version: &Version) -> Value {
     let mut definitions = Definitions::new(Dialect::V3);
     let mut all = Map::new();
     for resource in served(version) {
@@ -78,19 +113,11 @@ pub(crate) fn document(catalog: &Catalog, path: &[&str], hashed: bool) -> Respon
     } else {
         json!({"title": "Kubernetes", "version": "unversioned"})
     };
-    let document =
-        json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}});
-    let mut response = response::value(200, Form::PLAIN, &document);
-    if hashed {
-        let forever = http::HeaderValue::from_static("public, immutable");
-        response.headers_mut().insert(http::header::VARY, http::HeaderValue::from_static("Accept"));
-        response.headers_mut().insert(http::header::CACHE_CONTROL, forever);
-    }
-    response
+    json!({"openapi": "3.0.0", "info": info, "paths": all, "components": {"schemas": definitions.finish()}})
 }
 
 /// Answers `/openapi/v2`: one document for all, as JSON or as protobuf, whichever is asked for first.
-pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
+pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&str>) -> Response<Body> {
     let media = |clause: &str| match clause.split(';').next().unwrap_or_default().trim() {
         "application/json" | "application/*" | "*/*" | "" => Some("application/json"),
         protobuf::ASKED | protobuf::GIVEN => Some(protobuf::GIVEN),
@@ -99,6 +126,15 @@ pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
     let Some(media) = accept.unwrap_or_default().split(',').find_map(media) else {
         return response::answer(406, "text/plain; charset=utf-8", "");
     };
+    let body = documents.get(catalog, format!("v2 {media}"), || {
+        let document = whole(catalog);
+        if media == protobuf::GIVEN { protobuf::document(&document) } else { json_text(&document) }
+    });
+    response::answer(200, media, body)
+}
+
+/// Makes the document of all that is served.
+fn whole(catalog: &Catalog) -> Value {
     let mut definitions = Definitions::new(Dialect::V2);
     let mut all = Map::new();
     for resource in catalog.resources().filter(|resource| resource.is_served()) {
@@ -106,9 +142,11 @@ pub(crate) fn v2(catalog: &Catalog, accept: Option<&str>) -> Response<Body> {
         paths::add(&mut all, resource, &schema, Dialect::V2);
     }
     let info = json!({"title": "Kubernetes", "version": format!("v{}.{}.0", crate::discovery::MAJOR, crate::discovery::MINOR)});
-    let document = json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()});
-    if media == protobuf::GIVEN {
-        return response::answer(200, media, protobuf::document(&document));
-    }
-    response::value(200, Form::PLAIN, &document)
+    json!({"swagger": "2.0", "info": info, "paths": all, "definitions": definitions.finish()})
+}
+
+fn json_text(document: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec(document).expect("JSON values can be written");
+    text.push(b'\n');
+    text
 }

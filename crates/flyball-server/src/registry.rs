@@ -18,6 +18,7 @@ pub(crate) mod protobuf;
 mod read;
 mod resource;
 pub(crate) mod scale;
+mod scheme;
 mod seed;
 mod write;
 

@@ -21,6 +21,7 @@ use crate::custom::Definitions;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::dial::Dialer;
 use crate::metrics::Requests;
+use crate::openapi::Documents;
 use crate::registry::{Catalog, Resource};
 use crate::response::Body;
 use crate::storage::{Entry, Limits, Store};
@@ -84,6 +85,7 @@ pub struct Server(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) store: Store,
     catalog: RwLock<Arc<Catalog>>,
+    openapi: Documents,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
     pub(crate) issuer: Arc<Issuer>,
@@ -202,6 +204,7 @@ impl Inner {
         Arc::new_cyclic(|me| Self {
             store,
             catalog: RwLock::new(Arc::new(Catalog::built_in())),
+            openapi: Documents::default(),
             issuer,
             clock: options.clock,
             rng: options.rng,

@@ -13,6 +13,7 @@ mod condition;
 mod drawn_names;
 mod event;
 mod readiness;
+mod recent;
 mod recorder;
 mod replace;
 mod shared_status;

@@ -33,6 +33,12 @@ const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all
 /// Those that list the addresses which are connected to directly.
 const EXCLUSION_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
+/// After so much silence, and then in such intervals, the other end of a connection is probed: one that has come back as another
+/// one ends it at the first probe.
+const KEEPALIVE_PERIOD: Duration = Duration::from_secs(5);
+/// After so many probes without an answer a connection is given up.
+const KEEPALIVE_PROBES: u32 = 3;
+
 /// A proxy was named that cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{source_name} names the proxy {proxy:?}, {problem}: name it like http://proxy.example.com:3128")]
@@ -190,6 +196,13 @@ impl Connector {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
+        // A watch may be silent for minutes: only this shows that its other end is not there any more, and did not say so.
+        tcp.set_keepalive(Some(KEEPALIVE_PERIOD));
+        tcp.set_keepalive_interval(Some(KEEPALIVE_PERIOD));
+        tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+        // The same for what was sent and is not acknowledged, when there are no such probes.
+        #[cfg(target_os = "linux")]
+        tcp.set_tcp_user_timeout(Some(KEEPALIVE_PERIOD * (KEEPALIVE_PROBES + 1)));
         Self { tcp, proxies: Arc::new(proxies) }
     }
 

@@ -37,10 +37,11 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
 use session::{Answer, End, Pause, Request, Session, Step};
-use std::pin::Pin;
+use std::future::pending;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 /// Asks for the metadata of objects; a server that cannot give it sends the whole.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
@@ -48,6 +49,8 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 
 /// How long the server may take to begin an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A server that takes longer than this to begin an answer is probed meanwhile.
+const PROMPT_ANSWER: Duration = Duration::from_secs(1);
 /// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away
 /// for a moment, may do so for a while.
 const ABSENCE_DELAY: Duration = Duration::from_secs(30);
@@ -113,9 +116,15 @@ impl Watcher {
             }
             match pause {
                 Pause::For(time) => sleep(time).await,
-                Pause::Server => {
+                Pause::Server(time) => {
+                    let due = Instant::now() + time;
                     self.reach.missed(self.session.schedule());
-                    self.reach.wait(self.session.schedule()).await;
+                    let was_away = self.reach.reached(&*self.client, self.session.schedule()).await;
+                    let back = Instant::now() + self.session.schedule().follow();
+                    if was_away {
+                        self.session.returned();
+                    }
+                    sleep_until(if was_away { back } else { back.max(due) }).await;
                 }
             }
         }
@@ -125,9 +134,11 @@ impl Watcher {
     async fn send(&mut self, request: &Request) -> Result<Received, Pause> {
         let answer = match self.get(&request.uri).await {
             Ok(answer) => answer,
-            Err(why) => return Err(self.session.ended(End::Unreachable(why), Duration::ZERO)),
+            Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
         };
-        self.reach.answered();
+        if !session::is_gateway_error(answer.status().as_u16()) {
+            self.reach.answered();
+        }
         if answer.status().is_success() {
             self.session.accepted();
             if self.session.is_watching() {
@@ -141,13 +152,37 @@ impl Watcher {
     }
 
     /// Gives the beginning of an answer, or why there is none.
-    async fn get(&self, uri: &str) -> Result<Response<Received>, String> {
+    async fn get(&self, uri: &str) -> Result<Response<Received>, End> {
         let get = http::Request::get(uri).header(http::header::ACCEPT, self.accept);
         let get = get.extension(OwnPace).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
-        match timeout(ANSWER_TIMEOUT, self.client.send(get)).await {
-            Err(_) => Err(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())),
-            Ok(answer) => answer.map_err(|error| client::chain(&error)),
+        let mut sent = pin!(timeout(ANSWER_TIMEOUT, self.client.send(get)));
+        let answered = match timeout(PROMPT_ANSWER, &mut sent).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                self.reach.missed(self.session.schedule());
+                tokio::select! {
+                    biased;
+                    answered = &mut sent => answered,
+                    () = self.lost() => return Err(End::Lost),
+                }
+            }
+        };
+        match answered {
+            Ok(answer) => answer.map_err(|error| End::Unreachable(client::chain(&error))),
+            Err(_) if self.reach.is_missing() => {
+                Err(End::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))
+            }
+            Err(_) => Err(End::Late),
+        }
+    }
+
+    /// Waits until a request that was not answered promptly is to be given up, because it was sent to a server that has
+    /// gone and come back since: that answers others, and never this one.
+    async fn lost(&self) {
+        let was_away = self.reach.reached(&*self.client, self.session.schedule()).await;
+        if !was_away && !self.session.is_impatient() {
+            pending::<()>().await;
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Written {
 impl Written {
     /// Returns what a request writes; `None` if it writes no object.
     pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
-        let is_dry = uri.query().unwrap_or_default().contains("dryRun=");
+        let is_dry = uri.query().unwrap_or_default().split('&').any(|option| option == "dryRun=All");
         if method == Method::GET || is_dry {
             return None;
         }
@@ -153,7 +153,10 @@ mod tests {
         assert_eq!(object("/api/v1/namespaces/a/status").as_deref(), Some("/api/v1/namespaces/a"));
         let job = "/apis/batch/v1/namespaces/a/jobs/b";
         assert_eq!(object(&format!("{job}/status?fieldManager=x")).as_deref(), Some(job));
-        assert_eq!((place(&Method::GET, job), object(&format!("{job}?dryRun=All"))), (None, None));
+        assert_eq!((place(&Method::GET, job), object(&format!("{job}?force=true&dryRun=All"))), (None, None));
+        for query in ["fieldManager=dryRun=All", "notdryRun=All", "dryRun="] {
+            assert_eq!(object(&format!("{job}?{query}")).as_deref(), Some(job), "{query} is no dry run");
+        }
         let made =
             place(&Method::POST, "/apis/a.b/v1/widgets").map(|it| it.object(&json!({"metadata": {"name": "w"}})));
         assert_eq!(made.as_deref(), Some("/apis/a.b/v1/widgets/w"));

@@ -2,6 +2,7 @@
 
 use super::{INT, STR, Table, int, text};
 use crate::template::value::Value;
+use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     // Go maps one character to one: ß stays.
@@ -19,11 +20,11 @@ pub(super) fn add(table: &mut Table) {
     table.add("snakecase", &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
     table.add("kebabcase", &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
     table.add("camelcase", &[STR], |_, args| Ok(Value::str(camel(&text(&args[0])))));
-    table.add("wrap", &[INT, STR], |_, args| Ok(Value::str(wrap(&text(&args[1]), int(&args[0]), "\n", false))));
-    table.add("wrapWith", &[INT, STR, STR], |_, args| {
+    table.add("wrap", &[INT, STR], |call, args| wrap(call, &text(&args[1]), int(&args[0]), "\n", false));
+    table.add("wrapWith", &[INT, STR, STR], |call, args| {
         let separator = text(&args[1]);
         let separator = if separator.is_empty() { "\n" } else { &*separator };
-        Ok(Value::str(wrap(&text(&args[2]), int(&args[0]), separator, true)))
+        wrap(call, &text(&args[2]), int(&args[0]), separator, true)
     });
 }
 
@@ -227,9 +228,16 @@ fn separated(text: &str, connector: char) -> String {
 }
 
 /// Breaks lines at spaces, and on request words that are too long.
-fn wrap(text: &str, width: i64, separator: &str, breaks_words: bool) -> String {
+fn wrap(call: &Call<'_>, text: &str, width: i64, separator: &str, breaks_words: bool) -> Result<Value, String> {
     let bytes = text.as_bytes();
     let width = usize::try_from(width).unwrap_or(0).max(1);
+    // A line is shorter than the width only if the next word does not fit: two lines are longer together.
+    let breaks = 2 * bytes.len() / width + 1;
+    let length = breaks.saturating_mul(separator.len()).saturating_add(bytes.len());
+    if length > super::LARGEST_TEXT {
+        return Err(format!("the text is larger than {} bytes", super::LARGEST_TEXT));
+    }
+    call.world.take(length / 16, length * 2)?;
     let mut out = Vec::new();
     let mut at = 0;
     while bytes.len() - at > width {
@@ -257,5 +265,5 @@ fn wrap(text: &str, width: i64, separator: &str, breaks_words: bool) -> String {
         }
     }
     out.extend(&bytes[at..]);
-    String::from_utf8_lossy(&out).into_owned()
+    Ok(Value::str(String::from_utf8_lossy(&out).into_owned()))
 }

@@ -22,7 +22,8 @@ pub(super) fn add(table: &mut Table) {
         take_parts(call, args)?;
         let limit = usize::try_from(int(&args[2])).unwrap_or(usize::MAX);
         let regex = compile(args)?;
-        let found: Vec<&[u8]> = matches(&regex, bytes(&args[1])).map(|found| found.as_bytes()).take(limit).collect();
+        let found: Vec<&[u8]> =
+            matches(call, &regex, bytes(&args[1]))?.into_iter().map(|found| found.as_bytes()).take(limit).collect();
         Ok(if found.is_empty() { none() } else { Value::strings(found) })
     });
     table.both("regexReplaceAll", "mustRegexReplaceAll", &[STR, STR, STR], |call, args| {
@@ -39,7 +40,7 @@ pub(super) fn add(table: &mut Table) {
     });
     table.both("regexSplit", "mustRegexSplit", &[STR, STR, INT], |call, args| {
         take_parts(call, args)?;
-        split(args)
+        split(call, args)
     });
     table.add("regexQuoteMeta", &[STR], |_, args| {
         let subject = text(&args[0]);
@@ -76,7 +77,7 @@ fn take_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
 /// Counts what it takes to put a text in the place of each match. What it refers to is part of the subject.
 fn take_replacement(call: &Call<'_>, regex: &Regex, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
     let references = replacement.iter().filter(|byte| **byte == b'$').count();
-    let written = regex.find_iter(subject).count().saturating_mul(replacement.len());
+    let written = matches(call, regex, subject)?.len().saturating_mul(replacement.len());
     let length = written.saturating_add(subject.len().saturating_mul(references + 1));
     call.world.take(length / 64, length.saturating_mul(2))
 }
@@ -85,9 +86,14 @@ fn none() -> Value {
     Value::List(List::nil(ListKind::Strings))
 }
 
-/// Go skips an empty match that touches the one before.
-fn matches<'t>(regex: &Regex, subject: &'t [u8]) -> impl Iterator<Item = regex::bytes::Match<'t>> {
-    regex.find_iter(subject).collect::<Vec<_>>().into_iter()
+/// Finds all matches. Each may look at all of the rest of the subject, and is charged for that.
+fn matches<'t>(call: &Call<'_>, regex: &Regex, subject: &'t [u8]) -> Result<Vec<regex::bytes::Match<'t>>, String> {
+    const BYTES_PER_STEP: usize = 512;
+    let charged = |found: regex::bytes::Match<'t>| {
+        call.world.take(1 + (subject.len() - found.end()) / BYTES_PER_STEP, 0)?;
+        Ok(found)
+    };
+    regex.find_iter(subject).map(charged).collect()
 }
 
 fn compile(args: &[Value]) -> Result<Regex, String> {
@@ -301,7 +307,7 @@ fn expansion(template: &str) -> String {
 }
 
 /// Sprig's split is Go's: an empty match at the beginning is no border.
-fn split(args: &[Value]) -> Result<Value, String> {
+fn split(call: &Call<'_>, args: &[Value]) -> Result<Value, String> {
     let regex = compile(args)?;
     let (subject, limit) = (bytes(&args[1]), int(&args[2]));
     if limit == 0 {
@@ -313,7 +319,7 @@ fn split(args: &[Value]) -> Result<Value, String> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut parts: Vec<&[u8]> = Vec::new();
     let (mut from, mut end) = (0, 0);
-    for found in matches(&regex, subject) {
+    for found in matches(call, &regex, subject)? {
         if parts.len() + 1 >= limit {
             break;
         }

@@ -5,6 +5,10 @@ use crate::template::format::{quote, write};
 use crate::template::text::{Text, Writer};
 use crate::template::value::{Map, MapKind, Value};
 use crate::template::world::Call;
+use std::collections::BTreeSet;
+
+/// The most bytes that one character of a set takes.
+const SET_BYTES: usize = 16;
 
 pub(super) fn add(table: &mut Table) {
     table.add("hello", &[], |_, _| Ok(Value::str("Hello!")));
@@ -31,9 +35,11 @@ pub(super) fn add(table: &mut Table) {
     table.add("substr", &[INT, INT, STR], |_, args| substring(int(&args[0]), int(&args[1]), bytes(&args[2])));
     table.add("trim", &[STR], |_, args| Ok(trimmed(&args[0], str::trim)));
     for name in ["trimall", "trimAll"] {
-        table.add(name, &[STR, STR], |_, args| {
-            let set = text(&args[0]).into_owned();
-            Ok(trimmed(&args[1], |text| text.trim_matches(|c| set.contains(c))))
+        table.add(name, &[STR, STR], |call, args| {
+            let length = bytes(&args[0]).len();
+            call.world.take((length + bytes(&args[1]).len()) / 4, length * SET_BYTES)?;
+            let set: BTreeSet<char> = text(&args[0]).chars().collect();
+            Ok(trimmed(&args[1], |text| text.trim_matches(|c| set.contains(&c))))
         });
     }
     table.add("trimSuffix", &[STR, STR], |_, args| {

@@ -83,9 +83,9 @@ impl<'a> Type<'a> {
             Type::Deduced => open(MapAtom { atomic: false, fields: None, rest: Some(Type::Deduced) }, one_list()),
             Type::Atomic => open(MapAtom { atomic: true, fields: None, rest: Some(Type::Atomic) }, one_list()),
             Type::Schema(node) => match &node.get().shape {
-                Shape::Any | Shape::Open(_) => {
-                    open(MapAtom { atomic: false, fields: None, rest: Some(Type::Deduced) }, one_list())
-                }
+                // Raw JSON of a built-in kind is one value, that of a custom resource is not.
+                Shape::Any if !node.preserve_unknown => Type::Atomic.atom(value),
+                Shape::Any | Shape::Open(_) => Type::Deduced.atom(value),
                 Shape::Boolean => Atom::Scalar(Scalar::Boolean),
                 Shape::Integer(_) | Shape::Number => Atom::Scalar(Scalar::Numeric),
                 Shape::Text(Text::Plain | Text::Bytes) if !node.has_format() => Atom::Scalar(Scalar::Text),

@@ -8,7 +8,7 @@ use super::set::{Branch, FieldSet};
 use super::types::{Misfit, Type};
 use crate::schema::Node;
 use flyball_core::Status;
-use flyball_core::status::{Cause, Details, Reason};
+use flyball_core::status::{Cause, Details, Reason, first_causes};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -96,20 +96,24 @@ impl Conflict {
         }
     }
 
-    /// Makes the 409 that tells an applier of its conflicts.
-    pub fn status(conflicts: &[Self]) -> Status {
-        let message = match conflicts {
+    /// Makes the 409 that lists the conflicts of an applier, at most as many as [`first_causes`] allows.
+    pub fn status(all: &[Self]) -> Status {
+        let (conflicts, left_out) = first_causes(all, |conflict| conflict.field().len());
+        let message = match all {
             [only] => {
                 format!("Apply failed with 1 conflict: conflict with {}: {}", only.manager.describe(), only.field())
             }
             _ => {
-                let mut message = format!("Apply failed with {} conflicts:", conflicts.len());
+                let mut message = format!("Apply failed with {} conflicts:", all.len());
                 for (i, conflict) in conflicts.iter().enumerate() {
                     if i == 0 || conflicts[i - 1].manager != conflict.manager {
                         let separator = if i == 0 { " " } else { "\n" };
                         message += &format!("{separator}conflicts with {}:", conflict.manager.describe());
                     }
                     message += &format!("\n- {}", conflict.field());
+                }
+                if !left_out.is_empty() {
+                    message += &format!("\nand {} more", left_out.len());
                 }
                 message
             }

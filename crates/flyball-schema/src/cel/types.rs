@@ -65,6 +65,24 @@ fn truth_of(of: Cel) -> ResolveResult {
     }
 }
 
+/// Reads a number, or makes one of another; a text that is none is refused in the words of the real server.
+fn number_of(name: &'static str, call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
+    let Cel::String(text) = &of else {
+        return match name {
+            "int" => functions::int(call, This(of)),
+            "uint" => functions::uint(call, This(of)),
+            _ => functions::double(call, This(of)),
+        };
+    };
+    let read = match name {
+        "int" => text.parse().map(Cel::Int).ok(),
+        "uint" => text.parse().map(Cel::UInt).ok(),
+        _ => text.parse().map(Cel::Float).ok(),
+    };
+    let why = || format!("type conversion error from 'string' to '{name}'");
+    read.ok_or_else(|| ExecutionError::function_error(name, why()))
+}
+
 /// Adds `type`, the names of types and conversions to what expressions may use.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("type", |Arguments(of): Arguments| -> ResolveResult {
@@ -76,6 +94,11 @@ pub(super) fn add(context: &mut Context<'_>) {
     context.add_function("bool", |Arguments(of): Arguments| {
         of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| truth_of(of.clone()))
     });
+    for name in ["int", "uint", "double"] {
+        context.add_function(name, move |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {
+            of.first().map_or(Err(ExecutionError::NoSuchOverload), |of| number_of(name, call, of.clone()))
+        });
+    }
     for name in NAMES {
         context.add_variable_from_value(name, value(name));
     }

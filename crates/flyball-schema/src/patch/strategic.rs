@@ -3,6 +3,7 @@
 //! See <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 //! Only built-in kinds have it: their schema says how each field is patched.
 
+use crate::apply::go_type;
 use crate::schema::{Node, Patch, Shape};
 use flyball_core::field::go_print;
 use serde_json::{Map, Value};
@@ -126,13 +127,15 @@ fn merge_ordered(
     let ordered: Vec<String> = patch.keys().filter(|key| key.starts_with(ORDER_PREFIX)).cloned().collect();
     for directive in ordered {
         let name = &directive[ORDER_PREFIX.len()..];
-        let bad = || Error::Directive("invalid patch format of setElementOrder list");
-        let Some(Value::Array(order)) = patch.remove(&directive) else { return Err(bad()) };
+        let Some(Value::Array(order)) = patch.get(&directive).cloned() else {
+            return Err(no_list(patch.get(&directive).unwrap_or(&Value::Null)));
+        };
+        patch.remove(&directive);
         let (inner, how) = lookup(node, name)?;
         let list = |value: Option<Value>| match value {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items)),
-            Some(_) => Err(bad()),
+            Some(other) => Err(no_list(&other)),
         };
         let live = list(original.get(name).cloned())?;
         let wanted = list(patch.get(name).cloned())?;
@@ -153,6 +156,13 @@ fn merge_ordered(
         patch.remove(name);
     }
     Ok(())
+}
+
+/// Refuses something that stands in the place of a list.
+fn no_list(given: &Value) -> Error {
+    // Go has no name for the type of null.
+    let given = if given.is_null() { "%!s(<nil>)" } else { go_type(given) };
+    Error::Misfit(format!("expected a []interface {{}}, but received a {given}"))
 }
 
 /// Refuses a list whose items do not come in the order that the patch itself gives.

@@ -3,10 +3,12 @@
 //! The real server validates an internal form in which what all versions share stands at the top; paths in its errors
 //! are those of that form, and so they are here.
 
-use super::structural;
+use super::rules::{self, Brackets};
+use super::structural::{self, Schema};
 use crate::kinds::{self, Field, Part};
-use flyball_core::field::{FieldError, Path, Shown};
+use flyball_core::field::{FieldError, Path, Shown, go_quote};
 use flyball_core::{Clock, Object, names};
+use flyball_schema::formats;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -18,6 +20,37 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
 
 fn versions(crd: &Object) -> &[Value] {
     crd.at(&["spec", "versions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Warns of formats that are not known, and so not checked; an update only of those that it brings.
+pub(crate) fn warn(crd: &Object, old: Option<&Object>) -> Vec<String> {
+    let known: BTreeSet<&str> = old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
+    let formats = unrecognized_formats(crd).into_iter().filter(|format| !known.contains(format));
+    formats.map(|format| format!("unrecognized format {}", go_quote(format))).collect()
+}
+
+fn unrecognized_formats(crd: &Object) -> Vec<&str> {
+    let mut found = Vec::new();
+    for version in versions(crd) {
+        if let Some(root) = version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object) {
+            collect_unrecognized(root, &mut found);
+        }
+    }
+    found
+}
+
+fn collect_unrecognized<'s>(schema: &'s Schema, found: &mut Vec<&'s str>) {
+    let format = structural::text(schema, "format");
+    let recognized = match structural::text(schema, "type") {
+        "" | "string" => formats::is_recognized(format),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    if !format.is_empty() && !recognized {
+        found.push(format);
+    }
+    structural::inner(schema, &Path::ROOT, &mut |schema, _, _| collect_unrecognized(schema, found));
 }
 
 /// Fills in what the client left out.
@@ -433,9 +466,14 @@ fn validate_columns(path: &Path<'_>, columns: &Value) -> Vec<FieldError> {
     errors
 }
 
+/// The most fields that a version can be selected by.
+const MAX_SELECTABLE_FIELDS: usize = 8;
+
 fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<FieldError> {
+    let none = Schema::new();
+    let root = version.pointer("/schema/openAPIV3Schema").and_then(Value::as_object).unwrap_or(&none);
     let mut errors = Vec::new();
-    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
     for (i, field) in fields.as_array().into_iter().flatten().enumerate() {
         let given = text(field, "jsonPath");
         let path = path.index(i);
@@ -444,21 +482,26 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
             errors.push(FieldError::required(at, ""));
             continue;
         }
-        if !seen.insert(given) {
-            errors.push(FieldError::duplicate(at, given));
-            continue;
-        }
-        let steps = given.trim_start_matches('.').split('.');
-        let schema =
-            steps.fold(version.pointer("/schema/openAPIV3Schema"), |schema, step| schema?.get("properties")?.get(step));
-        match schema.filter(|_| given.starts_with('.') && !given.starts_with(".metadata")) {
-            None => errors.push(FieldError::invalid(at, given, "is an invalid path: does not refer to a valid field")),
-            Some(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
-                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                errors.push(FieldError::invalid(at, given, detail));
+        let (steps, schema) = match rules::field_at(root, given, Brackets::Forbidden) {
+            Ok(found) => found,
+            Err(why) => {
+                errors.push(FieldError::invalid(at, given, format!("is an invalid path: {why}")));
+                continue;
             }
-            Some(_) => {}
+        };
+        if steps.first().is_some_and(|first| first == "metadata") {
+            errors.push(FieldError::invalid(at, given, "must not point to fields in metadata"));
         }
+        if !matches!(structural::text(schema, "type"), "string" | "boolean" | "integer") {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.push(FieldError::invalid(at, given, detail));
+        }
+        if !seen.insert(steps.join(".")) {
+            errors.push(FieldError::duplicate(at, given));
+        }
+    }
+    if seen.len() > MAX_SELECTABLE_FIELDS {
+        errors.push(FieldError::too_many(path, seen.len() as u64, MAX_SELECTABLE_FIELDS as u64));
     }
     errors
 }

@@ -176,7 +176,7 @@ pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldErro
         if field_path.contains(['\n', '\r']) {
             errors.push(FieldError::invalid(at, field_path, "must not contain line breaks"));
         }
-        if !field_path.is_empty() && !names_a_field(schema, field_path) {
+        if !field_path.is_empty() && field_at(schema, field_path, Brackets::Allowed).is_err() {
             errors.push(FieldError::invalid(at, field_path, "must be a valid path"));
         }
     }
@@ -234,28 +234,87 @@ fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&st
     })
 }
 
-fn names_a_field(schema: &Schema, path: &str) -> bool {
-    let mut at = schema;
-    let mut rest = path;
-    while !rest.is_empty() {
-        let (step, after) = if let Some(quoted) = rest.strip_prefix("['") {
-            match quoted.split_once("']") {
-                Some(found) => found,
-                None => return false,
+/// Whether a path may name fields in brackets: `['a-b']`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Brackets {
+    Allowed,
+    Forbidden,
+}
+
+/// Finds what a path such as `.spec.name` leads to: its steps, and the schema there; `Err` says why it leads to nothing.
+pub(super) fn field_at<'s>(
+    schema: &'s Schema,
+    path: &str,
+    brackets: Brackets,
+) -> Result<(Vec<String>, &'s Schema), String> {
+    let mut steps = Vec::new();
+    let (mut at, mut rest) = (schema, path);
+    while let Some(token) = next_token(&mut rest) {
+        let step = match token {
+            "[" if brackets == Brackets::Forbidden => return Err("array notation is not allowed".into()),
+            "[" => {
+                let quoted = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
+                let inner = quoted.strip_prefix('\'').and_then(|quoted| quoted.strip_suffix('\''));
+                unescape(inner.ok_or_else(|| format!("expected single quoted string but got {quoted}"))?)?
             }
-        } else if let Some(bare) = rest.strip_prefix('.') {
-            bare.split_at(bare.find(['.', '[']).unwrap_or(bare.len()))
-        } else {
-            return false;
+            "." => next_token(&mut rest).ok_or(UNEXPECTED_END)?.to_owned(),
+            other => return Err(format!("expected [ or . but got: {other}")),
         };
-        let named = at.get("properties").and_then(|properties| properties.get(step));
-        match named.or_else(|| at.get("additionalProperties")).and_then(Value::as_object) {
-            Some(schema) => at = schema,
-            None => return false,
+        let inner = match at.get("properties").and_then(Value::as_object) {
+            Some(properties) => properties.get(&step),
+            None => at.get("additionalProperties"),
+        };
+        at = inner.and_then(Value::as_object).ok_or("does not refer to a valid field")?;
+        if token == "[" {
+            let close = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
+            if close != "]" {
+                return Err(format!("expected ] but got {close}"));
+            }
         }
-        rest = after;
+        steps.push(step);
     }
-    true
+    Ok((steps, at))
+}
+
+const UNEXPECTED_END: &str = "unexpected end of JSON path";
+
+/// Takes a delimiter, a quoted text or what stands between delimiters.
+fn next_token<'p>(rest: &mut &'p str) -> Option<&'p str> {
+    let end = match rest.as_bytes() {
+        [] => return None,
+        [b'\'', ..] => {
+            let bytes = rest.as_bytes();
+            let close = (1..bytes.len()).find(|i| bytes[*i] == b'\'' && bytes[i - 1] != b'\\');
+            close.map_or(rest.len(), |close| close + 1)
+        }
+        [b'.' | b'[' | b']', ..] => 1,
+        _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
+    };
+    let (token, after) = rest.split_at(end);
+    *rest = after;
+    Some(token)
+}
+
+/// Reads the escapes of a quoted name.
+fn unescape(quoted: &str) -> Result<String, String> {
+    let mut name = String::new();
+    let mut chars = quoted.chars();
+    while let Some(c) = chars.next() {
+        let escaped = if c == '\\' { chars.next() } else { None };
+        name.push(match escaped {
+            None => c,
+            Some('a') => '\u{7}',
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('v') => '\u{b}',
+            Some(plain @ ('\'' | '\\')) => plain,
+            Some(other) => return Err(format!("invalid string literal: invalid escape char \\{other}")),
+        });
+    }
+    Ok(name)
 }
 
 /// Prints a rule as Go prints the internal form.

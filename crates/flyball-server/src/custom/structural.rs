@@ -5,6 +5,7 @@
 
 use super::rules;
 use flyball_core::field::{FieldError, Path};
+use flyball_core::regexp;
 use flyball_schema::cel;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -312,13 +313,20 @@ fn keys_are_there(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut V
     }
 }
 
+/// Says why a pattern is none: as Go does, or that it is more than is compiled here.
+fn wrong_pattern(pattern: &str) -> Option<String> {
+    if let Err(error) = regexp::check(pattern) {
+        return Some(error.to_string());
+    }
+    let error = flyball_schema::openapi::pattern(pattern).err()?.to_string();
+    Some(error.lines().last().unwrap_or_default().to_owned())
+}
+
 /// Finds places of which the schema does not say what stands there, or says it where it may not.
 fn types(schema: &Schema, path: &Path<'_>, place: Place, errors: &mut Vec<FieldError>) {
     let int_or_string = flag(schema, "x-kubernetes-int-or-string");
-    if let Some(Err(error)) = schema.get("pattern").and_then(Value::as_str).map(flyball_schema::openapi::pattern) {
-        let why = error.to_string();
-        let detail =
-            format!("must be a valid regular expression, but isn't: {}", why.lines().last().unwrap_or_default());
+    if let Some(why) = schema.get("pattern").and_then(Value::as_str).and_then(wrong_pattern) {
+        let detail = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(FieldError::invalid(path.field("pattern"), text(schema, "pattern"), detail));
     }
     if place == Place::Values {
@@ -512,7 +520,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     let broken = !found.is_empty();
     errors.extend(found);
     if !broken {
-        errors.extend(cel::validate(node, default, None, at));
+        errors.extend(cel::validate(node, default, None, false, at).errors);
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) static KINDS: &[Kind] = &[
     kind(CORE, "v1", "Namespace", "namespaces").printed(printers::cluster::namespace).validate(policy::namespace).checks(Checks::Whole).short(&["ns"]).cluster().verbs(Verbs::NoCollection)
         .subresources(&[Sub::FINALIZE, Sub::STATUS]).name_rule(dns_label).deleted_as_object()
         .paths(&["status.phase"]).default(namespace::default).prepare(namespace::prepare),
-    kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).checks(Checks::Whole).prepare(policy::prepare_node).validate(policy::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
+    kind(CORE, "v1", "Node", "nodes").printed(printers::cluster::node).default(defaults::node).checks(Checks::Whole).prepare(|node, _, _, _| policy::unite_pod_cidrs(node)).validate(policy::node).short(&["no"]).cluster().subresources(&[Sub::NODE_PROXY, Sub::STATUS])
         .fields(&["spec.unschedulable"], node::unschedulable),
     kind(CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims").printed(printers::storage::claim).default(defaults::claim).checks(Checks::Whole).prepare(storage::prepare_claim).validate(storage::validate_claim).short(&["pvc"]).subresources(&[Sub::STATUS]).deleted_as_object(),
     kind(CORE, "v1", "PersistentVolume", "persistentvolumes").printed(printers::storage::volume).default(defaults::volume).checks(Checks::Whole).prepare(storage::prepare_volume).warn(storage::warn_of_volume).validate(storage::validate_volume).short(&["pv"]).cluster().subresources(&[Sub::STATUS]).deleted_as_object(),
@@ -114,7 +114,7 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions").short(&["crd", "crds"]).category(EXTENSIONS).cluster()
         .generation().versioned_updates().deleted_as_object().subresources(&[Sub::STATUS])
-        .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate),
+        .default(crate::custom::default).prepare(crate::custom::prepare).validate(crate::custom::validate).warn(crate::custom::warn),
 
     kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses").printed(printers::configuration::priority_class).default(defaults::priority_class).prepare(policy::prepare_priority_class).validate(policy::priority_class).short(&["pc"]).cluster(),
 

@@ -74,6 +74,8 @@ pub(super) fn node(node: &mut Object) {
     if let Some(capacity) = status.get("capacity").cloned() {
         status.fill("allocatable", capacity);
     }
+    // Whoever sets one of them owns both.
+    super::policy::unite_pod_cidrs(node);
 }
 
 pub(super) fn limit_range(range: &mut Object) {

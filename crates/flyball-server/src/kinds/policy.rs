@@ -256,12 +256,12 @@ fn taints(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// The old name of the block of addresses follows the new one.
-pub(super) fn prepare_node(node: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
+/// Brings `podCIDR`, the older field, and `podCIDRs` in line: both are one field of the internal object.
+pub(super) fn unite_pod_cidrs(node: &mut Object) {
     let all = node.at(&["spec", "podCIDRs"]).and_then(Value::as_array).cloned().unwrap_or_default();
     let single = node.at(&["spec", "podCIDR"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    // The one that was first is heard first.
+    // The older field wins.
     if single.is_empty() {
         if let Some(first) = all.first() {
             spec.insert("podCIDR".into(), first.clone());

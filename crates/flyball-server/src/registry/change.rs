@@ -43,7 +43,7 @@ impl Inner {
             let mut attributes = Attributes::new(target, Operation::Update, writer);
             attributes.name = key.name();
             self.admission.admit(self, &attributes, &mut object, Some(&live)).await?;
-            self.finish(target, &mut object, &live)?;
+            self.finish(target, &mut object, &live, writer)?;
             writer.warnings.add(resource.warnings(&object, Some(&live)));
             writer.warnings.add(meta::finalizer_warnings(resource, &object, Some(&live)));
             self.admission.validate(self, &attributes, &object, Some(&live)).await?;
@@ -221,18 +221,21 @@ impl Inner {
     }
 
     /// Carries over what a change may leave out, and validates the result.
-    fn finish(&self, target: &Target, object: &mut Object, live: &Object) -> Result<(), Status> {
+    fn finish(&self, target: &Target, object: &mut Object, live: &Object, writer: &Writer<'_>) -> Result<(), Status> {
         let resource = &*target.resource;
         meta::carry_generation(object, live);
         resource.prepare(object, Some(live), target.part, &self.clock);
         meta::carry(object, live);
+        managed::keep_times(object, live);
         let mut errors = meta::validate(resource, object, names::path_segment);
         errors.extend(meta::validate_update(object, live));
         // The rules of a kind look at metadata again, and clients are told what they find.
         if resource.checks() != Checks::Once {
             errors.extend(meta::validate_update(object, live));
         }
-        errors.extend(resource.validate(object, Some(live), target.part));
+        let found = resource.validate(object, Some(live), target.part);
+        writer.warnings.add(found.tolerated.iter().map(ToString::to_string));
+        errors.extend(found.errors);
         if resource.checks() == Checks::Whole && target.part == Part::Whole {
             errors.extend(meta::validate(resource, object, resource.name_rule()));
             errors.extend(resource.validate_finalizers(object));
@@ -246,7 +249,6 @@ impl Inner {
         {
             object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
-        managed::keep_times(object, live);
         resource.forget(object);
         Ok(())
     }

@@ -129,7 +129,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
 
 fn validate(resource: &Resource, object: &Object) -> Result<(), Status> {
     let mut errors = meta::validate(resource, object, resource.name_rule());
-    errors.extend(resource.validate(object, None, Part::Whole));
+    errors.extend(resource.validate(object, None, Part::Whole).errors);
     if errors.is_empty() {
         // The name becomes a step of a path, whatever the kind allows besides.
         let wrong = names::path_segment(object.name()).into_iter();

@@ -1,7 +1,7 @@
 //! Bodies read as objects of a resource.
 
-use super::catalog::Catalog;
 use super::resource::{Behaviour, Resource};
+use super::scheme;
 use crate::request::body::{self, Document, Error, Format};
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
@@ -131,11 +131,7 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
         }
         if api_version != expected.api_version() {
-            let message = format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({})",
-                expected.api_version()
-            );
-            return Err(Status::bad_request(message));
+            return Err(Status::bad_request(other_version(&api_version, expected)));
         }
         if *kind != *expected.kind {
             let given = GroupVersionKind { kind: kind.as_str().into(), ..expected.clone() };
@@ -156,26 +152,15 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
         object.set_kind(expected);
         return Ok(());
     }
-    Err(unhandled(&given, resource, &misfit(resource, &given)))
+    if scheme::has_other_version(&given, expected) {
+        return Err(Status::bad_request(other_version(&given.api_version(), expected)));
+    }
+    Err(unhandled(&given, resource, &scheme::misfit(resource, &given)))
 }
 
-/// Says why an object of another kind cannot be read as one of a built-in resource.
-pub(super) fn misfit(resource: &Resource, given: &GroupVersionKind) -> String {
-    let known = Catalog::built_in().resources().any(|known| {
-        let list = GroupVersionKind { kind: known.list_kind.as_str().into(), ..known.kind.clone() };
-        known.kind == *given || list == *given
-    });
-    if !known {
-        let version = given.api_version();
-        return format!(
-            "no kind \"{}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            given.kind
-        );
-    }
-    let expected = &resource.kind;
-    let internal =
-        if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
-    format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
+fn other_version(given: &str, expected: &GroupVersionKind) -> String {
+    let expected = expected.api_version();
+    format!("the API version in the data ({given}) does not match the expected API version ({expected})")
 }
 
 /// Refuses a body that is of another kind, or not as its kind has it.

@@ -3,6 +3,7 @@
 use super::catalog::Catalog;
 use super::decode::{self, Decoded};
 use super::resource::{Behaviour, Resource};
+use super::scheme;
 use super::write::undeterminable;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
@@ -93,16 +94,24 @@ impl Patch {
         Ok(patched)
     }
 
-    /// The objects and lists that the patch goes into, as a tree.
-    fn touched(&self) -> Value {
+    /// The objects and lists of what the patch made that it goes into, as a tree. Pointers into nothing make none, however
+    /// long they are.
+    fn touched(&self, patched: &Value) -> Value {
         let Value::Array(operations) = &self.value else { return self.value.clone() };
         let mut tree = Value::Object(Map::new());
         for operation in operations {
             for pointer in ["path", "from"].iter().filter_map(|field| operation.get(*field)?.as_str()) {
-                let steps: Vec<&str> = pointer.split('/').skip(1).collect();
-                let mut at = &mut tree;
-                for step in steps.iter().take(steps.len().saturating_sub(1)) {
-                    at = &mut at[step.replace("~1", "/").replace("~0", "~")];
+                let (mut at, mut made) = (&mut tree, patched);
+                let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
+                for step in parent.split('/').skip(1) {
+                    let step = step.replace("~1", "/").replace("~0", "~");
+                    let next = match made {
+                        Value::Object(fields) => fields.get(&step),
+                        Value::Array(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
+                        _ => None,
+                    };
+                    let Some(next) = next else { break };
+                    (at, made) = (&mut at[step], next);
                     if at.is_null() {
                         *at = Value::Object(Map::new());
                     }
@@ -132,7 +141,8 @@ impl Patch {
                 go_print(&self.value)
             } else {
                 // Made once more: only those who are refused are shown it.
-                show(resource.schema.node(), &self.patched(resource, live)?, &self.touched())
+                let patched = self.patched(resource, live)?;
+                show(resource.schema.node(), &patched, &self.touched(&patched))
             };
             // The real server names neither kind nor object here.
             let error = FieldError::invalid("patch", flyball_core::field::Shown::Raw(go_quote(&shown)), why.to_owned());
@@ -257,7 +267,7 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
         },
     };
     let given = group_version.kind(if object.kind().is_empty() { &expected.kind } else { object.kind() });
-    (given != *expected).then(|| decode::misfit(resource, &given))
+    (given != *expected).then(|| scheme::misfit(resource, &given))
 }
 
 /// Refuses a patch that makes another kind of a custom resource.

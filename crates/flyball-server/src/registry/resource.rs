@@ -8,6 +8,7 @@ use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
+use flyball_schema::cel::Findings;
 use flyball_schema::schema::Root;
 use std::sync::Arc;
 
@@ -236,12 +237,12 @@ impl Resource {
     }
 
     /// Finds what is wrong with an object, or with its change; metadata is looked at elsewhere.
-    pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, object: &Object, old: Option<&Object>, part: Part) -> Findings {
         match &self.behaviour {
             Behaviour::BuiltIn(kind) => {
                 let mut errors = self.validate_finalizers(object);
                 errors.extend((kind.validate)(object, old, part));
-                errors
+                Findings { errors, ..Findings::default() }
             }
             Behaviour::Custom(custom) => custom.validate(&self.schema, object, old, part),
         }

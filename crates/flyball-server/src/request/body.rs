@@ -19,6 +19,9 @@ pub(crate) const LIMIT: usize = 3 << 20;
 /// How deep YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
 
+/// The most events that aliases in YAML may repeat: a reference to an anchor stands for all that the anchor holds.
+const YAML_ALIAS_EVENTS: usize = 100_000;
+
 /// How a body is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -100,6 +103,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
         let options = serde_saphyr::options! {
             duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
             budget: serde_saphyr::budget! { max_depth: YAML_DEPTH, flow_nesting_limit: YAML_DEPTH },
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
             Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates }.deserialize(deserializer)

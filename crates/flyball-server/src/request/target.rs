@@ -16,6 +16,8 @@ pub(crate) struct Target {
     pub(crate) verb: &'static str,
     /// The resource, if the path names one.
     pub(crate) resource: Option<ResourcePath>,
+    /// Whether the path asks for a watch in the old way, `/watch/namespaces/a/pods/x`.
+    pub(crate) watched_by_path: bool,
 }
 
 /// A resource as a path names it.
@@ -24,6 +26,8 @@ pub(crate) struct ResourcePath {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) namespace: Option<String>,
+    /// Whether the path is that of the namespace itself, `/namespaces/a`, and not of something in it.
+    pub(crate) is_namespace: bool,
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
@@ -36,7 +40,8 @@ impl Target {
     pub(crate) fn parse(method: &Method, path: &str, query: &Query) -> Self {
         let parts: Vec<String> = path.trim_matches('/').split('/').map(|part| decode(part, false)).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let plain = || Self { path: path.to_owned(), verb: method_verb(method), resource: None };
+        let plain =
+            || Self { path: path.to_owned(), verb: method_verb(method), resource: None, watched_by_path: false };
         let (group, version, mut steps) = match parts[..] {
             ["api", version, ref steps @ ..] if !steps.is_empty() => ("", version, steps),
             ["apis", group, version, ref steps @ ..] if !steps.is_empty() => (group, version, steps),
@@ -62,7 +67,8 @@ impl Target {
             ["namespaces", namespace, ref inner @ ..] => {
                 found.namespace = Some(namespace.to_owned());
                 // Of a namespace itself there are only these two subresources; all else is a resource in it.
-                if inner.is_empty() || matches!(inner[0], "finalize" | "status") { steps } else { inner }
+                found.is_namespace = inner.is_empty() || matches!(inner[0], "finalize" | "status");
+                if found.is_namespace { steps } else { inner }
             }
             _ => steps,
         };
@@ -88,7 +94,7 @@ impl Target {
             let name = selector.as_ref().and_then(|selector| selector.required("metadata.name"));
             found.name = name.filter(|name| !name.is_empty()).map(str::to_owned);
         }
-        Self { path: path.to_owned(), verb, resource: Some(found) }
+        Self { path: path.to_owned(), verb, resource: Some(found), watched_by_path }
     }
 
     /// Tells whether a list or a watch is meant.

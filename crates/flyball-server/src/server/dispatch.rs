@@ -236,10 +236,10 @@ fn answer<'c>(inner: &'c Arc<Inner>, call: &'c Call) -> BoxFuture<'c, Response<B
             ["metrics"] => Some(crate::metrics::page(inner)),
             [".well-known", "openid-configuration"] => Some(discovery::issuer()),
             ["openid", "v1", "jwks"] => Some(response::value(200, accept::Form::PLAIN, &inner.issuer.jwks())),
-            ["openapi", "v2"] => Some(openapi::v2(&inner.catalog(), call.accept())),
+            ["openapi", "v2"] => Some(openapi::v2(&inner.openapi, &inner.catalog(), call.accept())),
             ["openapi", "v3"] => Some(openapi::root(&inner.catalog())),
             ["openapi", "v3", ref rest @ ..] => {
-                Some(openapi::document(&inner.catalog(), rest, call.query.get("hash").is_some()))
+                Some(openapi::document(&inner.openapi, &inner.catalog(), rest, call.query.get("hash").is_some()))
             }
             ["api" | "apis", ..] => discovery::answer(&inner.catalog(), &parts, call.accept()),
             _ => None,

@@ -83,7 +83,7 @@ fn find(inner: &Inner, call: &Call, path: &ResourcePath) -> Result<Place, Nowher
     let spans_namespaces = matches!(call.target.verb, "list" | "watch");
     let misplaced = match (resource.namespaced, &path.namespace) {
         (true, None) => !spans_namespaces,
-        (false, Some(_)) => &*resource.plural != "namespaces" || custom,
+        (false, Some(_)) => !path.is_namespace || &*resource.plural != "namespaces" || custom,
         _ => false,
     };
     if misplaced {
@@ -191,10 +191,9 @@ async fn objects(inner: &Arc<Inner>, call: &Call, target: Target) -> Result<Resp
     }
 }
 
-/// The name in the path of a watch in the old way, `/watch/namespaces/a/pods/x`.
+/// The name in the path of a watch in the old way.
 fn watched_name(call: &Call) -> Option<&str> {
-    call.target.path.contains("/watch/").then_some(())?;
-    call.target.resource.as_ref()?.name.as_deref()
+    call.target.resource.as_ref().filter(|_| call.target.watched_by_path)?.name.as_deref()
 }
 
 async fn get(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {

@@ -300,3 +300,41 @@ async fn a_message_cannot_ask_for_an_old_value_that_may_be_missing() {
     let message = told["message"].as_str().unwrap();
     assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{told}");
 }
+
+#[tokio::test]
+async fn a_path_to_select_by_says_where_it_goes_wrong() {
+    let server = server().await;
+    let invalid = "is an invalid path: ";
+    for (path, why) in [
+        ("spec.a", format!("{invalid}expected [ or . but got: spec")),
+        (".spec.none", format!("{invalid}does not refer to a valid field")),
+        (".spec['a']", format!("{invalid}array notation is not allowed")),
+        (".spec.", format!("{invalid}unexpected end of JSON path")),
+        (".metadata.name", format!("{invalid}does not refer to a valid field")),
+        (".spec", "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.".into()),
+        (".spec.a", String::new()),
+    ] {
+        let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let mut crd = crd(json!({"type": "object", "properties": {"spec": spec}}));
+        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": path}]);
+        let found = causes(&server, crd).await;
+        let expected = if why.is_empty() { Vec::new() } else {
+            vec![format!("spec.selectableFields[0].jsonPath: Invalid value: {path:?}: {why}")]
+        };
+        assert_eq!(found, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_pattern_that_go_does_not_take_is_refused_in_its_words() {
+    let server = server().await;
+    for (pattern, why) in [
+        ("[a", "missing closing ]: `[a`"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        ("a{2,1}", "invalid repeat count: `{2,1}`"),
+    ] {
+        let found = with_spec(&server, json!({"type": "string", "pattern": pattern})).await;
+        let wrong = format!("must be a valid regular expression, but isn't: error parsing regexp: {why}");
+        assert_eq!(found, [format!("$.properties[spec].pattern: Invalid value: {pattern:?}: {wrong}")]);
+    }
+}

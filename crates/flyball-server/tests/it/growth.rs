@@ -204,6 +204,46 @@ async fn pointers_of_any_length_are_answered() {
 }
 
 #[tokio::test]
+async fn pointers_that_are_not_needed_may_be_of_any_length_in_a_refused_patch() {
+    let server = simulated();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
+    assert_eq!(send(&server, Method::POST, maps, JSON, map).await.0, 201);
+    for from in ["/a".repeat(1_000_000), "/data".to_owned() + &"/k".repeat(500_000), "/0".repeat(1_000_000)] {
+        for (op, path, value) in
+            [("test", "/data/k", json!("v")), ("add", "/data/l", json!("v")), ("remove", "/data/k", json!(null))]
+        {
+            let patch = json!([
+                {"op": op, "path": path, "value": value, "from": from},
+                {"op": "add", "path": "/data", "value": 5},
+            ]);
+            let (code, told, _) =
+                send(&server, Method::PATCH, &format!("{maps}/m"), JSON_PATCH, patch.to_string()).await;
+            assert_eq!(code, 422, "{op}: {}", told["message"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_apply_lists_the_first_conflicts() {
+    let server = simulated();
+    define(&server).await;
+    let apply = |manager: &str, key: &str, value: u32| {
+        let spec: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("{key}{n}"), json!(value))).collect();
+        let object = json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": spec});
+        (format!("{GADGETS}/g?fieldManager={manager}"), object.to_string())
+    };
+    let long = "k".repeat(1_000);
+    let (path, object) = apply("ann", &long, 1);
+    assert_eq!(send(&server, Method::PATCH, &path, "application/apply-patch+yaml", object).await.0, 201);
+    let (path, object) = apply("bob", &long, 2);
+    let (code, told, _) = send(&server, Method::PATCH, &path, "application/apply-patch+yaml", object).await;
+    let message = told["message"].as_str().unwrap();
+    assert!(message.starts_with("Apply failed with 1000 conflicts: ") && message.ends_with("\nand 900 more"));
+    assert_eq!((code, told["details"]["causes"].as_array().unwrap().len()), (409, 100));
+}
+
+#[tokio::test]
 async fn copies_that_double_are_refused_and_leave_the_object_alone() {
     let server = simulated();
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();

@@ -91,3 +91,24 @@ async fn finalizers_that_occur_twice_are_kept() {
         assert_eq!((code, &changed["metadata"]["finalizers"]), (200, &twice), "{changed}");
     }
 }
+
+#[tokio::test]
+async fn openapi_documents_follow_the_definitions() {
+    let server = server().await;
+    let described = async |path: &str| get(&server, path).await.1.to_string().contains("\"Hat\"");
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
+    let definition = |name: &str, kind: &str| {
+        json!({"metadata": {"name": format!("{name}.x.io")}, "spec": {
+            "group": "x.io", "scope": "Namespaced", "names": {"plural": name, "kind": kind}, "versions": [version.clone()]}})
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(&server, definitions, definition("caps", "Cap")).await;
+    for path in ["/openapi/v2", "/openapi/v3/apis/x.io/v1"] {
+        assert!(!described(path).await && !described(path).await, "{path}");
+    }
+    post(&server, definitions, definition("hats", "Hat")).await;
+    for path in ["/openapi/v2", "/openapi/v3/apis/x.io/v1"] {
+        assert!(described(path).await && described(path).await, "{path}");
+    }
+}

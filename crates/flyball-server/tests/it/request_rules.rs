@@ -214,3 +214,182 @@ async fn a_wrong_scale_is_refused_as_a_scale() {
         assert!(code == 422 && message.starts_with("Scale.autoscaling \"x\" is invalid: spec.replicas"), "{told}");
     }
 }
+
+#[tokio::test]
+async fn bodies_of_other_versions_and_kinds_are_refused_in_the_words_of_the_scheme() {
+    let server = server().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let other = |given: &str, wanted: &str| {
+        format!("the API version in the data ({given}) does not match the expected API version ({wanted})")
+    };
+    let cases = [
+        ("/apis/apps/v1/namespaces/ns/deployments", "apps/v1beta2", "Deployment", other("apps/v1beta2", "apps/v1")),
+        (
+            "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers",
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            other("autoscaling/v2", "autoscaling/v1"),
+        ),
+        (
+            definitions,
+            "apiextensions.k8s.io/v1beta1",
+            "CustomResourceDefinition",
+            other("apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1"),
+        ),
+        (
+            definitions,
+            "v1",
+            "ConfigMap",
+            "no kind \"ConfigMap\" is registered for version \"v1\" in scheme \"k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55\"".into(),
+        ),
+        (
+            MAPS,
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            "no kind \"CustomResourceDefinition\" is registered for version \"apiextensions.k8s.io/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"".into(),
+        ),
+        (MAPS, "v1", "List", "converting (v1.List) to (core.ConfigMap): unknown conversion".into()),
+    ];
+    for (url, version, kind, why) in cases {
+        let (code, told) =
+            post(&server, url, json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})).await;
+        assert_eq!(code, 400, "{told}");
+        assert!(told["message"].as_str().unwrap().ends_with(&why), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn an_order_that_is_no_list_names_the_type_given() {
+    let server = server().await;
+    pod(&server, "p", None).await;
+    for (order, given) in [
+        (json!("x"), "string"),
+        (json!({}), "map[string]interface {}"),
+        (json!(1), "int64"),
+        (Value::Null, "%!s(<nil>)"),
+    ] {
+        let patch = json!({"spec": {"$setElementOrder/containers": order}});
+        let merge = "application/strategic-merge-patch+json";
+        let (code, told) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
+        let why = format!("expected a []interface {{}}, but received a {given}");
+        assert_eq!((code, told["message"].as_str()), (500, Some(&*why)), "{told}");
+    }
+}
+
+/// The texts of an answer's warnings.
+fn warned(headers: &HeaderMap) -> Vec<String> {
+    let all = headers.get_all("warning").iter().map(|value| value.to_str().unwrap().replace("\\\"", "\""));
+    all.map(|text| text.trim_start_matches("299 - \"").strip_suffix('"').unwrap().to_owned()).collect()
+}
+
+fn definition(spec: Value) -> Value {
+    json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": spec},
+            }}}],
+        },
+    })
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const JSON: (&str, &str) = ("content-type", "application/json");
+const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
+
+#[tokio::test]
+async fn formats_that_are_not_known_are_warned_of_once() {
+    let server = server().await;
+    let spec = json!({"type": "object", "properties": {
+        "a": {"type": "string", "format": "date-time"}, "b": {"type": "string", "format": "k8s-short-name"},
+        "c": {"type": "integer", "format": "int64"}, "d": {"type": "string", "format": "quantity"},
+        "e": {"type": "array", "items": {"type": "integer", "format": "uint8"}}, "f": {"type": "boolean", "format": "date"},
+    }});
+    let (code, headers, told) = raw(&server, Method::POST, DEFINITIONS, &[JSON], &definition(spec).to_string()).await;
+    assert_eq!(code, 201, "{told}");
+    let mut found = warned(&headers);
+    found.sort();
+    assert_eq!(
+        found,
+        ["unrecognized format \"date\"", "unrecognized format \"quantity\"", "unrecognized format \"uint8\""]
+    );
+    let url = format!("{DEFINITIONS}/widgets.example.com");
+    let patch = r#"{"metadata": {"labels": {"a": "b"}}}"#;
+    let (code, headers, _) = raw(&server, Method::PATCH, &url, &[MERGE], patch).await;
+    assert_eq!((code, warned(&headers)), (200, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
+    let server = server().await;
+    let field = |rules: Value| json!({"type": "integer", "x-kubernetes-validations": rules});
+    let spec =
+        |rules: Value| json!({"type": "object", "properties": {"old": field(rules), "new": {"type": "integer"}}});
+    assert_eq!(post(&server, DEFINITIONS, definition(spec(json!([])))).await.0, 201);
+    let widgets = "/apis/example.com/v1/namespaces/ns/widgets";
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"old": 1}});
+    assert_eq!(post(&server, widgets, widget).await.0, 201);
+    let rules = json!([{"rule": "self > 5", "message": "too small"}, {"rule": "self >= oldSelf + 0 && self > 0"}]);
+    let patch = json!({"spec": {"versions": definition(spec(rules))["spec"]["versions"]}});
+    let url = format!("{DEFINITIONS}/widgets.example.com");
+    assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
+    let url = format!("{widgets}/w");
+    let change = async |patch: &str| raw(&server, Method::PATCH, &url, &[MERGE], patch).await;
+    let (code, headers, told) = change(r#"{"spec": {"new": 2}}"#).await;
+    assert_eq!((code, warned(&headers)), (200, vec!["spec.old: Invalid value: 1: too small".to_owned()]), "{told}");
+    let (code, headers, _) = change(r#"{"spec": {"old": 2}}"#).await;
+    assert_eq!((code, warned(&headers)), (422, Vec::new()));
+    let (code, headers, _) = change(r#"{"spec": {"old": 6}}"#).await;
+    assert_eq!((code, warned(&headers)), (200, Vec::new()));
+}
+
+#[tokio::test]
+async fn expressions_fail_in_the_words_of_go() {
+    let server = server().await;
+    let rules = |rule: &str| {
+        let text = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
+        definition(json!({"type": "object", "properties": {"t": text}}))
+    };
+    const UNREAD: &str = "network address parse error during conversion from string";
+    let cases = [
+        ("int(self) > 0", "x", "type conversion error from 'string' to 'int'".to_owned()),
+        ("uint(self) > uint(0)", "-1", "type conversion error from 'string' to 'uint'".into()),
+        ("double(self) > 0.0", "x", "type conversion error from 'string' to 'double'".into()),
+        (
+            "cidr(self).prefixLength() > 0",
+            "10.0.0.0",
+            format!("{UNREAD}: {UNREAD}: netip.ParsePrefix(\"10.0.0.0\"): no '/'"),
+        ),
+        (
+            "ip(self).family() == 4",
+            "1.2.3",
+            "IP Address \"1.2.3\" parse error during conversion from string: ParseAddr(\"1.2.3\"): IPv4 address too short".into(),
+        ),
+        ("'a'.matches(self)", "[", "error parsing regexp: missing closing ]: `[`".into()),
+        ("'a'.find(self) == 'a'", "a**", "Illegal regex: error parsing regexp: invalid nested repetition operator: `**`".into()),
+    ];
+    assert_eq!(post(&server, DEFINITIONS, rules("true")).await.0, 201);
+    for (rule, text, why) in cases {
+        let patch = json!({"spec": {"versions": rules(rule)["spec"]["versions"]}});
+        let (code, told) =
+            send(&server, Method::PATCH, &format!("{DEFINITIONS}/widgets.example.com"), MERGE.1, patch).await;
+        assert_eq!(code, 200, "{rule}: {told}");
+        let widget =
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": text}});
+        let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+        let message = told["message"].as_str().unwrap();
+        assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{told}");
+    }
+    // What can be read goes to the library as before.
+    let fine = "cidr('10.0.0.0/8').containsIP(self) && cidr('10.0.0.0/8').ip().family() == ip(self).family() \
+                && self.find('[0-9]+') == '10' && self.findAll('[0-9]+', 2) == ['10', '1'] && self.matches('^10')";
+    let patch = json!({"spec": {"versions": rules(fine)["spec"]["versions"]}});
+    let url = format!("{DEFINITIONS}/widgets.example.com");
+    assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
+    let widget =
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": "10.1.2.3"}});
+    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    assert_eq!(code, 201, "{told}");
+}

@@ -6,7 +6,7 @@
 //! Invariant: a name is handed out to one create at a time, and not at all once its object was seen: that one counts
 //! already.
 
-use std::collections::BTreeMap;
+use super::recent::RecentEntries;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So many objects' names are kept at most.
@@ -19,33 +19,39 @@ const MAX_NAMES: usize = 100;
 pub(crate) type Place = (String, String, String);
 
 /// Names that may be taken, by objects that come late.
-#[derive(Debug, Default)]
-pub(crate) struct DrawnNames(Mutex<BTreeMap<Place, Vec<String>>>);
+#[derive(Debug)]
+pub(crate) struct DrawnNames(Mutex<RecentEntries<Place, Vec<String>>>);
+
+impl Default for DrawnNames {
+    fn default() -> Self {
+        Self(Mutex::new(RecentEntries::new(MAX_PLACES)))
+    }
+}
 
 impl DrawnNames {
     /// Takes a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
     pub(super) fn take(&self, place: Place, known: impl Fn(&str) -> bool, draw: impl FnOnce() -> String) -> Drawn<'_> {
-        let mut names = self.lock().remove(&place).unwrap_or_default();
+        let mut places = self.lock();
+        let mut names = places.remove(&place).unwrap_or_default();
         names.retain(|name| !known(name));
         let again = names.pop();
         if !names.is_empty() {
-            self.lock().insert(place.clone(), names);
+            places.insert(place.clone(), names);
         }
+        drop(places);
         Drawn { names: self, place, is_again: again.is_some(), name: again.unwrap_or_else(draw), in_doubt: true }
     }
 
     fn keep(&self, place: Place, name: String) {
-        let mut names = self.lock();
-        if names.len() >= MAX_PLACES && !names.contains_key(&place) {
-            names.pop_first();
-        }
-        let names = names.entry(place).or_default();
+        let mut places = self.lock();
+        let mut names = places.remove(&place).unwrap_or_default();
         if names.len() < MAX_NAMES {
             names.push(name);
         }
+        places.insert(place, names);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Vec<String>>> {
+    fn lock(&self) -> MutexGuard<'_, RecentEntries<Place, Vec<String>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,11 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_is_worth_it() {
+    fn the_oldest_place_is_forgotten() {
         let names = DrawnNames::default();
-        for n in 0..2 * MAX_PLACES {
-            drop(names.take((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()));
-        }
-        assert_eq!(names.lock().len(), MAX_PLACES);
+        let take =
+            |n: usize| names.take((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again;
+        // Backwards, so that the newest has the smallest name.
+        assert!(!(0..=MAX_PLACES).rev().any(take));
+        assert!(take(0) && !take(MAX_PLACES));
     }
 }

@@ -9,11 +9,11 @@
 //! that another one set it to something else meanwhile, gets an error. What both set to the same value in the end is
 //! nobody's business.
 
+use super::recent::RecentEntries;
 use crate::cache::{Entry, percent_encoded};
 use crate::error::{Error, Result};
 use flyball_core::ObjectKey;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 use tower::BoxError;
@@ -31,7 +31,7 @@ pub(crate) struct StatusWriter {
     /// The same for a query.
     pub(super) encoded: String,
     /// What was wanted of each object last, as a hash.
-    wishes: Mutex<BTreeMap<ObjectKey, u64>>,
+    wishes: Mutex<RecentEntries<ObjectKey, u64>>,
 }
 
 impl StatusWriter {
@@ -41,7 +41,10 @@ impl StatusWriter {
         let controller = further.unwrap_or_default();
         let manager = name(controller);
         match manager.len() <= MAX_FIELD_MANAGER {
-            true => Ok(Self { manager, encoded: name(&percent_encoded(controller)), wishes: Mutex::default() }),
+            true => {
+                let wishes = Mutex::new(RecentEntries::new(MAX_WISHES));
+                Ok(Self { manager, encoded: name(&percent_encoded(controller)), wishes })
+            }
             false => {
                 let why = "it is longer than 128 characters: give the controller a shorter name";
                 Err(format!("its status cannot be applied under the field manager {manager:?}: {why}").into())
@@ -55,9 +58,6 @@ impl StatusWriter {
         status.to_string().hash(&mut hasher);
         let wish = hasher.finish();
         let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-        if wishes.len() >= MAX_WISHES && !wishes.contains_key(key) {
-            wishes.pop_first();
-        }
         wishes.insert(key.clone(), wish) == Some(wish)
     }
 
@@ -149,9 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_is_worth_it() {
+    fn the_oldest_wish_is_forgotten() {
         let writer = StatusWriter::new("op", None).unwrap();
-        (0..MAX_WISHES + 10).for_each(|n| _ = writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({})));
-        assert_eq!(writer.wishes.lock().unwrap().len(), MAX_WISHES);
+        let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
+        // Backwards, so that the newest has the smallest name.
+        (0..=MAX_WISHES).rev().for_each(|n| _ = wants(n));
+        assert!(wants(0) && !wants(MAX_WISHES));
     }
 }

@@ -59,3 +59,20 @@ fn percent_signs_in_passwords_are_decoded_once() {
         assert_eq!(percent_decoded(text), expected.as_bytes(), "{text}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_other_end_of_a_silent_connection_is_probed() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url: Uri = format!("http://127.0.0.1:{port}/").parse().unwrap();
+    let _connection = Connector::new(Proxies::default()).call(url).await.unwrap();
+    // What the kernel knows of each socket: behind the address of its other end a timer, and when it is due.
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let mut sockets = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let socket = sockets.find(|fields| fields[2].ends_with(&format!(":{port:04X}"))).unwrap();
+    let (timer, due) = socket[5].split_once(':').unwrap();
+    assert_eq!(timer, "02", "it is the keepalive timer: {socket:?}");
+    let hundredths = u64::from_str_radix(due, 16).unwrap();
+    assert!(hundredths <= 100 * KEEPALIVE_PERIOD.as_secs(), "{socket:?}");
+}

@@ -1,13 +1,28 @@
 //! What the watches of one client share while their server cannot be reached: one of them looks for it, the others
 //! follow.
 //!
-//! The shell around [`Probes`], which decide whose turn it is. A watch asks for nothing but to go on; it knows of no
-//! other watch.
+//! The shell around [`Probes`], which decide whose turn it is; it sends the probes. A watch asks for nothing but to go
+//! on; it knows of no other watch.
+//!
+//! A probe is a request of its own, for the health of the server: kube-apiserver answers that at once, however busy it
+//! is ([API Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it),
+//! and to everybody. So little time shows that a server hangs, while a list may take much longer to begin.
 
 use super::schedule::{Probes, Schedule, Turn};
+use super::session::is_gateway_error;
+use crate::client::{OwnPace, Sends};
+use http::Request;
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// How long a probe may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest answer to a probe that is read so that its connection can be used again.
+const MAX_PROBE_ANSWER: usize = 16 << 10;
 
 /// Whether the server of a client can be reached, as far as its watches know.
 #[derive(Debug, Default)]
@@ -18,7 +33,7 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Takes in that the server answered, whatever it said.
+    /// Takes in that the server answered, whatever it said; what a load balancer says for it is no answer.
     pub(super) fn answered(&self) {
         if self.probes().answered() {
             self.back.notify_waiters();
@@ -26,18 +41,27 @@ impl Reachability {
     }
 
     /// Takes in that a request got no answer.
-    pub(super) fn missed(&self, schedule: &mut Schedule) {
+    pub(super) fn missed(&self, schedule: &Schedule) {
         schedule.missed(&mut self.probes(), Instant::now());
     }
 
-    /// Waits until this watch is to send its next request: because another one reached the server, or to look for it.
-    pub(super) async fn wait(&self, schedule: &Schedule) {
+    /// Tells whether nothing was heard of the server since a request got no answer.
+    pub(super) fn is_missing(&self) -> bool {
+        self.probes().is_missing()
+    }
+
+    /// Waits until the server is reached, by this watch or another one, and tells whether it had been away.
+    pub(super) async fn reached(&self, client: &dyn Sends, schedule: &Schedule) -> bool {
         loop {
             let back = self.back.notified();
             let turn = schedule.turn(&mut self.probes(), Instant::now());
             match turn {
-                Turn::Reached => return sleep(schedule.follow()).await,
-                Turn::Probe => return,
+                Turn::Reached { was_away } => return was_away,
+                Turn::Probe => tokio::select! {
+                    biased;
+                    () = back => {}
+                    is_there = probe(client) => if is_there { self.answered() } else { self.probes().failed() },
+                },
                 Turn::Wait(next) => tokio::select! {
                     biased;
                     () = back => {}
@@ -50,4 +74,17 @@ impl Reachability {
     fn probes(&self) -> MutexGuard<'_, Probes> {
         self.probes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells whether the server answers.
+async fn probe(client: &dyn Sends) -> bool {
+    let get = Request::get("/livez").extension(OwnPace).body(Body::empty()).expect("it is a valid request");
+    let asked = async {
+        let answer = client.send(get).await.ok()?;
+        let code = answer.status().as_u16();
+        // What it says does not matter.
+        let _ = Limited::new(answer.into_body(), MAX_PROBE_ANSWER).collect().await;
+        Some(code)
+    };
+    matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Some(code)) if !is_gateway_error(code))
 }

@@ -5,8 +5,9 @@
 //!
 //! | What came of the request | Wait |
 //! |---|---|
-//! | no answer: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, however long it takes |
-//! | an error: 429, 5xx, 403, a list that broke off | grows to 30 s; longer if the server asks for it |
+//! | no answer: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, until one is answered |
+//! | the third 502, 503 or 504 in a row, which a load balancer answers for a server that is away | as the next line, but a server that was away and answers probes again ends it |
+//! | an error: 429, 5xx, 403, a list that broke off or did not begin | grows to 30 s; longer if the server asks for it |
 //! | 410 | none if the watch before it lived; else it grows to 30 s, since a list costs the server much |
 //! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
 //! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
@@ -88,16 +89,24 @@ impl Schedule {
         RECONNECT_JITTER.mul_f64(self.rng.fraction())
     }
 
+    /// Returns how many errors there were in a row.
+    pub(super) fn errors(&self) -> u32 {
+        self.errors
+    }
+
     /// Returns the wait of a watch whose server was reached by another one.
     pub(super) fn follow(&self) -> Duration {
         FOLLOW_JITTER.mul_f64(self.rng.fraction())
     }
 
     /// Takes in that the server could not be reached.
-    pub(super) fn missed(&mut self, probes: &mut Probes, now: Instant) {
-        // Whatever it answered before it went, it comes back as another one.
-        self.errors = 0;
+    pub(super) fn missed(&self, probes: &mut Probes, now: Instant) {
         probes.missed(now, &self.rng);
+    }
+
+    /// Takes in that the server is back that was away. Whatever it answered before it went, it comes back as another one.
+    pub(super) fn returned(&mut self) {
+        self.errors = 0;
     }
 
     /// Says what the watch is to do while it waits for the server.
@@ -116,13 +125,15 @@ impl Schedule {
 pub(super) struct Probes {
     /// When the next probe is due; `None` while the server can be reached.
     next: Option<Instant>,
+    /// Whether a probe failed since the server was last reached: it is away, and not only slow to answer one request.
+    is_confirmed: bool,
 }
 
 /// What a watch is to do that waits for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The server was reached.
-    Reached,
+    /// The server was reached; whether it had been away, as a probe that failed shows.
+    Reached { was_away: bool },
     /// It is this watch's turn to probe.
     Probe,
     /// Another one probed, or is about to.
@@ -132,13 +143,21 @@ pub(super) enum Turn {
 impl Probes {
     /// Takes in that a request got no answer.
     fn missed(&mut self, now: Instant, rng: &Rng) {
-        match self.next {
+        if self.next.is_none() {
             // All clients lose a server at the same time: the first probes are spread over the whole period.
-            None => self.next = Some(now + PROBE_PERIOD.mul_f64(rng.fraction())),
-            // A probe that fails late must not bring the next one forward.
-            Some(next) if next <= now => self.next = Some(now + Self::period(rng)),
-            Some(_) => {}
+            self.next = Some(now + PROBE_PERIOD.mul_f64(rng.fraction()));
+            self.is_confirmed = false;
         }
+    }
+
+    /// Takes in that a probe got no answer.
+    pub(super) fn failed(&mut self) {
+        self.is_confirmed |= self.next.is_some();
+    }
+
+    /// Tells whether nothing was heard of the server since a request got no answer.
+    pub(super) fn is_missing(&self) -> bool {
+        self.next.is_some()
     }
 
     /// Takes in that the server answered; tells whether it was away.
@@ -149,7 +168,7 @@ impl Probes {
     /// Says what a watch is to do that waits.
     fn turn(&mut self, now: Instant, rng: &Rng) -> Turn {
         match self.next {
-            None => Turn::Reached,
+            None => Turn::Reached { was_away: self.is_confirmed },
             Some(next) if next <= now => {
                 self.next = Some(now + Self::period(rng));
                 Turn::Probe
@@ -235,9 +254,9 @@ mod tests {
                         assert!(probes.answered());
                         return probed;
                     }
-                    probes.missed(now, &rng);
+                    probes.failed();
                 }
-                Turn::Reached => unreachable!("nobody else reaches it"),
+                Turn::Reached { .. } => unreachable!("nobody else reaches it"),
             }
         }
     }
@@ -266,7 +285,7 @@ mod tests {
     fn of_the_watches_of_one_client_one_probes_and_all_follow() {
         let (rng, now) = (Rng::from_seed(1), Instant::now());
         let mut probes = Probes::default();
-        assert_eq!(probes.turn(now, &rng), Turn::Reached);
+        assert_eq!(probes.turn(now, &rng), Turn::Reached { was_away: false });
         (0..20).for_each(|_| probes.missed(now, &rng));
         let Turn::Wait(next) = probes.turn(now, &rng) else { panic!("the first probe is spread") };
         let turns: Vec<Turn> = (0..20).map(|_| probes.turn(next, &rng)).collect();
@@ -276,6 +295,15 @@ mod tests {
         assert!(later - next <= PROBE_PERIOD.mul_f64(1.1));
         assert_eq!(probes.turn(later, &rng), Turn::Probe);
         assert!(probes.answered() && !probes.answered());
-        assert_eq!(probes.turn(later, &rng), Turn::Reached);
+        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "it was slow, no probe failed");
+        probes.missed(later, &rng);
+        probes.failed();
+        assert!(probes.is_missing() && probes.answered());
+        // Late as it is, a probe that was under way says nothing about a server that answered meanwhile.
+        probes.failed();
+        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: true });
+        probes.missed(later, &rng);
+        assert!(probes.answered());
+        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the next absence is another one");
     }
 }

@@ -26,6 +26,8 @@ const CONFIRMATION_DELAY: Duration = Duration::from_secs(2);
 /// The server has to say so many times in a row that it does not know a kind: of several servers, one may not have heard yet of a
 /// CRD that the others serve.
 const REFUSALS_OF_ABSENT_KIND: u32 = 3;
+/// After so many 502, 503 or 504 in a row the server may be away, for which a load balancer answers.
+const ERRORS_OF_ABSENT_SERVER: u32 = 3;
 /// How much longer than it was asked to a server may keep a watch open.
 const GRACE: Duration = Duration::from_secs(30);
 /// How long a server that sends a bookmark a minute, as kube-apiserver does, may be silent.
@@ -76,20 +78,30 @@ impl Means {
     }
 }
 
+/// Tells whether a load balancer answers so for a server that is away.
+pub(super) fn is_gateway_error(code: u16) -> bool {
+    (502..=504).contains(&code)
+}
+
 /// What is waited for before the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
     /// So much time.
     For(Duration),
-    /// The server, which cannot be reached.
-    Server,
+    /// The server, which cannot be reached. If it turns out to have been there, something else was wrong: then so much
+    /// time, from now on.
+    Server(Duration),
 }
 
 /// How a request came to its end.
 #[derive(Debug)]
 pub(super) enum End {
-    /// There was no connection, or no answer.
+    /// There was no connection, or no answer from a server that does not answer probes either.
     Unreachable(String),
+    /// There was no answer from a server that answers again after it was away, or that answered another request.
+    Lost,
+    /// There was no answer for too long from a server that answers probes.
+    Late,
     /// The server closed the stream.
     Closed,
     /// The stream broke off.
@@ -181,8 +193,20 @@ impl Session {
     }
 
     /// Returns how long to wait.
-    pub(super) fn schedule(&mut self) -> &mut Schedule {
-        &mut self.schedule
+    pub(super) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Tells whether a request that is not answered promptly is given up once the server answers others, without it
+    /// having been away. A list may take long to begin, and so may a watch at a server that is busy: that one is given
+    /// up once.
+    pub(super) fn is_impatient(&self) -> bool {
+        self.is_watching() && self.schedule.errors() == 0
+    }
+
+    /// Takes in that the server is back that was away.
+    pub(super) fn returned(&mut self) {
+        self.schedule.returned();
     }
 
     /// Tells whether the server has said often enough that it does not know the kind.
@@ -277,7 +301,8 @@ impl Session {
                 self.schedule.failed(MAX_BACKOFF, asked)
             }
         };
-        Pause::For(wait)
+        let may_be_away = is_gateway_error(status.code) && self.schedule.errors() >= ERRORS_OF_ABSENT_SERVER;
+        if may_be_away { Pause::Server(wait) } else { Pause::For(wait) }
     }
 
     /// Takes in one item of the list.
@@ -339,7 +364,9 @@ impl Session {
     /// Takes in that the stream ended after `lived`.
     pub(super) fn ended(&mut self, end: End, lived: Duration) -> Pause {
         match (&self.state, &end) {
-            (State::Listing(_), End::Unreachable(_)) => self.list_again(),
+            (State::Listing(_), End::Unreachable(_) | End::Lost) => self.list_again(),
+            // Another attempt would take the server as long, and be as much in vain.
+            (State::Listing(_), End::Late) => self.other_means(),
             (State::Listing(_), _) if self.broken_lists == 0 => {
                 self.list_again();
                 self.broken_lists = 1;
@@ -353,17 +380,26 @@ impl Session {
             // It lasted as long as was asked for, give or take the way to the server: each watch asks for another time.
             End::Closed if lived + Duration::from_secs(1) >= self.asked => return Pause::For(Duration::ZERO),
             End::Closed => {}
-            End::Unreachable(why) => {
-                self.trouble = Some(why);
-                return Pause::Server;
+            End::Lost => {
+                self.trouble = Some("the API server answers others, and not this request".into());
+                self.returned();
             }
+            End::Late => self.trouble = Some("the API server did not begin to answer in time".into()),
             End::Broken(why) => self.trouble = Some(why),
             End::Silent => self.trouble = Some("the API server sent nothing for too long".into()),
+            End::Unreachable(why) => {
+                self.trouble = Some(why);
+                return Pause::Server(self.retry(lived));
+            }
         }
-        Pause::For(match self.state {
+        Pause::For(self.retry(lived))
+    }
+
+    fn retry(&mut self, lived: Duration) -> Duration {
+        match self.state {
             State::Listing(_) => self.schedule.failed(MAX_BACKOFF, Duration::ZERO),
             State::Watching { .. } => self.schedule.ended(lived),
-        })
+        }
     }
 
     /// Moves the place from which a watch resumes.

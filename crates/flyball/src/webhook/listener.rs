@@ -286,6 +286,6 @@ mod tests {
         }
         slow.abort_all();
         took.sort();
-        assert!(took[49] < Duration::from_secs(10), "{took:?}");
+        assert!(took[49] < Duration::from_secs(1), "{took:?}");
     }
 }

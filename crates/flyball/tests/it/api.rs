@@ -330,6 +330,9 @@ impl World {
         if let ["api", _] | ["apis", _, _] = parts[..] {
             return self.discovery();
         }
+        if path == "/livez" {
+            return whole(200, Bytes::from_static(b"ok"));
+        }
         let rest = if parts[0] == "api" { &parts[2..] } else { &parts[3..] };
         let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (Some(*namespace), rest),

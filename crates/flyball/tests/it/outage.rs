@@ -17,8 +17,8 @@ fn lists(seen: &[Seen], resource: &str) -> usize {
 }
 
 /// Takes the server away for this time; meanwhile one widget changes, and what the watches knew is forgotten.
-async fn outage(api: &Api, away: Duration) {
-    api.fail("", usize::MAX, Fault::LoseAnswer);
+async fn outage(api: &Api, away: Duration, fault: Fault) {
+    api.fail("", usize::MAX, fault);
     for resource in ["widgets", "configmaps"] {
         api.cut(resource);
     }
@@ -27,45 +27,85 @@ async fn outage(api: &Api, away: Duration) {
     api.compact();
 }
 
-#[tokio::test(start_paused = true)]
-async fn watches_live_again_within_seconds_of_the_return_of_the_server() {
-    for away in [1, 45, 600].map(Duration::from_secs) {
+/// Checks how soon watches live again after an outage that looks so.
+async fn check_return(fault: Fault) {
+    for away in [1, 7, 45, 600].map(Duration::from_secs) {
         let (api, widgets) = (Api::default(), Widgets::usual());
         (0..50).for_each(|i| widget(&api, &format!("w{i}"), 1));
         let _stage = Stage::start(&api, &widgets).await;
         sleep(Duration::from_secs(60)).await;
         api.seen();
-        outage(&api, away).await;
+        outage(&api, away, fault.clone()).await;
         let probes = api.seen().len() as u64;
-        assert!(probes <= 4 + away.as_secs() / 4, "{probes} requests in {away:?}: one watch looks for the server");
+        assert!(probes <= 10 + away.as_secs() / 4, "{probes} requests in {away:?}: one watch looks for the server");
         api.heal();
         let back = Instant::now();
         while api.watches("widgets") + api.watches("configmaps") < 2 {
             sleep(Duration::from_millis(10)).await;
-            assert!(back.elapsed() < Duration::from_millis(6500), "not live again after {away:?}");
+            assert!(back.elapsed() < Duration::from_secs(7), "not live again after {away:?} of {fault:?}");
         }
         settle().await;
         let seen = api.seen();
-        assert_eq!((lists(&seen, "/widgets"), lists(&seen, "/configmaps")), (1, 1), "after {away:?}");
+        assert_eq!((lists(&seen, "/widgets"), lists(&seen, "/configmaps")), (1, 1), "after {away:?} of {fault:?}");
         assert_eq!(seen.iter().filter(|seen| seen.is_write()).count(), 2, "a child and a status");
         assert_eq!(size_of(&api, "w7").as_deref(), Some("2"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_answers_nothing_is_found_again_as_well() {
+async fn watches_live_again_within_seconds_of_the_return_of_the_server() {
+    check_return(Fault::LoseAnswer).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_live_again_within_seconds_of_the_return_of_a_server_that_hung() {
+    check_return(Fault::Hang).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_live_again_within_seconds_of_the_return_of_a_server_behind_a_load_balancer() {
+    check_return(Fault::Refuse(502)).await;
+    check_return(Fault::Refuse(503)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_whose_own_server_is_away_backs_off_and_leaves_the_others_alone() {
     let (api, widgets) = (Api::default(), Widgets::usual());
-    widget(&api, "w7", 1);
+    widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(60)).await;
-    api.fail("", usize::MAX, Fault::Hang);
-    for resource in ["widgets", "configmaps"] {
-        api.cut(resource);
-    }
-    sleep(Duration::from_secs(300)).await;
+    api.seen();
+    api.fail("/configmaps?watch", usize::MAX, Fault::Refuse(503));
+    api.cut("configmaps");
+    sleep(Duration::from_secs(600)).await;
+    let seen = api.seen();
+    let count = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
+    assert!((20..=50).contains(&count("/configmaps")), "{} attempts", count("/configmaps"));
+    assert!(count("/livez") <= count("/configmaps"), "{} probes", count("/livez"));
+    assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 0));
     api.heal();
-    sleep(Duration::from_secs(36)).await;
-    assert_eq!((api.watches("widgets"), api.watches("configmaps")), (1, 1), "what hangs is given up after 30 s");
+    sleep(Duration::from_secs(31)).await;
+    assert_eq!(api.watches("configmaps"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_does_not_begin_is_an_error_of_the_list_if_the_server_answers_others() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.fail("/widgets?", 1, Fault::Hang);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(29)).await;
+    let of_widgets = |seen: &[Seen]| -> Vec<String> {
+        let seen = seen.iter().filter(|seen| seen.what.ends_with("/widgets"));
+        seen.map(|seen| seen.query.clone()).collect()
+    };
+    let seen = api.seen();
+    assert_eq!((of_widgets(&seen), widgets.calls().len()), (Vec::new(), 0), "it may take long");
+    assert_eq!(seen.iter().filter(|seen| seen.what.ends_with("/livez")).count(), 1);
+    sleep(Duration::from_secs(3)).await;
+    let asked = of_widgets(&api.seen());
+    assert!(asked.len() == 1 && asked[0].contains("sendInitialEvents=true"), "by other means: {asked:?}");
+    assert_eq!(widgets.calls(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,79 @@
+//! Who owns which fields, where that does not follow from what was sent.
+
+use crate::facts::{post, send, server};
+use flyball_server::Server;
+use http::Method;
+use serde_json::{Value, json};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
+
+/// Returns what a manager owns of an object.
+fn owned<'v>(object: &'v Value, manager: &str) -> &'v Value {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.filter(|entry| entry["manager"] == manager).map(|entry| &entry["fieldsV1"]).next().unwrap_or(&Value::Null)
+}
+
+async fn apply(server: &Server, url: &str, manager: &str, object: Value) -> Value {
+    let url = format!("{url}?fieldManager={manager}&force=true");
+    let (code, answer) = send(server, Method::PATCH, &url, APPLY, object).await;
+    assert!(matches!(code, 200 | 201), "{answer}");
+    answer
+}
+
+#[tokio::test]
+async fn writer_of_pod_cidr_owns_pod_cidrs_as_a_set() {
+    let server = server().await;
+    let both = |block: &str| json!({"f:podCIDR": {}, "f:podCIDRs": {".": {}, format!("v:\"{block}\""): {}}});
+    let node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}});
+    let (code, made) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
+    assert_eq!((code, &made["spec"]["podCIDRs"]), (201, &json!(["10.0.0.0/24"])), "{made}");
+    assert_eq!(owned(&made, "maker"), &json!({"f:spec": both("10.0.0.0/24")}));
+
+    assert_eq!(
+        post(&server, "/api/v1/nodes", json!({"metadata": {"name": "bare", "labels": {"a": "b"}}})).await.0,
+        201
+    );
+    let patch = json!({"spec": {"podCIDR": "10.0.1.0/24"}});
+    let (code, patched) = send(&server, Method::PATCH, "/api/v1/nodes/bare?fieldManager=allocator", MERGE, patch).await;
+    assert_eq!((code, &patched["spec"]["podCIDRs"]), (200, &json!(["10.0.1.0/24"])), "{patched}");
+    assert_eq!(owned(&patched, "allocator"), &json!({"f:spec": both("10.0.1.0/24")}));
+
+    let node = json!({"metadata": {"name": "d"}, "spec": {"podCIDRs": ["10.0.2.0/24", "fd00::/64"]}});
+    let (code, made) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
+    assert_eq!((code, &made["spec"]["podCIDR"]), (201, &json!("10.0.2.0/24")), "{made}");
+    let set = json!({".": {}, "v:\"10.0.2.0/24\"": {}, "v:\"fd00::/64\"": {}});
+    assert_eq!(owned(&made, "maker"), &json!({"f:spec": {"f:podCIDR": {}, "f:podCIDRs": set}}));
+}
+
+#[tokio::test]
+async fn raw_json_is_one_field() {
+    let server = server().await;
+    let url = "/apis/apps/v1/namespaces/ns/controllerrevisions";
+    let revision = |name: &str, data: Value| json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "data": data, "revision": 1});
+    let all = json!({"f:data": {}, "f:revision": {}});
+    for (name, data) in [("map", json!({"spec": {"a": {"b": [1]}}})), ("empty", json!({}))] {
+        let (code, made) = post(&server, &format!("{url}?fieldManager=maker"), revision(name, data.clone())).await;
+        assert_eq!((code, owned(&made, "maker")), (201, &all), "{made}");
+        let applied = apply(&server, &format!("{url}/{name}"), "applier", revision(name, data)).await;
+        assert_eq!(owned(&applied, "applier"), &all);
+    }
+}
+
+#[tokio::test]
+async fn a_bound_object_of_a_token_is_owned_field_by_field() {
+    let server = server().await;
+    for (url, object) in [
+        ("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "a"}})),
+        ("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "s"}})),
+    ] {
+        assert_eq!(post(&server, url, object).await.0, 201);
+    }
+    let request =
+        json!({"spec": {"audiences": ["x"], "boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}});
+    let url = "/api/v1/namespaces/ns/serviceaccounts/a/token?fieldManager=m";
+    let (code, made) = post(&server, url, request).await;
+    assert_eq!(code, 201, "{made}");
+    let bound = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
+    assert_eq!(owned(&made, "m")["f:spec"]["f:boundObjectRef"], bound, "{made}");
+}

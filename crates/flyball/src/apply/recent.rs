@@ -1,0 +1,58 @@
+//! A map of bounded size, which forgets the entries that were put in first.
+
+use std::collections::BTreeMap;
+
+/// The entries that were put in last.
+#[derive(Debug)]
+pub(super) struct RecentEntries<K, V> {
+    limit: usize,
+    entries: BTreeMap<K, (u64, V)>,
+    /// The keys in the order in which their entries were put in.
+    order: BTreeMap<u64, K>,
+    inserted: u64,
+}
+
+impl<K: Clone + Ord, V> RecentEntries<K, V> {
+    /// Makes a map of at most so many entries.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, entries: BTreeMap::new(), order: BTreeMap::new(), inserted: 0 }
+    }
+
+    /// Puts in an entry as the newest one, and returns the value that it replaces.
+    pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let before = self.remove(&key);
+        if self.entries.len() >= self.limit
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.inserted += 1;
+        self.order.insert(self.inserted, key.clone());
+        self.entries.insert(key, (self.inserted, value));
+        before
+    }
+
+    /// Takes out an entry.
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let (inserted, value) = self.entries.remove(key)?;
+        self.order.remove(&inserted);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entry_is_forgotten_whatever_its_key() {
+        let mut recent = RecentEntries::new(3);
+        ["c", "b", "a"].into_iter().for_each(|key| assert_eq!(recent.insert(key, 1), None));
+        assert_eq!(recent.insert("c", 2), Some(1), "put in again, it is the newest");
+        assert_eq!(recent.insert("0", 1), None);
+        assert_eq!((recent.remove(&"b"), recent.remove(&"c")), (None, Some(2)));
+        (0..10).for_each(|n| _ = recent.insert("d", n));
+        assert_eq!(recent.entries.keys().copied().collect::<Vec<_>>(), ["0", "a", "d"]);
+        assert_eq!(recent.order.len(), 3);
+    }
+}
