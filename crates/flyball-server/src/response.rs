@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// The body of an answer.
 pub struct Body(Kind);
@@ -53,6 +53,15 @@ impl Body {
         matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
     }
 
+    /// Returns the next piece; one that is not made yet is made for it.
+    pub(crate) fn next_made(&mut self) -> Option<Bytes> {
+        match &mut self.0 {
+            Kind::Pieces(pieces) => pieces.pop_front(),
+            Kind::Lazy(made, pieces, _) => made.pop_front().or_else(|| pieces.next()),
+            Kind::Stream(_) => None,
+        }
+    }
+
     /// Counts the bytes that are in memory.
     pub(crate) fn made(&self) -> usize {
         usize::try_from(http_body::Body::size_hint(self).lower()).unwrap_or(usize::MAX)
@@ -74,15 +83,11 @@ impl http_body::Body for Body {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
-            Kind::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
-            Kind::Lazy(made, pieces, _) => {
-                Poll::Ready(made.pop_front().or_else(|| pieces.next()).map(|piece| Ok(Frame::data(piece))))
-            }
-            Kind::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
-            }
-        }
+        let piece = match &mut self.0 {
+            Kind::Stream(stream) => ready!(stream.as_mut().poll_next(cx)),
+            Kind::Pieces(_) | Kind::Lazy(..) => self.next_made(),
+        };
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -11,9 +11,10 @@ use crate::response::Body;
 use crate::server::Turns;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use tokio::task::JoinHandle;
 
 /// The most bytes of a piece, and how much room there has to be for the next one. A client has as long for each piece
 /// as it may leave anything unread, so that a slow one gets a long answer whole.
@@ -25,12 +26,15 @@ pub(super) struct Outgoing {
     link: Link,
     /// What was taken from the body and not handed over.
     next: Bytes,
-    /// What is made already and not handed over, `next` included.
+    /// What is made already and not handed over, `next` included; while the next piece is made, room for it.
     made: Hold,
     /// Until there is room for more.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
     /// Where the rest of the body is made, if that takes long.
     turns: Option<Turns>,
+    /// The body and its next piece, while that is made. A task of its own makes it: this one is polled only while its
+    /// client takes something, and would keep the turn that it was given.
+    making: Option<JoinHandle<(Body, Option<Bytes>)>>,
 }
 
 /// The client did not read, and the rest of the answer is withheld.
@@ -61,28 +65,50 @@ impl Outgoing {
         };
         link.keep_room(Some(made.split(by_itself)));
         let turns = Turns::new(shared, &flow);
-        Self { body, link, next: Bytes::new(), made, wait: None, turns }
+        Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
     }
 
     /// Waits until the user may be sent more. What is made already need not wait.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Hold>> {
-        if self.made.amount() > 0 || self.wait.is_none() && self.made.has_room() {
-            return Poll::Ready(None);
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let computes = self.turns.is_some() && self.body.computes();
+        if self.made.amount() > 0 || self.wait.is_none() && !computes && self.made.has_room() {
+            return Poll::Ready(());
         }
         let wait = self.wait.get_or_insert_with(|| Box::pin(self.made.wait(PIECE)));
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
-        Poll::Ready(room)
+        room.into_iter().for_each(|room| self.made.add(room));
+        Poll::Ready(())
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let body = &mut self.body;
-        let frame = match &mut self.turns {
-            Some(turns) if body.computes() => ready!(turns.poll(cx, |cx| Pin::new(body).poll_frame(cx))),
-            _ => Pin::new(body).poll_frame(cx),
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        if let Some(turns) = self.turns.as_ref().filter(|_| self.making.is_none() && self.body.computes()) {
+            let mut body = std::mem::replace(&mut self.body, Body::empty());
+            self.making = Some(turns.spawn(move || {
+                let piece = body.next_made();
+                (body, piece)
+            }));
+        }
+        let Some(making) = &mut self.making else {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            if frame.is_pending() {
+                // The watch has nothing to send, and keeps no room.
+                self.made.resize(0);
+            }
+            let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
+            return Poll::Ready(Some(Ok(frame.into_data().unwrap_or_default())));
         };
-        let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
-        Poll::Ready(Some(frame.into_data().unwrap_or_default()))
+        let made = ready!(Pin::new(making).poll(cx));
+        self.making = None;
+        let Ok((body, piece)) = made else { return Poll::Ready(Some(Err(CutOff))) };
+        self.body = body;
+        Poll::Ready(piece.map(Ok))
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.making.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -96,9 +122,12 @@ impl http_body::Body for Outgoing {
             return Poll::Ready(Some(Err(CutOff)));
         }
         if this.next.is_empty() {
-            let _room = ready!(this.poll_room(cx));
-            let Some(next) = ready!(this.poll_body(cx)) else { return Poll::Ready(None) };
-            this.next = next;
+            ready!(this.poll_room(cx));
+            this.next = match ready!(this.poll_body(cx)) {
+                Some(Ok(next)) => next,
+                Some(Err(cut_off)) => return Poll::Ready(Some(Err(cut_off))),
+                None => return Poll::Ready(None),
+            };
             this.made.resize(this.body.made() + this.next.len());
         }
         let bytes = this.next.split_to(this.next.len().min(PIECE));
@@ -107,10 +136,13 @@ impl http_body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.next.is_empty() && self.body.is_end_stream()
+        self.next.is_empty() && self.making.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.making.is_some() {
+            return SizeHint::default();
+        }
         let (rest, mut hint) = (self.body.size_hint(), SizeHint::new());
         let next = self.next.len() as u64;
         hint.set_lower(rest.lower() + next);
@@ -234,5 +266,23 @@ mod tests {
         assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * PIECE + UNFINISHED));
         unread.truncate(1);
         assert_eq!(next(&mut outgoing).unwrap().remaining(), PIECE);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_answer_that_is_not_polled_keeps_no_turn() {
+        let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
+        let link = link(&ann);
+        link.keep_room(shared.room(&ann, 3 * PIECE).await);
+        let all = || shared.threads.clone().wait(bob.clone(), shared.threads.limit());
+        let taken = all().await;
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; PIECE]));
+        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
+        assert_eq!(std::iter::from_fn(|| next(&mut outgoing)).count(), 3, "more takes a turn");
+        assert!(!http_body::Body::is_end_stream(&outgoing));
+        drop(taken);
+        let taken = tokio::time::timeout(Duration::from_secs(10), all()).await.expect("the turn is given back");
+        drop(taken);
+        assert_eq!(outgoing.collect().await.unwrap().to_bytes().len(), 6 * PIECE);
+        assert_eq!(shared.unsent.used(), 0);
     }
 }

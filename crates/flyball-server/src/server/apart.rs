@@ -13,6 +13,7 @@ use http::Method;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
 
 /// A request computes for long if its body and the object that it changes have so many bytes together.
 const LONG_BODY: usize = 64 << 10;
@@ -69,8 +70,17 @@ impl Turns {
         has_workers.then(|| Self { threads: shared.threads.clone(), flow: flow.clone(), wait: None })
     }
 
-    /// Takes a step once it is this request's turn.
-    pub(crate) fn poll<T>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T) -> Poll<T> {
+    /// Takes a step in a task of its own once it is this request's turn.
+    pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let wait = self.threads.clone().wait(self.flow.clone(), 1);
+        tokio::spawn(async move {
+            let _turn = wait.await;
+            tokio::task::block_in_place(step)
+        })
+    }
+
+    /// Takes a step once it is this request's turn. It has to be polled whenever it is woken, as others wait for it.
+    fn poll<T>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T) -> Poll<T> {
         let wait = self.wait.get_or_insert_with(|| Box::pin(self.threads.clone().wait(self.flow.clone(), 1)));
         let held = ready!(wait.as_mut().poll(cx));
         self.wait = None;

@@ -47,11 +47,14 @@ where
     loop {
         let allowed = MAX_TIME.min(GRACE + Duration::from_secs((length / RATE) as u64));
         let begun = Instant::now();
-        let frame = timeout(allowed.saturating_sub(spent), body.as_mut().frame()).await.map_err(late)?;
+        let data = match timeout(allowed.saturating_sub(spent), body.as_mut().frame()).await.map_err(late)? {
+            None => break,
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => {
+                return Err(Status::bad_request(format!("unable to read the request body: {error}")).into());
+            }
+        };
         spent += begun.elapsed();
-        let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > DRAINED {
             return Err(too_large());
@@ -64,7 +67,8 @@ where
         if let (Some((shared, flow)), Some(hold)) = (counted, &mut hold)
             && length > hold.amount()
         {
-            let wanted = length.max((2 * hold.amount()).min(exact.unwrap_or(LIMIT)));
+            // All of it if its length is known: who holds much and waits for more may wait for others like it.
+            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, LIMIT);
             hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
         }
         if first.is_empty() && all.is_empty() {
