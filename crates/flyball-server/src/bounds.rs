@@ -29,9 +29,9 @@ pub struct Bounds {
     pub connections: usize,
     /// The most watches over connections: 20,000.
     pub watches: usize,
-    /// The most bytes of bodies that are being received over connections: 64 MiB.
+    /// The most bytes of bodies that are being received over connections: 64 MiB, and as many of administrators.
     pub received_bytes: usize,
-    /// The most bytes of answers that wait until their clients read them: 64 MiB.
+    /// The most bytes of answers that wait until their clients read them: 64 MiB, and as many of administrators.
     pub unsent_bytes: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
@@ -68,21 +68,44 @@ pub(crate) enum Sort {
     Exempt,
 }
 
+/// What an unfinished answer costs beside its bytes, roughly: the stream, the request's head, the task.
+pub(crate) const UNFINISHED: usize = 8 << 10;
+
+/// Something that users share. Administrators share as much among themselves, so that no other user keeps them waiting.
+pub(crate) struct Levels {
+    exempt: Pool,
+    others: Pool,
+}
+
+impl Levels {
+    fn new(limit: usize, max_waiting: usize) -> Self {
+        Self { exempt: Pool::new(limit, max_waiting), others: Pool::new(limit, max_waiting) }
+    }
+
+    /// Returns what a flow has its share of.
+    pub(crate) fn of(&self, flow: &Flow) -> &Pool {
+        if flow.is_exempt { &self.exempt } else { &self.others }
+    }
+
+    /// Returns how much is held.
+    pub(crate) fn used(&self) -> usize {
+        self.exempt.used() + self.others.used()
+    }
+}
+
 /// What all users share.
 pub(crate) struct Shared {
     reads: Pool,
     writes: Pool,
     exempt: Pool,
-    /// Threads for such requests of administrators, who share as many among themselves.
-    exempt_threads: Pool,
     patience: Duration,
     /// Threads for requests that compute for long.
-    threads: Pool,
+    pub(crate) threads: Levels,
     pub(crate) watches: Pool,
     /// Bytes of bodies.
-    pub(crate) received: Pool,
+    received: Levels,
     /// Bytes of answers.
-    pub(crate) unsent: Pool,
+    pub(crate) unsent: Levels,
 }
 
 impl Shared {
@@ -92,18 +115,12 @@ impl Shared {
             reads: Pool::new(bounds.reads, bounds.waiting),
             writes: Pool::new(bounds.writes, bounds.waiting),
             exempt: Pool::new(bounds.exempt, 0),
-            exempt_threads: Pool::new(cores.max(2), usize::MAX),
             patience: bounds.patience,
-            threads: Pool::new(cores.max(2), usize::MAX),
+            threads: Levels { exempt: Pool::undivided(cores.max(2)), others: Pool::undivided(cores.max(2)) },
             watches: Pool::new(bounds.watches, 0),
-            received: Pool::new(bounds.received_bytes, bounds.waiting),
-            unsent: Pool::new(bounds.unsent_bytes, bounds.waiting),
+            received: Levels::new(bounds.received_bytes, bounds.waiting),
+            unsent: Levels::new(bounds.unsent_bytes, bounds.waiting),
         }
-    }
-
-    /// Returns the threads for requests that compute for long, of administrators or of others.
-    pub(crate) fn threads(&self, is_exempt: bool) -> &Pool {
-        if is_exempt { &self.exempt_threads } else { &self.threads }
     }
 
     fn slots(&self, sort: Sort) -> &Pool {
@@ -121,13 +138,17 @@ impl Shared {
 
     /// Takes the right to receive so many bytes; `None` if there is none to be had.
     pub(crate) async fn receive(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        self.received.take(flow, bytes, self.patience).await
+        self.received.of(flow).take(flow, bytes, self.patience).await
     }
 
     /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.
     pub(crate) async fn room(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        let wait = self.unsent.clone().wait(flow.clone(), bytes);
-        tokio::time::timeout(self.patience, wait).await.ok().flatten()
+        let pool = self.unsent.of(flow);
+        // One that is longer than what a user can be given waits until there is much room, and then goes beyond it.
+        let wait = pool.clone().wait(flow.clone(), bytes.min(pool.limit() / 4));
+        let mut room = tokio::time::timeout(self.patience, wait).await.ok().flatten()?;
+        room.resize(bytes);
+        Some(room)
     }
 
     /// Counts the requests of a sort that are under way.
@@ -137,8 +158,10 @@ impl Shared {
 
     /// Counts the requests that were refused, by [`REFUSALS`].
     pub(crate) fn refused(&self) -> [u64; 2] {
-        let pools = [&self.reads, &self.writes, &self.exempt, &self.watches, &self.received, &self.unsent];
-        let all = pools.map(Pool::refused);
+        let Self { received, unsent, .. } = self;
+        let levels = [&received.exempt, &received.others, &unsent.exempt, &unsent.others];
+        let pools = [&self.reads, &self.writes, &self.exempt, &self.watches].into_iter().chain(levels);
+        let all: Vec<[u64; 2]> = pools.map(Pool::refused).collect();
         [0, 1].map(|why| all.iter().map(|refused| refused[why]).sum())
     }
 }
@@ -150,17 +173,17 @@ mod tests {
     #[tokio::test]
     async fn administrators_do_not_wait_for_the_threads_of_others() {
         let shared = Shared::new(&Bounds::default());
-        let flow = |user: &str| Flow { user: user.into(), over_connection: true };
-        let take = |n: usize| shared.threads(false).try_take(&flow(&format!("user-{n}")), 1);
-        let busy: Vec<Hold> = (0..10_000).map_while(take).collect();
-        assert!(!busy.is_empty() && take(10_000).is_none());
-        assert!(shared.threads(true).try_take(&flow("admin"), 1).is_some());
+        let take = |flow: &Flow| shared.threads.of(flow).try_take(flow, 1);
+        let user = |n: usize| Flow::of(&format!("user-{n}"), false, true);
+        let busy: Vec<Hold> = (0..10_000).map_while(|n| take(&user(n))).collect();
+        assert!(!busy.is_empty() && take(&user(10_000)).is_none());
+        assert!(take(&Flow::of("admin", true, true)).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_finds_no_slot_waits_and_then_goes() {
         let bounds = Bounds { reads: 1, waiting: 1, ..Bounds::default() };
-        let (shared, flow) = (Shared::new(&bounds), Flow { user: "ann".into(), over_connection: false });
+        let (shared, flow) = (Shared::new(&bounds), Flow::of("ann", false, false));
         let first = shared.slot(Sort::Read, &flow).await.unwrap();
         let (second, third) = tokio::join!(shared.slot(Sort::Read, &flow), shared.slot(Sort::Read, &flow));
         assert!(second.is_none() && third.is_none());
@@ -172,5 +195,22 @@ mod tests {
         assert_eq!(shared.count(Sort::Read), 1);
         drop(waited);
         assert_eq!(shared.count(Sort::Read), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn administrators_wait_for_no_other_user_to_read() {
+        let shared = Shared::new(&Bounds { unsent_bytes: 1000, received_bytes: 1000, ..Bounds::default() });
+        let (ann, bob, admin) =
+            (Flow::of("ann", false, true), Flow::of("bob", false, true), Flow::of("admin", true, true));
+        let long = shared.room(&ann, 100_000).await.expect("a long answer has its time, too");
+        let _body = shared.receive(&ann, 500).await.unwrap();
+        assert!(shared.room(&bob, 1).await.is_none() && shared.receive(&ann, 1).await.is_none());
+        let begun = tokio::time::Instant::now();
+        assert!(shared.room(&admin, 400).await.is_some() && shared.receive(&admin, 400).await.is_some());
+        assert!(begun.elapsed().is_zero());
+        assert_eq!(shared.unsent.used(), 100_000);
+        drop(long);
+        assert!(shared.room(&bob, 1).await.is_some());
+        assert_eq!(shared.unsent.used(), 0);
     }
 }

@@ -112,7 +112,7 @@ struct State {
     is_slow: AtomicBool,
     /// What is given back with the end of the answer.
     kept: OnceLock<Hold>,
-    /// Room for the answer, until it is made.
+    /// Room for the answer until it is made, then what it costs by itself until it has ended.
     room: Mutex<Option<Hold>>,
     /// When the pieces were handed to the transport that have not been sent yet.
     unsent: Mutex<VecDeque<Instant>>,
@@ -155,6 +155,11 @@ impl Link {
     /// Keeps something until the answer has ended.
     pub(crate) fn keep(&self, hold: Hold) {
         let _ = self.0.kept.set(hold);
+    }
+
+    /// Tells whether something is kept until the answer has ended: a watch is counted so.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.0.kept.get().is_some()
     }
 
     /// Keeps room for the answer, in place of what was kept before; returns that.

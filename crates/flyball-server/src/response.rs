@@ -1,18 +1,20 @@
 //! Response: answers as bytes.
 
 use crate::request::accept::{Encoding, Form};
-use bytes::Bytes;
+use crate::request::body::LIMIT;
+use bytes::{BufMut, Bytes, BytesMut};
 use flyball_core::Status;
 use futures_core::Stream;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// The body of an answer.
 pub struct Body(Kind);
@@ -20,8 +22,8 @@ pub struct Body(Kind);
 enum Kind {
     /// All of it, in pieces.
     Pieces(VecDeque<Bytes>),
-    /// Pieces made when they are wanted.
-    Lazy(VecDeque<Bytes>, Box<dyn Iterator<Item = Bytes> + Send>),
+    /// Pieces made when they are wanted; whether it takes long to make one.
+    Lazy(VecDeque<Bytes>, Box<dyn Iterator<Item = Bytes> + Send>, bool),
     /// A watch: pieces as they come.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
@@ -37,12 +39,32 @@ impl Body {
     }
 
     /// A body that is made while it is sent; one of a few pieces is made at once, so that its length can be told.
-    pub(crate) fn lazy(mut pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+    /// `computes` tells that more is done for a piece than to copy it.
+    pub(crate) fn lazy(mut pieces: impl Iterator<Item = Bytes> + Send + 'static, computes: bool) -> Self {
         let first: VecDeque<Bytes> = pieces.by_ref().take(3).collect();
         if first.len() < 3 {
             return Self::pieces(first);
         }
-        Self(Kind::Lazy(first, Box::new(pieces)))
+        Self(Kind::Lazy(first, Box::new(pieces), computes))
+    }
+
+    /// Tells whether it takes long to make the next piece.
+    pub(crate) fn computes(&self) -> bool {
+        matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
+    }
+
+    /// Returns the next piece; one that is not made yet is made for it.
+    pub(crate) fn next_made(&mut self) -> Option<Bytes> {
+        match &mut self.0 {
+            Kind::Pieces(pieces) => pieces.pop_front(),
+            Kind::Lazy(made, pieces, _) => made.pop_front().or_else(|| pieces.next()),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// Counts the bytes that are in memory.
+    pub(crate) fn made(&self) -> usize {
+        usize::try_from(http_body::Body::size_hint(self).lower()).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
@@ -61,15 +83,11 @@ impl http_body::Body for Body {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.0 {
-            Kind::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
-            Kind::Lazy(made, pieces) => {
-                Poll::Ready(made.pop_front().or_else(|| pieces.next()).map(|piece| Ok(Frame::data(piece))))
-            }
-            Kind::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
-            }
-        }
+        let piece = match &mut self.0 {
+            Kind::Stream(stream) => ready!(stream.as_mut().poll_next(cx)),
+            Kind::Pieces(_) | Kind::Lazy(..) => self.next_made(),
+        };
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -79,7 +97,7 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
-            Kind::Lazy(made, _) => {
+            Kind::Lazy(made, ..) => {
                 let mut hint = SizeHint::default();
                 hint.set_lower(length(made));
                 hint
@@ -114,9 +132,67 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
             bytes.push(b'\n');
             bytes
         }
-        Encoding::Yaml => serde_saphyr::to_string(value).unwrap_or_default().into_bytes(),
+        Encoding::Yaml => yaml(value).into_bytes(),
     };
     answer(code, form.content_type(), bytes)
+}
+
+/// The most bytes of a value in YAML's block style, which indents: it can make a line of a character.
+const MAX_BLOCKS: usize = 4 * LIMIT;
+
+/// Writes a value as YAML, which JSON is too.
+fn yaml(value: &Value) -> String {
+    struct Bounded(String);
+    impl fmt::Write for Bounded {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            if self.0.len() + text.len() > MAX_BLOCKS {
+                return Err(fmt::Error);
+            }
+            self.0.push_str(text);
+            Ok(())
+        }
+    }
+    let mut blocks = Bounded(String::new());
+    match serde_saphyr::to_fmt_writer(&mut blocks, value) {
+        Ok(()) => blocks.0,
+        Err(_) => format!("{value}\n"),
+    }
+}
+
+/// Writes what stands before and after the items of a list, which is an object with its items below `key`.
+pub(crate) fn around(encoding: Encoding, list: &Map<String, Value>, key: &str) -> [String; 2] {
+    let (mut parts, mut at) = ([String::new(), String::new()], 0);
+    for (i, (name, value)) in list.iter().enumerate() {
+        match encoding {
+            Encoding::Json => {
+                parts[at].push(if i == 0 { '{' } else { ',' });
+                parts[at] += &format!("{}:", Value::from(name.as_str()));
+                parts[at] += &if name == key { "[".to_owned() } else { value.to_string() };
+            }
+            Encoding::Yaml if name == key => parts[at] += &format!("{key}:\n"),
+            Encoding::Yaml => parts[at] += &yaml(&json!({ name: value })),
+        }
+        if name == key {
+            at = 1;
+            parts[at] += if encoding == Encoding::Json { "]" } else { "" };
+        }
+    }
+    parts[1] += if encoding == Encoding::Json { "}\n" } else { "" };
+    parts
+}
+
+/// Writes the next item of a list.
+pub(crate) fn item(encoding: Encoding, out: &mut BytesMut, is_first: bool, value: Value) {
+    match encoding {
+        Encoding::Json if is_first => out.put_slice(value.to_string().as_bytes()),
+        Encoding::Json => out.put_slice(format!(",{value}").as_bytes()),
+        Encoding::Yaml => {
+            let blocks = yaml(&Value::Array(vec![value]));
+            // One that is too long for block style stands on a line of its own.
+            let line = blocks.strip_prefix('[').and_then(|rest| rest.strip_suffix("]\n"));
+            out.put_slice(line.map_or_else(|| blocks.clone(), |line| format!("- {line}\n")).as_bytes());
+        }
+    }
 }
 
 /// Writes a refusal as JSON.
@@ -230,6 +306,37 @@ mod tests {
         noted.tell(&mut response);
         let told = response.headers().get_all("warning").iter();
         told.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
+    }
+
+    #[test]
+    fn a_list_in_pieces_is_as_one_that_is_written_whole() {
+        let items = [
+            json!({"a": "x\ny\n", "b": [], "c": {}, "d": ["- e", {"f": [[1, null], ["  g\n\n h"]]}]}),
+            json!("k: v"),
+            json!(["i", [["j"]]]),
+            json!({"long": "word ".repeat(100), "odd": ["yes", "0x1", "", " ", "#", "'", "\u{7f}", "\t\n"]}),
+        ];
+        let list = json!({"kind": "L", "apiVersion": "v1", "metadata": {"m": {"n": "o"}, "items": []}, "items": items});
+        for encoding in [Encoding::Json, Encoding::Yaml] {
+            let form = Form { encoding, ..Form::PLAIN };
+            let [before, after] = around(encoding, list.as_object().unwrap(), "items");
+            let mut all = BytesMut::from(before.as_bytes());
+            items.iter().enumerate().for_each(|(i, value)| item(encoding, &mut all, i == 0, value.clone()));
+            all.put_slice(after.as_bytes());
+            let Kind::Pieces(whole) = value(200, form, &list).into_body().0 else { panic!("it is made at once") };
+            assert_eq!(str::from_utf8(&all).unwrap(), str::from_utf8(&whole[0]).unwrap());
+        }
+    }
+
+    #[test]
+    fn yaml_does_not_grow_without_bounds() {
+        let deep = (0..50).fold(json!(vec![1; 130_000]), |inner, _| json!({ "a": inner }));
+        assert!(yaml(&deep).len() < 300_000, "it would be more than 13 MB");
+        let mut out = BytesMut::new();
+        item(Encoding::Yaml, &mut out, true, deep.clone());
+        item(Encoding::Yaml, &mut out, false, json!({"b": "c"}));
+        let read: Value = serde_saphyr::from_str(str::from_utf8(&out).unwrap()).unwrap();
+        assert_eq!(read, json!([deep, {"b": "c"}]));
     }
 
     #[test]

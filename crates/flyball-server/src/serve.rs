@@ -98,8 +98,8 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
 fn cut_off_slow(server: &Server, connections: &Connections) {
     let patience = server.bounds().slow_watch;
     for link in connections.links() {
-        let has_room = link.flow().is_none_or(|flow| server.shared().unsent.has_room(flow));
-        link.cut_off_slow(if has_room { patience } else { patience / PRESSURE });
+        let is_overdrawn = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).is_overdrawn(flow));
+        link.cut_off_slow(if is_overdrawn { patience / PRESSURE } else { patience });
     }
 }
 
@@ -173,8 +173,7 @@ impl Session {
         request.extensions_mut().insert(link.clone());
         user.map(|user| request.extensions_mut().insert(user));
         let response = self.server.handle(request).await;
-        let unsent = self.server.shared().unsent.clone();
-        response.map(|body| Outgoing::new(body, link, unsent))
+        response.map(|body| Outgoing::new(body, link, self.server.shared()))
     }
 }
 

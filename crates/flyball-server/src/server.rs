@@ -8,7 +8,9 @@ mod objects;
 mod reply;
 mod sent;
 mod state;
+mod upload;
 
+pub(crate) use apart::Turns;
 pub(crate) use reply::Presenter;
 pub use state::Snapshot;
 

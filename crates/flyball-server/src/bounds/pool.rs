@@ -4,10 +4,11 @@
 //! nothing of requests.
 //!
 //! A user may hold no more than what is still free (dynamic thresholds, Choudhury and Hahne 1998): one alone gets
-//! half, the next one half of the rest, so that there is always something left for one who holds nothing. Of those who
-//! wait, users take turns. The invariant: what is held is given back by [`Hold`] alone.
+//! half, the next one half of the rest, so that there is always something left for one who holds nothing. Where turns
+//! are short enough to share by, one alone may have all. Of those who wait, users take turns. The invariant: what is held is given back by [`Hold`] alone.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,8 +17,27 @@ use tokio::sync::oneshot;
 /// Whose requests are counted together: a user's over connections, and the same user's in this process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flow {
-    pub(crate) user: Arc<str>,
-    pub(crate) over_connection: bool,
+    user: Arc<str>,
+    over_connection: bool,
+    /// Whether it is an administrator's.
+    pub(crate) is_exempt: bool,
+}
+
+impl Flow {
+    /// Returns the flow of a user. The service accounts of a namespace are one: whoever makes one there can make many.
+    pub(crate) fn of(user: &str, is_exempt: bool, over_connection: bool) -> Self {
+        let account = user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
+        let user = match account {
+            Some((namespace, _)) => format!("system:serviceaccounts:{namespace}").into(),
+            None => user.into(),
+        };
+        Self { user, over_connection, is_exempt }
+    }
+
+    /// Returns the flow of all requests whose user was not found out.
+    pub(crate) fn unidentified() -> Self {
+        Self::of("", false, true)
+    }
 }
 
 /// Why a request was refused, as metrics name it.
@@ -28,14 +48,15 @@ pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
 pub(crate) struct Pool(Arc<Inner>);
 
 struct Inner {
-    limit: usize,
     max_waiting: usize,
     shares: Mutex<Shares>,
     refused: [AtomicU64; 2],
 }
 
-#[derive(Default)]
 struct Shares {
+    limit: usize,
+    /// Whether one flow may hold all there is.
+    is_undivided: bool,
     used: usize,
     waiting: usize,
     flows: BTreeMap<Flow, Share>,
@@ -64,7 +85,16 @@ pub(crate) struct Hold {
 impl Pool {
     /// Makes a pool of so much, for which so many may wait.
     pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
-        Self(Arc::new(Inner { limit, max_waiting, shares: Mutex::default(), refused: Default::default() }))
+        let (flows, turns) = (BTreeMap::new(), VecDeque::new());
+        let shares = Shares { limit, is_undivided: false, used: 0, waiting: 0, flows, turns };
+        Self(Arc::new(Inner { max_waiting, shares: Mutex::new(shares), refused: Default::default() }))
+    }
+
+    /// Makes a pool of which one flow may have all, for as long as nobody else wants any of it; then they take turns.
+    pub(crate) fn undivided(limit: usize) -> Self {
+        let pool = Self::new(limit, usize::MAX);
+        pool.lock().is_undivided = true;
+        pool
     }
 
     fn lock(&self) -> MutexGuard<'_, Shares> {
@@ -75,15 +105,23 @@ impl Pool {
         Hold { pool: self.clone(), flow: flow.clone(), amount }
     }
 
-    /// Tells whether a flow would be given something now.
-    pub(crate) fn has_room(&self, flow: &Flow) -> bool {
-        self.lock().fits(flow, 0, self.0.limit)
+    /// Returns how much there is in all.
+    pub(crate) fn limit(&self) -> usize {
+        self.lock().limit
+    }
+
+    /// Tells whether a flow keeps others from what they want: it would be given no more now, and holds more than half
+    /// of what it would if all had the same. Who holds little is not blamed for what others hold.
+    pub(crate) fn is_overdrawn(&self, flow: &Flow) -> bool {
+        let shares = self.lock();
+        let held = shares.flows.get(flow).map_or(0, |share| share.held);
+        !shares.fits(flow, 0) && held > shares.limit / (2 * (shares.flows.len() + 1))
     }
 
     /// Takes an amount if it is to be had now.
     pub(crate) fn try_take(&self, flow: &Flow, amount: usize) -> Option<Hold> {
         let mut shares = self.lock();
-        if !shares.fits(flow, amount, self.0.limit) {
+        if !shares.fits(flow, amount) {
             drop(shares);
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
             return None;
@@ -118,7 +156,7 @@ impl Pool {
 
     fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
         let mut shares = self.lock();
-        if shares.fits(flow, amount, self.0.limit) {
+        if shares.fits(flow, amount) {
             shares.give(flow, amount);
             return Some(Begun::Given(self.hold(flow, amount)));
         }
@@ -158,7 +196,7 @@ impl Pool {
                 shares.flows.remove(flow);
             }
         }
-        while let Some((flow, waiter)) = shares.next(self.0.limit) {
+        while let Some((flow, waiter)) = shares.next() {
             shares.give(&flow, waiter.amount);
             // Who is gone gives back what it is given, which locks the pool.
             drop(shares);
@@ -184,9 +222,9 @@ enum Begun {
 }
 
 impl Shares {
-    fn fits(&self, flow: &Flow, amount: usize, limit: usize) -> bool {
-        let held = self.flows.get(flow).map_or(0, |share| share.held);
-        held.saturating_add(amount.max(1)) <= limit.saturating_sub(self.used)
+    fn fits(&self, flow: &Flow, amount: usize) -> bool {
+        let held = self.flows.get(flow).filter(|_| !self.is_undivided).map_or(0, |share| share.held);
+        held.saturating_add(amount.max(1)) <= self.limit.saturating_sub(self.used)
     }
 
     fn give(&mut self, flow: &Flow, amount: usize) {
@@ -202,7 +240,7 @@ impl Shares {
     }
 
     /// Takes the next one who waits and can be given what it waits for.
-    fn next(&mut self, limit: usize) -> Option<(Flow, Waiter)> {
+    fn next(&mut self) -> Option<(Flow, Waiter)> {
         for _ in 0..self.turns.len() {
             let flow = self.turns.pop_front()?;
             let share = self.flows.get_mut(&flow)?;
@@ -215,7 +253,7 @@ impl Shares {
                 }
                 continue;
             };
-            if !self.fits(&flow, amount, limit) {
+            if !self.fits(&flow, amount) {
                 self.turns.push_back(flow);
                 continue;
             }
@@ -246,18 +284,50 @@ impl Shares {
 }
 
 impl Hold {
-    /// Gives back what is more than this.
-    pub(crate) fn shrink_to(&mut self, amount: usize) {
-        if let Some(more) = self.amount.checked_sub(amount).filter(|more| *more > 0) {
-            self.amount = amount;
-            self.pool.give_back(&self.flow, more);
+    /// Returns how much it is.
+    pub(crate) fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Gives back what is more than this, or counts what is missing, whether or not it fits.
+    pub(crate) fn resize(&mut self, amount: usize) {
+        let before = std::mem::replace(&mut self.amount, amount);
+        match amount.checked_sub(before) {
+            Some(0) => {}
+            Some(more) => self.pool.lock().give(&self.flow, more),
+            None => self.pool.give_back(&self.flow, before - amount),
         }
+    }
+
+    /// Takes as much of it away, to be given back by itself.
+    pub(crate) fn split(&mut self, amount: usize) -> Self {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        self.pool.hold(&self.flow, amount)
+    }
+
+    /// Adds another part of the same pool, of the same flow.
+    pub(crate) fn add(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.pool.0, &other.pool.0) && self.flow == other.flow);
+        self.amount += std::mem::take(&mut other.amount);
+    }
+
+    /// Tells whether its flow would be given more now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pool.lock().fits(&self.flow, 0)
+    }
+
+    /// Takes more for its flow, however long that has to be waited for.
+    pub(crate) fn wait(&self, amount: usize) -> impl Future<Output = Option<Self>> + Send + use<> {
+        self.pool.clone().wait(self.flow.clone(), amount)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.pool.give_back(&self.flow, self.amount);
+        if self.amount > 0 {
+            self.pool.give_back(&self.flow, self.amount);
+        }
     }
 }
 
@@ -267,7 +337,7 @@ mod tests {
     use futures_util::FutureExt;
 
     fn flow(user: &str) -> Flow {
-        Flow { user: user.into(), over_connection: true }
+        Flow::of(user, false, true)
     }
 
     #[test]
@@ -315,6 +385,45 @@ mod tests {
         drop(busy);
         while tasks.join_next().await.is_some() {}
         assert_eq!(order.lock().unwrap()[..6], ["ann", "bob", "cid", "ann", "cid", "ann"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_flow_may_have_all_of_what_is_undivided_until_another_wants_it() {
+        let pool = Pool::undivided(2);
+        let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
+        let (first, _second) = (wait("ann").await.unwrap(), wait("ann").await.unwrap());
+        let (mut hers, mut his) = (wait("ann"), wait("bob"));
+        assert!((&mut hers).now_or_never().is_none() && (&mut his).now_or_never().is_none());
+        let _third = wait("ann");
+        drop(first);
+        let given = hers.now_or_never().flatten().unwrap();
+        drop(given);
+        assert!(his.now_or_never().flatten().is_some(), "it is his turn");
+    }
+
+    #[test]
+    fn the_accounts_of_a_namespace_are_one_flow() {
+        let account = |name: &str| flow(&format!("system:serviceaccount:{name}"));
+        assert_eq!(account("a:x"), account("a:y"));
+        assert_ne!(account("a:x"), account("b:x"));
+        assert_ne!(flow("x"), flow("y"));
+    }
+
+    #[test]
+    fn who_holds_little_is_not_overdrawn_whatever_others_hold() {
+        let pool = Pool::new(100, 0);
+        let overdrawn = |users: [&str; 3]| users.map(|user| pool.is_overdrawn(&flow(user)));
+        let _little = pool.try_take(&flow("bob"), 5).unwrap();
+        let mut much = pool.try_take(&flow("ann"), 40).unwrap();
+        assert_eq!(overdrawn(["ann", "bob", "cid"]), [false; 3], "each would be given more");
+        much.resize(200);
+        assert_eq!(overdrawn(["ann", "bob", "cid"]), [true, false, false]);
+        let part = much.split(190);
+        assert_eq!((much.amount(), pool.used()), (10, 205));
+        drop(much);
+        assert_eq!(overdrawn(["ann", "bob", "cid"]), [true, false, false], "what is left of it counts");
+        drop(part);
+        assert_eq!(pool.used(), 5);
     }
 
     #[tokio::test(start_paused = true)]

@@ -230,7 +230,8 @@ impl Inner {
         self.has_reached(revision)
     }
 
-    fn has_reached(&self, revision: Revision) -> Result<(), Status> {
+    /// Returns 504 unless a revision has been reached.
+    pub(crate) fn has_reached(&self, revision: Revision) -> Result<(), Status> {
         let current = self.store.revision();
         if current >= revision { Ok(()) } else { Err(too_large(revision, current)) }
     }

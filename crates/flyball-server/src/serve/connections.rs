@@ -73,7 +73,7 @@ mod tests {
 
     fn busy(peer: &Arc<Peer>, user: &str) -> Link {
         let link = Link::new(peer.clone(), Arc::default());
-        link.identify(&Flow { user: user.into(), over_connection: true });
+        link.identify(&Flow::of(user, false, true));
         link
     }
 

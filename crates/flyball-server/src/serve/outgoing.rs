@@ -1,30 +1,40 @@
 //! Answers on their way to a client: each piece is counted until the transport has let it go.
 //!
 //! Takes the body of an answer and gives it on in pieces, as long as the user has not too much that waits to be sent;
-//! what was cut off ends with an error. It knows nothing of what is in a body. The invariant: bytes count from when
-//! they are made to when they are freed.
+//! what was cut off ends with an error. It knows nothing of what is in a body. The invariants: bytes count from when
+//! they are made to when they are freed, and an answer that is not at its end counts by itself, as there may be many
+//! that are short.
 
-use crate::bounds::{Hold, Pool};
+use crate::bounds::{Flow, Hold, Shared, UNFINISHED};
 use crate::link::Link;
 use crate::response::Body;
+use crate::server::Turns;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use tokio::task::JoinHandle;
 
-/// How much room there has to be for the next piece.
+/// The most bytes of a piece, and how much room there has to be for the next one. A client has as long for each piece
+/// as it may leave anything unread, so that a slow one gets a long answer whole.
 const PIECE: usize = 32 << 10;
 
 /// The body of an answer that is sent over a connection.
 pub(super) struct Outgoing {
     body: Body,
     link: Link,
-    pool: Pool,
-    /// What is made already and not handed over.
-    made: Option<Hold>,
+    /// What was taken from the body and not handed over.
+    next: Bytes,
+    /// What is made already and not handed over, `next` included; while the next piece is made, room for it.
+    made: Hold,
     /// Until there is room for more.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
+    /// Where the rest of the body is made, if that takes long.
+    turns: Option<Turns>,
+    /// The body and its next piece, while that is made. A task of its own makes it: this one is polled only while its
+    /// client takes something, and would keep the turn that it was given.
+    making: Option<JoinHandle<(Body, Option<Bytes>)>>,
 }
 
 /// The client did not read, and the rest of the answer is withheld.
@@ -33,30 +43,73 @@ pub(super) struct Outgoing {
 pub(super) struct CutOff;
 
 impl Outgoing {
-    pub(super) fn new(body: Body, link: Link, pool: Pool) -> Self {
-        let made = made(&body);
-        let made = link.flow().filter(|_| made > 0).map(|flow| pool.charge(flow, made));
-        // It is counted as what it is now.
-        drop(link.keep_room(None));
-        Self { body, link, pool, made, wait: None }
+    pub(super) fn new(mut body: Body, link: Link, shared: &Shared) -> Self {
+        if link.flow().is_none() {
+            link.identify(&Flow::unidentified());
+        }
+        let flow = link.flow().cloned().unwrap_or_else(Flow::unidentified);
+        let pool = shared.unsent.of(&flow);
+        // Watches are counted by themselves.
+        let by_itself = if link.is_watch() { 0 } else { UNFINISHED };
+        let mut made = match link.keep_room(None) {
+            // It was waited for, and is counted as what it is now.
+            Some(mut room) => {
+                room.resize(by_itself + body.made());
+                room
+            }
+            // A refusal without a body ends with its head, which no client can leave unread.
+            None => pool.try_take(&flow, by_itself + body.made()).unwrap_or_else(|| {
+                body = Body::empty();
+                pool.charge(&flow, 0)
+            }),
+        };
+        link.keep_room(Some(made.split(by_itself)));
+        let turns = Turns::new(shared, &flow);
+        Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
     }
 
     /// Waits until the user may be sent more. What is made already need not wait.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Option<Hold>> {
-        let Some(flow) = self.link.flow().filter(|_| self.made.is_none()) else { return Poll::Ready(None) };
-        if self.wait.is_none() && self.pool.has_room(flow) {
-            return Poll::Ready(None);
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let computes = self.turns.is_some() && self.body.computes();
+        if self.made.amount() > 0 || self.wait.is_none() && !computes && self.made.has_room() {
+            return Poll::Ready(());
         }
-        let wait = self.wait.get_or_insert_with(|| Box::pin(self.pool.clone().wait(flow.clone(), PIECE)));
+        let wait = self.wait.get_or_insert_with(|| Box::pin(self.made.wait(PIECE)));
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
-        Poll::Ready(room)
+        room.into_iter().for_each(|room| self.made.add(room));
+        Poll::Ready(())
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        if let Some(turns) = self.turns.as_ref().filter(|_| self.making.is_none() && self.body.computes()) {
+            let mut body = std::mem::replace(&mut self.body, Body::empty());
+            self.making = Some(turns.spawn(move || {
+                let piece = body.next_made();
+                (body, piece)
+            }));
+        }
+        let Some(making) = &mut self.making else {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            if frame.is_pending() {
+                // The watch has nothing to send, and keeps no room.
+                self.made.resize(0);
+            }
+            let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
+            return Poll::Ready(Some(Ok(frame.into_data().unwrap_or_default())));
+        };
+        let made = ready!(Pin::new(making).poll(cx));
+        self.making = None;
+        let Ok((body, piece)) = made else { return Poll::Ready(Some(Err(CutOff))) };
+        self.body = body;
+        Poll::Ready(piece.map(Ok))
     }
 }
 
-/// Counts the bytes of a body that are in memory.
-fn made(body: &Body) -> usize {
-    usize::try_from(http_body::Body::size_hint(body).lower()).unwrap_or(usize::MAX)
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.making.iter().for_each(JoinHandle::abort);
+    }
 }
 
 impl http_body::Body for Outgoing {
@@ -68,24 +121,33 @@ impl http_body::Body for Outgoing {
         if this.link.is_slow() {
             return Poll::Ready(Some(Err(CutOff)));
         }
-        let _room = ready!(this.poll_room(cx));
-        let Some(Ok(frame)) = ready!(Pin::new(&mut this.body).poll_frame(cx)) else { return Poll::Ready(None) };
-        if let Some(hold) = &mut this.made {
-            match made(&this.body) {
-                0 => this.made = None,
-                left => hold.shrink_to(left),
-            }
+        if this.next.is_empty() {
+            ready!(this.poll_room(cx));
+            this.next = match ready!(this.poll_body(cx)) {
+                Some(Ok(next)) => next,
+                Some(Err(cut_off)) => return Poll::Ready(Some(Err(cut_off))),
+                None => return Poll::Ready(None),
+            };
+            this.made.resize(this.body.made() + this.next.len());
         }
-        let piece = frame.map_data(|bytes| Piece::new(bytes, this.link.clone(), &this.pool));
-        Poll::Ready(Some(Ok(piece)))
+        let bytes = this.next.split_to(this.next.len().min(PIECE));
+        let hold = this.made.split(bytes.len());
+        Poll::Ready(Some(Ok(Frame::data(Piece::new(bytes, this.link.clone(), hold)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.next.is_empty() && self.making.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        if self.making.is_some() {
+            return SizeHint::default();
+        }
+        let (rest, mut hint) = (self.body.size_hint(), SizeHint::new());
+        let next = self.next.len() as u64;
+        hint.set_lower(rest.lower() + next);
+        rest.upper().into_iter().for_each(|upper| hint.set_upper(upper + next));
+        hint
     }
 }
 
@@ -93,13 +155,12 @@ impl http_body::Body for Outgoing {
 pub(super) struct Piece {
     bytes: Bytes,
     link: Link,
-    _hold: Option<Hold>,
+    _hold: Hold,
 }
 
 impl Piece {
-    fn new(bytes: Bytes, link: Link, pool: &Pool) -> Self {
+    fn new(bytes: Bytes, link: Link, _hold: Hold) -> Self {
         link.handed();
-        let _hold = link.flow().map(|flow| pool.charge(flow, bytes.len()));
         Self { bytes, link, _hold }
     }
 }
@@ -121,5 +182,107 @@ impl Buf for Piece {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::Bounds;
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+    use std::time::Duration;
+    use tokio::time::advance;
+
+    fn shared(unsent_bytes: usize) -> Shared {
+        Shared::new(&Bounds { unsent_bytes, ..Bounds::default() })
+    }
+
+    fn link(flow: &Flow) -> Link {
+        let link = Link::default();
+        link.identify(flow);
+        link
+    }
+
+    fn next(outgoing: &mut Outgoing) -> Option<Piece> {
+        outgoing.frame().now_or_never().flatten().map(|frame| frame.unwrap().into_data().ok().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_may_take_long_as_long_as_each_piece_does_not() {
+        let (shared, ann) = (shared(64 << 20), Flow::of("ann", false, true));
+        let link = link(&ann);
+        let body = Bytes::from(vec![7; 1_000_000]);
+        link.keep_room(shared.room(&ann, body.len()).await);
+        let mut outgoing = Outgoing::new(body.clone().into(), link.clone(), &shared);
+        assert_eq!(http_body::Body::size_hint(&outgoing).exact(), Some(1_000_000));
+        assert_eq!(shared.unsent.used(), 1_000_000 + UNFINISHED);
+        let (mut read, mut sent) = (0, Vec::new());
+        while let Some(piece) = next(&mut outgoing) {
+            assert!(piece.remaining() <= PIECE);
+            assert_eq!(shared.unsent.used(), body.len() - read + UNFINISHED, "what is sent counts until it is freed");
+            advance(Duration::from_secs(20)).await;
+            link.cut_off_slow(Duration::from_secs(30));
+            read += piece.remaining();
+            sent.extend_from_slice(piece.chunk());
+        }
+        assert_eq!(sent, body);
+        assert!(!link.is_slow());
+        drop((outgoing, link));
+        assert_eq!(shared.unsent.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_that_are_not_at_their_end_are_counted_even_if_nobody_is_known_to_have_asked() {
+        const ROOM: usize = 100;
+        let shared = shared(2 * ROOM * (UNFINISHED + 3));
+        let mut unfinished: Vec<Outgoing> =
+            (0..ROOM).map(|_| Outgoing::new("401".into(), Link::default(), &shared)).collect();
+        assert!(unfinished.iter().all(|answer| answer.body.made() == 3));
+        let more = Outgoing::new("401".into(), Link::default(), &shared);
+        assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
+        // What was handed over keeps its answer unfinished.
+        let pieces: Vec<Piece> = unfinished.iter_mut().filter_map(next).collect();
+        drop(unfinished);
+        assert_eq!(shared.unsent.used(), ROOM * (UNFINISHED + 3));
+        let ann = link(&Flow::of("ann", false, true));
+        assert_eq!(Outgoing::new("403".into(), ann, &shared).body.made(), 3, "others have their own share");
+        drop(pieces);
+        assert_eq!(shared.unsent.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_made_yet_waits_for_room() {
+        let (shared, ann) = (shared(4 * PIECE), Flow::of("ann", false, true));
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
+        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
+        // There was no room for what is made at once.
+        assert!(next(&mut outgoing).is_none() && http_body::Body::is_end_stream(&outgoing));
+        let link = link(&ann);
+        link.keep_room(shared.room(&ann, 6 * PIECE).await);
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
+        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
+        let mut unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
+        assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * PIECE + UNFINISHED));
+        unread.truncate(1);
+        assert_eq!(next(&mut outgoing).unwrap().remaining(), PIECE);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_answer_that_is_not_polled_keeps_no_turn() {
+        let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
+        let link = link(&ann);
+        link.keep_room(shared.room(&ann, 3 * PIECE).await);
+        let all = || shared.threads.clone().wait(bob.clone(), shared.threads.limit());
+        let taken = all().await;
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; PIECE]));
+        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
+        assert_eq!(std::iter::from_fn(|| next(&mut outgoing)).count(), 3, "more takes a turn");
+        assert!(!http_body::Body::is_end_stream(&outgoing));
+        drop(taken);
+        let taken = tokio::time::timeout(Duration::from_secs(10), all()).await.expect("the turn is given back");
+        drop(taken);
+        assert_eq!(outgoing.collect().await.unwrap().to_bytes().len(), 6 * PIECE);
+        assert_eq!(shared.unsent.used(), 0);
     }
 }

@@ -6,14 +6,14 @@
 
 use super::Inner;
 use super::dispatch::Call;
-use crate::auth;
-use crate::bounds::Hold;
+use crate::bounds::{Flow, Hold, Pool, Shared};
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
 use std::future::poll_fn;
-use std::task::ready;
+use std::task::{Context, Poll, ready};
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
 
 /// A request computes for long if its body and the object that it changes have so many bytes together.
 const LONG_BODY: usize = 64 << 10;
@@ -21,16 +21,22 @@ const LONG_BODY: usize = 64 << 10;
 /// A request computes for long if it is about a resource that has so many objects.
 const LONG_LIST: usize = 1000;
 
-/// Tells whether a request is to be answered apart.
-pub(super) fn belongs_apart(inner: &Inner, call: &Call) -> bool {
-    if call.connection.is_none() || Handle::current().runtime_flavor() != RuntimeFlavor::MultiThread {
-        return false;
-    }
+/// A list computes for long if the objects that it is made from have so many bytes: to convert them, to delete them or
+/// to show them in another view means to decode them.
+const LONG_LIST_BYTES: usize = 256 << 10;
+
+/// Tells whether a request computes for long.
+fn computes(inner: &Inner, call: &Call) -> bool {
     let Some(path) = &call.target.resource else { return call.target.path.starts_with("/openapi") };
     let table = || GroupResource::new(&path.group, &path.resource);
     match (&path.name, call.target.verb) {
         (_, "watch") => false,
-        (None, "list" | "deletecollection") => inner.store.count(&table()) >= LONG_LIST,
+        (None, "list" | "deletecollection") => {
+            let (table, namespace) = (table(), path.namespace.as_deref());
+            let bytes =
+                || inner.store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
+            inner.store.count(&table) >= LONG_LIST || bytes() >= LONG_LIST_BYTES
+        }
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = inner.store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
             call.body.len() + stored.map_or(0, |entry| entry.body.len()) >= LONG_BODY
@@ -39,17 +45,47 @@ pub(super) fn belongs_apart(inner: &Inner, call: &Call) -> bool {
     }
 }
 
+/// Returns the turns that a request is to be answered in, if it is to be answered apart.
+pub(super) fn turns(inner: &Inner, call: &Call) -> Option<Turns> {
+    let turns = call.connection.as_ref().and_then(|_| Turns::new(&inner.shared, &call.flow))?;
+    computes(inner, call).then_some(turns)
+}
+
 /// Answers a request apart.
-pub(super) async fn answer<T>(inner: &Inner, call: &Call, mut answer: BoxFuture<'_, T>) -> T {
-    let threads = inner.shared.threads(call.user.is_in(auth::MASTERS));
-    let mut thread: Option<BoxFuture<'static, Option<Hold>>> = None;
-    poll_fn(|cx| {
-        let wait = thread.get_or_insert_with(|| Box::pin(threads.clone().wait(call.flow.clone(), 1)));
+pub(super) async fn answer<T>(turns: &mut Turns, mut answer: BoxFuture<'_, T>) -> T {
+    poll_fn(|cx| ready!(turns.poll(cx, |cx| answer.as_mut().poll(cx)))).await
+}
+
+/// What one request does apart: each step waits for its turn at a thread.
+pub(crate) struct Turns {
+    threads: Pool,
+    flow: Flow,
+    wait: Option<BoxFuture<'static, Option<Hold>>>,
+}
+
+impl Turns {
+    /// Has the steps of a flow's request run apart, if anything does here.
+    pub(crate) fn new(shared: &Shared, flow: &Flow) -> Option<Self> {
+        let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        has_workers.then(|| Self { threads: shared.threads.of(flow).clone(), flow: flow.clone(), wait: None })
+    }
+
+    /// Takes a step in a task of its own once it is this request's turn.
+    pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let wait = self.threads.clone().wait(self.flow.clone(), 1);
+        tokio::spawn(async move {
+            let _turn = wait.await;
+            tokio::task::block_in_place(step)
+        })
+    }
+
+    /// Takes a step once it is this request's turn. It has to be polled whenever it is woken, as others wait for it.
+    fn poll<T>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T) -> Poll<T> {
+        let wait = self.wait.get_or_insert_with(|| Box::pin(self.threads.clone().wait(self.flow.clone(), 1)));
         let held = ready!(wait.as_mut().poll(cx));
-        thread = None;
-        let step = tokio::task::block_in_place(|| answer.as_mut().poll(cx));
+        self.wait = None;
+        let done = tokio::task::block_in_place(|| step(cx));
         drop(held);
-        step
-    })
-    .await
+        Poll::Ready(done)
+    }
 }

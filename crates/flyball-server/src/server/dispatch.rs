@@ -1,33 +1,24 @@
 //! The way of a request: who sends it, may it, and which part of the server answers.
 
-use super::{Inner, apart, objects, reply};
+use super::{Inner, apart, objects, reply, upload};
 use crate::auth::{self, Action, On, User};
-use crate::bounds::{Flow, Hold, Sort};
+use crate::bounds::{Flow, Hold, Sort, UNFINISHED};
 use crate::link::Link;
 use crate::metrics::Series;
 use crate::registry::parse_version;
-use crate::request::{Query, Target, accept, body};
+use crate::request::{Query, Target, accept};
 use crate::response::{self, Body, Warnings};
 use crate::{discovery, openapi, webhook};
-use bytes::{Bytes, BytesMut};
-use flyball_core::status::Reason;
+use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey, Status};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, header};
-use http_body_util::BodyExt;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a client may take to send a body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// How long a request may take that writes, and one that reads, as far as others are asked about it.
 const DEADLINES: (Duration, Duration) = (Duration::from_secs(34), Duration::from_secs(60));
-
-/// How much of a body that is too long is read before its client is cut off.
-const DRAINED: usize = 8 * body::LIMIT;
 
 /// A request that was let in.
 pub(crate) struct Call {
@@ -123,7 +114,7 @@ async fn carry_through(inner: Arc<Inner>, call: Call) -> Response<Body> {
 }
 
 /// Why a request is not let in.
-enum Refused {
+pub(super) enum Refused {
     Status(Status),
     Busy,
 }
@@ -143,24 +134,21 @@ where
     let user = auth::of_request(inner, &parts.headers, parts.extensions.get::<User>())?;
     let user = auth::impersonated(inner, &parts.headers, user, &target)?;
     let connection: Option<Link> = parts.extensions.get().cloned();
-    let flow = Flow { user: user.name.as_str().into(), over_connection: connection.is_some() };
+    let flow = Flow::of(&user.name, user.is_in(auth::MASTERS), connection.is_some());
     connection.iter().for_each(|link| link.identify(&flow));
     inner.authorize(&Action { user: &user, verb: target.verb, on: On::of(&target) })?;
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let sends = target.resource.is_some() && !reads;
-    let (mut received, mut bytes) = (None, Bytes::new());
-    if sends && connection.is_some() {
-        let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-        let length = length.unwrap_or(body::LIMIT).min(body::LIMIT);
-        received = Some(inner.shared.receive(&flow, length).await.ok_or(Refused::Busy)?);
-    }
     // Neither a body that comes slowly nor a version that is still to come takes a slot.
-    if sends {
-        bytes = read(body).await?;
-    }
-    let lists = matches!(target.verb, "list" | "deletecollection") && query.text("continue").is_empty();
-    if lists && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
-        // The list says that it has not come.
+    let counted = connection.as_ref().map(|_| (&inner.shared, &flow));
+    let (bytes, received) = if sends { upload::read(body, counted).await? } else { (Bytes::new(), None) };
+    let awaits = match target.verb {
+        "get" => target.resource.is_some(),
+        "list" | "deletecollection" => query.text("continue").is_empty(),
+        _ => false,
+    };
+    if awaits && let Ok(Some(version)) = parse_version(query.text("resourceVersion")) {
+        // The answer says that it has not come.
         let _ = inner.wait_for(version).await;
     }
     let sort = match () {
@@ -186,7 +174,10 @@ where
 /// Tells how many bytes of an answer are made at once, roughly.
 fn expected_length(inner: &Inner, target: &Target, sent: usize) -> usize {
     const SMALL: usize = 16 << 10;
-    let Some(path) = &target.resource else { return SMALL };
+    const SCHEMAS: usize = 4 << 20;
+    let Some(path) = &target.resource else {
+        return if target.path.starts_with("/openapi/") { SCHEMAS } else { SMALL };
+    };
     match &path.name {
         None if target.verb == "list" => reply::MADE_AT_ONCE,
         None => SMALL + sent,
@@ -198,50 +189,33 @@ fn expected_length(inner: &Inner, target: &Target, sent: usize) -> usize {
     }
 }
 
-/// Reads a body, which may neither be too long nor take too long.
-async fn read<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body<Data = Bytes> + Send,
-    B::Error: std::fmt::Display,
-{
-    let too_large = || Status::too_large(format!("Request entity too large: limit is {}", body::LIMIT));
-    let (mut body, mut length) = (pin!(body), 0);
-    let collect = async {
-        let mut first: Option<Bytes> = None;
-        let mut all = BytesMut::new();
-        while let Some(frame) = body.as_mut().frame().await {
-            let frame =
-                frame.map_err(|error| Status::bad_request(format!("unable to read the request body: {error}")))?;
-            let Ok(data) = frame.into_data() else { continue };
-            length += data.len();
-            if length > DRAINED {
-                return Err(too_large());
-            }
-            if length > body::LIMIT {
-                // Many a client does not hear the answer before it is done with sending.
-                (first, all) = (None, BytesMut::new());
-                continue;
-            }
-            match first.take() {
-                None if all.is_empty() => first = Some(data),
-                None => all.extend_from_slice(&data),
-                Some(before) => {
-                    all.extend_from_slice(&before);
-                    all.extend_from_slice(&data);
-                }
-            }
-        }
-        if length > body::LIMIT { Err(too_large()) } else { Ok(first.unwrap_or_else(|| all.freeze())) }
-    };
-    let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
-    tokio::time::timeout(BODY_TIMEOUT, collect).await.map_err(late)?
-}
-
 /// Answers a request that was let in.
 async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { DEADLINES.0 } else { DEADLINES.1 };
     let answer = webhook::within(deadline, answer(inner, &call));
-    if apart::belongs_apart(inner, &call) { apart::answer(inner, &call, Box::pin(answer)).await } else { answer.await }
+    let response = match apart::turns(inner, &call) {
+        Some(mut turns) => apart::answer(&mut turns, Box::pin(answer)).await,
+        None => answer.await,
+    };
+    // A write has come to pass, and its client learns that.
+    if call.writes() { response } else { fitted(inner, &call, response).await }
+}
+
+/// Has an answer that is longer than was expected wait for room, with the slot of its request.
+async fn fitted(inner: &Inner, call: &Call, response: Response<Body>) -> Response<Body> {
+    let Some(link) = &call.connection else { return response };
+    let length = response.body().made() + UNFINISHED;
+    match link.keep_room(None) {
+        Some(room) if room.amount() < length => drop(room),
+        room => {
+            link.keep_room(room);
+            return response;
+        }
+    }
+    let room = inner.shared.room(&call.flow, length).await;
+    let fits = room.is_some();
+    link.keep_room(room);
+    if fits { response } else { response::too_many_requests() }
 }
 
 /// Answers a request. The future is boxed so that it is compiled here: as it is, it would be compiled once more for

@@ -199,7 +199,7 @@ fn watched_name(call: &Call) -> Option<&str> {
 async fn get(show: &Presenter, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let version = parse_version(call.query.text("resourceVersion")).map_err(|why| Status::new(500, None, why))?;
     if let Some(version) = version {
-        show.inner.wait_for(version).await?;
+        show.inner.has_reached(version)?;
     }
     let entry = show.inner.get(&target.resource, &target.key())?;
     let entry = show.inner.shown_one(&target.resource, entry).await?;

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// How many bytes of a list are written at once.
 const CHUNK: usize = 64 << 10;
 
+/// How many bytes of stored objects are decoded for a list at once.
+const DECODED: usize = 256 << 10;
+
 /// How many bytes of a long list are written before the first is sent: see [`Body::lazy`].
 pub(super) const MADE_AT_ONCE: usize = 3 * CHUNK;
 
@@ -69,32 +72,22 @@ impl Presenter {
     /// Shows a list.
     pub(crate) fn list(&self, listed: Listed) -> Result<Response<Body>, Status> {
         let metadata = self.list_metadata(&listed);
-        let objects = || listed.entries.iter().filter_map(|entry| self.inner.object(&self.resource, entry).ok());
-        let value = match (self.form.view, self.form.encoding) {
+        let (key, list) = match (self.form.view, self.form.encoding) {
             (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
             (View::Whole, Encoding::Yaml) => {
-                let bytes = [self.list_head(&metadata)].into_iter().chain(self.items(listed.entries)).fold(
-                    Vec::new(),
-                    |mut all, piece| {
-                        all.extend_from_slice(&piece);
-                        all
-                    },
-                );
-                serde_json::from_slice(&bytes).map_err(Status::internal)?
+                let (kind, version) = (&self.resource.list_kind, self.resource.kind.api_version());
+                ("items", json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []}))
             }
             (View::MetadataList, _) => {
-                let items: Vec<Value> = objects().map(|object| table::metadata_only(&object)).collect();
                 // Go writes a list that nothing was put into as null.
-                let items =
-                    if items.is_empty() && self.resource.custom().is_none() { Value::Null } else { items.into() };
-                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
+                let is_null = listed.entries.is_empty() && self.resource.custom().is_none();
+                let items = if is_null { Value::Null } else { json!([]) };
+                (
+                    "items",
+                    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
+                )
             }
-            (View::Table, _) => {
-                let rows = objects()
-                    .map(|object| table::row(&self.resource, &object, self.include, &self.inner.clock))
-                    .collect();
-                table::table(metadata, table::headings(&self.resource), rows)
-            }
+            (View::Table, _) => ("rows", table::table(metadata, table::headings(&self.resource), Vec::new())),
             (View::Metadata, _) => {
                 let list = match self.resource.custom() {
                     Some(_) => "unstructured.UnstructuredList".to_owned(),
@@ -105,7 +98,11 @@ impl Presenter {
                 return Err(Status::new(406, Reason::NotAcceptable, message));
             }
         };
-        Ok(response::value(200, self.form, &self.form.versioned(value)))
+        let list = self.form.versioned(list);
+        match list {
+            Value::Object(list) if !listed.entries.is_empty() => Ok(self.stream_view(&list, key, listed.entries)),
+            list => Ok(response::value(200, self.form, &list)),
+        }
     }
 
     fn list_metadata(&self, listed: &Listed) -> Value {
@@ -132,31 +129,6 @@ impl Presenter {
         format!("{{\"kind\":{kind},\"apiVersion\":{version},\"metadata\":{metadata},\"items\":[").into()
     }
 
-    /// Writes the items of a list and what closes it, some at a time.
-    fn items(&self, entries: Vec<Arc<Entry>>) -> impl Iterator<Item = Bytes> + Send + 'static {
-        let this = self.clone();
-        let mut entries = entries.into_iter().enumerate();
-        let mut open = true;
-        std::iter::from_fn(move || {
-            if !open {
-                return None;
-            }
-            let mut chunk = BytesMut::with_capacity(CHUNK + CHUNK / 4);
-            while chunk.len() < CHUNK {
-                let Some((i, entry)) = entries.next() else {
-                    open = false;
-                    chunk.put_slice(b"]}\n");
-                    break;
-                };
-                if i > 0 {
-                    chunk.put_u8(b',');
-                }
-                this.item(&mut chunk, &entry);
-            }
-            Some(chunk.freeze())
-        })
-    }
-
     /// Writes one object of a list: custom resources say what they are, others leave that to the list.
     fn item(&self, out: &mut BytesMut, entry: &Entry) {
         let custom = self.resource.custom().is_some();
@@ -179,7 +151,70 @@ impl Presenter {
     }
 
     fn stream_list(&self, metadata: &Value, entries: Vec<Arc<Entry>>) -> Response<Body> {
-        let pieces = std::iter::once(self.list_head(metadata)).chain(self.items(entries));
-        response::answer(200, "application/json", Body::lazy(pieces))
+        let converts = entries.iter().any(|entry| entry.schema != self.resource.schema_number);
+        let (this, mut is_first) = (self.clone(), true);
+        let items = chunks(entries, Bytes::from_static(b"]}\n"), move |out, entry| {
+            if !std::mem::take(&mut is_first) {
+                out.put_u8(b',');
+            }
+            this.item(out, entry);
+        });
+        let pieces = std::iter::once(self.list_head(metadata)).chain(items);
+        response::answer(200, "application/json", Body::lazy(pieces, converts))
     }
+
+    /// Shows a list, whose items stand below `key`, in another view or encoding.
+    fn stream_view(&self, list: &Map<String, Value>, key: &'static str, entries: Vec<Arc<Entry>>) -> Response<Body> {
+        let [before, after] = response::around(self.form.encoding, list, key);
+        let (this, mut is_first) = (self.clone(), true);
+        let items = chunks(entries, after.into(), move |out, entry| {
+            let Some(value) = this.shown(entry) else { return };
+            let mut list = this.form.versioned(json!({ key: [value] }));
+            response::item(this.form.encoding, out, std::mem::take(&mut is_first), list[key][0].take());
+        });
+        let pieces = std::iter::once(before.into()).chain(items);
+        response::answer(200, self.form.content_type(), Body::lazy(pieces, true))
+    }
+
+    /// Shows one object of a list; one that cannot be read is left out.
+    fn shown(&self, entry: &Entry) -> Option<Value> {
+        if self.form.view == View::Whole {
+            let mut text = BytesMut::new();
+            self.item(&mut text, entry);
+            return serde_json::from_slice(&text).ok();
+        }
+        let object = self.inner.object(&self.resource, entry).ok()?;
+        Some(match self.form.view {
+            View::Table => table::row(&self.resource, &object, self.include, &self.inner.clock),
+            _ => table::metadata_only(&object),
+        })
+    }
+}
+
+/// Writes the items of a list and what closes it, some at a time: neither a piece nor what is decoded for it is much
+/// longer than one object.
+fn chunks(
+    entries: Vec<Arc<Entry>>,
+    end: Bytes,
+    mut write: impl FnMut(&mut BytesMut, &Entry) + Send + 'static,
+) -> impl Iterator<Item = Bytes> + Send + 'static {
+    let mut entries = entries.into_iter();
+    let mut open = true;
+    std::iter::from_fn(move || {
+        if !open {
+            return None;
+        }
+        let mut chunk = BytesMut::with_capacity(CHUNK + CHUNK / 4);
+        let mut decoded = 0;
+        while chunk.len() < CHUNK && decoded < DECODED {
+            let Some(entry) = entries.next() else {
+                open = false;
+                chunk.put_slice(&end);
+                break;
+            };
+            write(&mut chunk, &entry);
+            decoded += entry.body.len();
+        }
+        Some(chunk.freeze())
+    })
 }

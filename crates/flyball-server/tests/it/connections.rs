@@ -87,15 +87,19 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
     let connection = tokio::spawn(connection);
     let mut ends = Vec::new();
     for n in 0..STREAMS {
-        let path = match n % 3 {
-            0 => "/api/v1/configmaps?watch=1&resourceVersion=0",
-            1 => MAPS,
-            _ => "/api/v1/namespaces/default/configmaps/c-1",
+        const JSON: &str = "application/json";
+        const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        let (path, accept) = match n % 6 {
+            0 | 1 => ("/api/v1/configmaps?watch=1&resourceVersion=0", JSON),
+            2 => (MAPS, JSON),
+            3 => (MAPS, "application/yaml"),
+            4 => ("/api/v1/configmaps?includeObject=Object", TABLE),
+            _ => ("/api/v1/namespaces/default/configmaps/c-1", JSON),
         };
         let mut sender = sender.clone();
         ends.push(tokio::spawn(async move {
             let uri = format!("https://localhost{path}");
-            let request = Request::get(uri).body(Full::<Bytes>::default()).unwrap();
+            let request = Request::get(uri).header("accept", accept).body(Full::<Bytes>::default()).unwrap();
             // Too much of what was asked for before is unread.
             let response = sender.send_request(request).await?;
             if response.status() == 429 {

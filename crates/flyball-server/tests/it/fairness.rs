@@ -141,7 +141,8 @@ async fn who_waits_for_a_version_waits_without_a_slot_and_until_it_is_there() {
     let begun = Instant::now();
     let next = format!("{MAPS}?resourceVersion={}", now + 1);
     let never = format!("{MAPS}?resourceVersion={}", now + 1000);
-    let far: Vec<_> = (0..50).map(|_| get(&server, ann(), &never)).collect();
+    let (one, stale) = (format!("{MAPS}/a?resourceVersion={}", now + 1000), format!("{MAPS}/a?resourceVersion={now}"));
+    let far: Vec<_> = (0..50).map(|n| get(&server, ann(), [&never, &one][n % 2])).collect();
     let timed = async |path: &str| (get(&server, ann(), path).await.status().as_u16(), begun.elapsed().as_millis());
     let write = async {
         sleep(Duration::from_millis(500)).await;
@@ -149,8 +150,8 @@ async fn who_waits_for_a_version_waits_without_a_slot_and_until_it_is_there() {
         let secret = json!({"metadata": {"name": "a"}});
         assert_eq!(ask(&server, Method::POST, "/api/v1/namespaces/default/secrets", &secret).await.0, 201);
     };
-    let (far, near, at_once, ()) = tokio::join!(join_all(far), timed(&next), timed(MAPS), write);
-    assert_eq!((near, at_once), ((200, 500), (200, 0)));
+    let (far, near, at_once, old, ()) = tokio::join!(join_all(far), timed(&next), timed(MAPS), timed(&stale), write);
+    assert_eq!((near, at_once, old), ((200, 500), (200, 0), (404, 0)));
     assert!(far.iter().all(|late| late.status() == 504));
     assert_eq!(begun.elapsed().as_secs(), 3);
 }

@@ -1,0 +1,138 @@
+//! The body of a request as it arrives: bounded in length, time and rate, and counted with the one who sends it.
+//!
+//! Takes the body and gives its bytes with what they are counted by. It knows nothing of what is in them. The
+//! invariant: over a connection no more is kept than was counted before.
+
+use super::dispatch::Refused;
+use crate::bounds::{Flow, Hold, Shared};
+use crate::request::body::LIMIT;
+use bytes::{Bytes, BytesMut};
+use flyball_core::Status;
+use flyball_core::status::Reason;
+use http_body_util::BodyExt;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// What is counted of a body before any of it is there: as much as may come over HTTP/2 before it is read.
+const FIRST: usize = 64 << 10;
+
+/// How long a client may take to send a body.
+const MAX_TIME: Duration = Duration::from_secs(30);
+
+/// How long a client may take to send a byte of it, and how many bytes make that a second longer.
+const GRACE: Duration = Duration::from_secs(5);
+const RATE: usize = 16 << 10;
+
+/// How much of a body that is too long is read before its client is cut off.
+const DRAINED: usize = 8 * LIMIT;
+
+/// Reads a body. It is counted if it comes over a connection; the wait for that is not the client's.
+pub(super) async fn read<B>(body: B, counted: Option<(&Shared, &Flow)>) -> Result<(Bytes, Option<Hold>), Refused>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let too_large = || Refused::from(Status::too_large(format!("Request entity too large: limit is {LIMIT}")));
+    let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
+    let mut hold: Option<Hold> = None;
+    let exact = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    if let Some((shared, flow)) = counted {
+        let first = exact.map_or(FIRST, |length| length.min(FIRST));
+        hold = Some(shared.receive(flow, first).await.ok_or(Refused::Busy)?);
+    }
+    let mut body = pin!(body);
+    let (mut first, mut all) = (Bytes::new(), BytesMut::new());
+    let (mut length, mut spent) = (0, Duration::ZERO);
+    loop {
+        let allowed = MAX_TIME.min(GRACE + Duration::from_secs((length / RATE) as u64));
+        let begun = Instant::now();
+        let data = match timeout(allowed.saturating_sub(spent), body.as_mut().frame()).await.map_err(late)? {
+            None => break,
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => {
+                return Err(Status::bad_request(format!("unable to read the request body: {error}")).into());
+            }
+        };
+        spent += begun.elapsed();
+        length += data.len();
+        if length > DRAINED {
+            return Err(too_large());
+        }
+        if length > LIMIT {
+            // Many a client does not hear the answer before it is done with sending.
+            (first, all) = (Bytes::new(), BytesMut::new());
+            continue;
+        }
+        if let (Some((shared, flow)), Some(hold)) = (counted, &mut hold)
+            && length > hold.amount()
+        {
+            // All of it if its length is known: who holds much and waits for more may wait for others like it.
+            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, LIMIT);
+            hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
+        }
+        if first.is_empty() && all.is_empty() {
+            first = data;
+        } else {
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&data);
+        }
+    }
+    if length > LIMIT {
+        return Err(too_large());
+    }
+    hold.iter_mut().for_each(|hold| hold.resize(length));
+    Ok((if all.is_empty() { first } else { all.freeze() }, hold))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::Bounds;
+    use futures_util::{StreamExt, stream};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use std::convert::Infallible;
+
+    /// Reads a body of so many pieces of so many bytes, with as many milliseconds before each.
+    async fn sent(shared: &Shared, pieces: usize, bytes: usize, millis: u64) -> Result<usize, u16> {
+        let frames = stream::iter(0..pieces).then(move |_| async move {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b'x'; bytes])))
+        });
+        match read(StreamBody::new(frames), Some((shared, &Flow::of("ann", false, true)))).await {
+            Ok((read, hold)) => {
+                assert_eq!(hold.map(|hold| hold.amount()), Some(read.len()));
+                Ok(read.len())
+            }
+            Err(Refused::Status(status)) => Err(status.code),
+            Err(Refused::Busy) => Err(429),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_must_arrive_at_some_rate() {
+        let shared = Shared::new(&Bounds::default());
+        let begun = Instant::now();
+        assert_eq!(sent(&shared, 1000, 1, 1000).await, Err(504));
+        assert_eq!(begun.elapsed(), Duration::from_secs(5));
+        assert_eq!(sent(&shared, 20, 20_000, 1000).await, Ok(400_000));
+        let begun = Instant::now();
+        assert_eq!(sent(&shared, 100, 30_000, 1000).await, Err(504));
+        assert_eq!(begun.elapsed(), MAX_TIME);
+        assert_eq!(sent(&shared, 2, LIMIT, 0).await, Err(413));
+        assert_eq!(sent(&shared, 0, 0, 0).await, Ok(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_counted_as_it_arrives() {
+        // Half of it is hers, which is 16 bodies that have not begun.
+        let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST, ..Bounds::default() });
+        let slow = futures_util::future::join_all((0..16).map(|_| sent(&shared, 10, 1, 100)));
+        assert!(slow.await.iter().all(|read| *read == Ok(10)));
+        let (large, small) = tokio::join!(sent(&shared, 20, 32_000, 1), sent(&shared, 1, 1, 1));
+        assert_eq!((large, small), (Ok(640_000), Ok(1)));
+        assert_eq!(sent(&shared, 40, 64_000, 1).await, Err(429), "it is more than her share");
+        assert_eq!(sent(&shared, 20, 32_000, 1).await, Ok(640_000), "nothing is left of it");
+    }
+}
