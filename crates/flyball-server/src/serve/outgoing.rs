@@ -273,7 +273,8 @@ mod tests {
         let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 3 * PIECE).await);
-        let all = || shared.threads.clone().wait(bob.clone(), shared.threads.limit());
+        let threads = shared.threads.of(&bob);
+        let all = || threads.clone().wait(bob.clone(), threads.limit());
         let taken = all().await;
         let pieces = (0..9).map(|_| Bytes::from(vec![7; PIECE]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
