@@ -120,6 +120,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a thread that computes knows no paused clock")]
     fn a_command_ends_while_a_request_is_computed() {
         let began = Instant::now();
         let done = block_on_threads(async {
