@@ -499,11 +499,9 @@ mod tests {
         assert_eq!(errors(json!({"type": "string", "not": schema}), text.clone()).last().unwrap(), told[0]);
         assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), told);
         let list = json!({"type": "array", "items": schema});
-        let began = std::time::Instant::now();
         let found = errors(list, json!(vec!["a".repeat(100); 10_000]));
         let refused: Vec<&String> = found.iter().filter(|error| error.contains("too long to be matched")).collect();
         assert!(refused.len() == 1 && refused[0].starts_with("spec.x["), "{refused:?}");
-        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     #[test]
