@@ -88,7 +88,7 @@ fn none() -> Value {
 
 /// Finds all matches. Each may look at all of the rest of the subject, and is charged for that.
 fn matches<'t>(call: &Call<'_>, regex: &Regex, subject: &'t [u8]) -> Result<Vec<regex::bytes::Match<'t>>, String> {
-    const BYTES_PER_STEP: usize = 512;
+    const BYTES_PER_STEP: usize = 64;
     let charged = |found: regex::bytes::Match<'t>| {
         call.world.take(1 + (subject.len() - found.end()) / BYTES_PER_STEP, 0)?;
         Ok(found)
