@@ -8,7 +8,7 @@ mod kinds;
 mod load;
 mod task;
 
-pub(crate) use declared::Declared;
+pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
 pub(crate) use load::{load, named, places};
 

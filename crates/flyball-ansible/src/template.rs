@@ -152,28 +152,48 @@ fn explain(error: &Error) -> String {
     text
 }
 
+/// Follows the quotes of an expression, letter by letter.
+#[derive(Default)]
+struct Quotes {
+    open: Option<char>,
+    escaped: bool,
+}
+
+impl Quotes {
+    /// Takes the next letter, and tells whether it belongs to a quoted text.
+    fn take(&mut self, letter: char) -> bool {
+        match (self.open, letter) {
+            _ if self.escaped => self.escaped = false,
+            (Some(_), '\\') => self.escaped = true,
+            (Some(open), letter) if letter == open => self.open = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => self.open = Some(letter),
+            (None, _) => return false,
+        }
+        true
+    }
+
+    fn are_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
 /// Returns the expression of a text that consists of one and nothing else, which then gives a value and not a text.
 fn sole_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
-    let mut quote = None;
-    let mut escaped = false;
-    let mut depth = 0_i32;
+    let (mut quotes, mut depth) = (Quotes::default(), 0_i32);
     for (at, letter) in inner.char_indices() {
-        match (quote, letter) {
-            _ if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), letter) if letter == open => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(letter),
-            (None, '{') => depth += 1,
-            (None, '}') if depth == 0 => return None,
-            (None, '}') => depth -= 1,
-            (None, '%') if inner[at..].starts_with("%}") => return None,
-            (None, _) => {}
+        match letter {
+            _ if quotes.take(letter) => {}
+            '{' => depth += 1,
+            '}' if depth == 0 => return None,
+            '}' => depth -= 1,
+            '%' if inner[at..].starts_with("%}") => return None,
+            _ => {}
         }
     }
     let inner = inner.strip_prefix('-').unwrap_or(inner);
-    (quote.is_none() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
+    (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
 }
 
 /// Tells whether a text is anything but itself.

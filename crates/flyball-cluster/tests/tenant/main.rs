@@ -204,6 +204,11 @@ async fn a_tenant_of_demovolume_harms_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tenant_of_etcd_harms_nobody() {
+    harms_nobody(etcd()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tenant_of_memcached_harms_nobody() {
     harms_nobody(memcached()).await;
 }
@@ -216,6 +221,11 @@ async fn a_tenant_of_myapp_harms_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_tenant_of_redis_harms_nobody() {
     harms_nobody(redis()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_sample_controller_harms_nobody() {
+    harms_nobody(sample_controller()).await;
 }
 
 #[tokio::test(start_paused = true)]
