@@ -6,10 +6,10 @@
 
 mod events;
 mod folder;
-mod place;
 mod process;
 mod proxy;
 mod target;
+mod work_dir;
 
 use crate::run::{Failure, Job, Outcome};
 use crate::watches::Runs;
@@ -25,7 +25,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
 const PROGRAM: &str = "ansible-playbook";
-/// How much of a line, and of the error output, is kept. All of it is read, or the process could not go on.
+/// Bytes kept of a line and of the error output. All of it is read, or the process could not go on.
 const MAX_LINE_BYTES: usize = 1 << 20;
 const MAX_COMPLAINT_BYTES: u64 = 4096;
 

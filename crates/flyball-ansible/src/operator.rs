@@ -3,7 +3,7 @@
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
 use crate::executor::{Execute, Executor};
-use crate::playbook::{Declared, Kinds, load};
+use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
 use crate::template::walk;
@@ -59,14 +59,14 @@ type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
     let (executor, mut kinds) = executor(&watch.runs, watches, &watch.vars)?;
-    let mut declared = Declared::of(&watch.runs, watches.folder())?;
+    let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let (finalizer, others) = self::executor(runs, watches, &vars)?;
             kinds.join(others);
-            declared.join(Declared::of(runs, watches.folder())?);
+            declared.join(DeclaredVariables::of(runs, watches.folder())?);
             Some(finalizer)
         }
         None => None,

@@ -9,7 +9,7 @@ mod literals;
 mod load;
 mod task;
 
-pub(crate) use declared::Declared;
+pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN};
 pub(crate) use load::{load, named, places};

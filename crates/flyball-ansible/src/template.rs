@@ -18,25 +18,38 @@ pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// How much one template may do. A loop of a thousand turns takes some ten thousand of it.
-const FUEL: u64 = 1_000_000;
+/// The fuel of one evaluation, which is tried with the least first. A loop of a thousand turns takes some ten thousand.
+///
+/// The engine does not say how much fuel an expression took, or anything that failed. So a [`Budget`] is charged by the step.
+const FUEL: [u64; 5] = [64, 512, 4_096, 32_768, 262_144];
+/// The bytes that are as much work as one unit of fuel, as the engine has it.
+pub(crate) const BYTES_PER_FUEL: usize = 64;
+/// How deep a value may be nested, since what goes through it recurses.
+const MAX_DEPTH: usize = 512;
 /// What a template may give at most: more than an API server takes.
 const LONGEST: usize = 4 << 20;
 
-/// The engine, with all filters, tests and functions that there are.
-static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
+/// The engines, one for each step of [`FUEL`].
+static ENGINES: LazyLock<Vec<Environment<'static>>> = LazyLock::new(|| FUEL.into_iter().map(engine).collect());
+
+/// The engine that checks templates, which takes no fuel.
+static ENGINE: LazyLock<&Environment<'static>> = LazyLock::new(|| &ENGINES[0]);
+
+/// Makes an engine, with all filters, tests and functions that there are.
+fn engine(fuel: u64) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Chainable);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     let syntax = SyntaxConfig::builder().trim_blocks(true).keep_trailing_newline(true).build();
     env.set_syntax(syntax.expect("no delimiters are changed"));
-    env.set_fuel(Some(FUEL));
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    env.set_formatter(|out, _, value| {
+    env.set_fuel(Some(fuel));
+    env.set_unknown_method_callback(functions::method);
+    env.set_formatter(|out, state, value| {
+        weigh(state, value)?;
         // As Python prints them.
         let text = match value {
             value if value.is_undefined() => return Err(undefined()),
@@ -56,7 +69,7 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     tests::add(&mut env);
     functions::add(&mut env);
     env
-});
+}
 
 /// The names of functions, which are no variables.
 static FUNCTIONS: LazyLock<BTreeSet<String>> =
@@ -69,6 +82,48 @@ fn undefined() -> Error {
 /// Says what a filter was given and cannot take.
 fn refuse(problem: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.into())
+}
+
+/// Refuses to make a text that would be too long.
+fn check_size(what: &str, size: usize) -> Result<(), Error> {
+    if size > LONGEST { Err(refuse(format!("{what} gives more than {LONGEST} bytes"))) } else { Ok(()) }
+}
+
+/// Takes fuel for all that is in a value, before something is done to all of it.
+fn weigh(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
+    weigh_within(state, value, MAX_DEPTH)
+}
+
+fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
+    let Some(inner) = depth.checked_sub(1) else {
+        return Err(refuse(format!("the value is nested more than {MAX_DEPTH} deep")));
+    };
+    if let Some(text) = value.as_str() {
+        return state.consume_fuel(1 + (text.len() / BYTES_PER_FUEL) as u64);
+    }
+    state.consume_fuel(1)?;
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => {
+            value.try_iter()?.try_for_each(|item| weigh_within(state, &item, inner))
+        }
+        ValueKind::Map => value.try_iter()?.try_for_each(|key| {
+            weigh_within(state, &key, inner)?;
+            weigh_within(state, &value.get_item(&key)?, inner)
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how much fuel it takes to go through a value.
+fn weight(value: &serde_json::Value) -> u64 {
+    use serde_json::Value as Json;
+    let of_text = |text: &str| (text.len() / BYTES_PER_FUEL) as u64;
+    match value {
+        Json::String(text) => 1 + of_text(text),
+        Json::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
+        Json::Object(fields) => 1 + fields.iter().map(|(key, field)| 1 + of_text(key) + weight(field)).sum::<u64>(),
+        _ => 1,
+    }
 }
 
 /// Converts a value for the engine.
@@ -97,28 +152,48 @@ fn explain(error: &Error) -> String {
     text
 }
 
+/// Follows the quotes of an expression, letter by letter.
+#[derive(Default)]
+struct Quotes {
+    open: Option<char>,
+    escaped: bool,
+}
+
+impl Quotes {
+    /// Takes the next letter, and tells whether it belongs to a quoted text.
+    fn take(&mut self, letter: char) -> bool {
+        match (self.open, letter) {
+            _ if self.escaped => self.escaped = false,
+            (Some(_), '\\') => self.escaped = true,
+            (Some(open), letter) if letter == open => self.open = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => self.open = Some(letter),
+            (None, _) => return false,
+        }
+        true
+    }
+
+    fn are_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
 /// Returns the expression of a text that consists of one and nothing else, which then gives a value and not a text.
 fn sole_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
-    let mut quote = None;
-    let mut escaped = false;
-    let mut depth = 0_i32;
+    let (mut quotes, mut depth) = (Quotes::default(), 0_i32);
     for (at, letter) in inner.char_indices() {
-        match (quote, letter) {
-            _ if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), letter) if letter == open => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(letter),
-            (None, '{') => depth += 1,
-            (None, '}') if depth == 0 => return None,
-            (None, '}') => depth -= 1,
-            (None, '%') if inner[at..].starts_with("%}") => return None,
-            (None, _) => {}
+        match letter {
+            _ if quotes.take(letter) => {}
+            '{' => depth += 1,
+            '}' if depth == 0 => return None,
+            '}' => depth -= 1,
+            '%' if inner[at..].starts_with("%}") => return None,
+            _ => {}
         }
     }
     let inner = inner.strip_prefix('-').unwrap_or(inner);
-    (quote.is_none() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
+    (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
 }
 
 /// Tells whether a text is anything but itself.

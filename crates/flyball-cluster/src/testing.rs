@@ -62,8 +62,10 @@ pub use requests::{Denial, Permission, Requests};
 use crate::{Controllers, Faults, Program};
 use flyball::{Operator, RunError};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
@@ -85,6 +87,9 @@ const MANAGER: &str = "flyball-test";
 
 /// How often is looked whether something has come about.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the token of an [account](Test::account) is valid.
+const TOKEN_SECONDS: i64 = 24 * 3600;
 
 /// How long an operator that crashed is away.
 const RESTART: Duration = Duration::from_secs(1);
@@ -189,12 +194,13 @@ impl Setup {
     ///
     /// When the operator's manifests are refused, or the cluster of `FLYBALL_TEST_KUBECONFIG` is out of reach.
     pub async fn start(self) -> Test {
+        let log = Log::default();
         let target = match std::env::var(target::KUBECONFIG) {
             Ok(path) => {
                 target::let_time_pass().await;
                 Target::real(&path).await
             }
-            Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.program, self.faults).await,
+            Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.program, self.faults, &log).await,
         };
         let operator = (self.make)();
         let rules = operator.rules();
@@ -203,7 +209,7 @@ impl Setup {
             operator: operator.describe().name,
             target,
             make: self.make,
-            log: Log::default(),
+            log,
             runs: AtomicU64::new(0),
         };
         installed.log.plan(self.crash);
@@ -276,6 +282,33 @@ impl Test {
     /// Returns a client that may do everything. What is made with it belongs to the scenario, and the operator may change it.
     pub fn client(&self) -> Client {
         self.installed.target.user(&self.installed.log)
+    }
+
+    /// Makes a service account in the namespace of the test that may do there what these rules say and nothing else, and returns a client
+    /// that bears its token for a day. What is made with it belongs to the scenario.
+    ///
+    /// # Panics
+    ///
+    /// When it has the name of the operator's account, or one of its objects is refused.
+    #[doc(alias = "impersonate")]
+    pub async fn account(&self, name: &str, rules: &[PolicyRule]) -> Client {
+        assert_ne!(name, self.installed.operator, "the service account {name} is the operator's");
+        let (api, metadata) = ("rbac.authorization.k8s.io", json!({"name": name}));
+        let object = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "metadata": metadata});
+        let version = format!("{api}/v1");
+        let (mut role, mut binding) = (object(&version, "Role"), object(&version, "RoleBinding"));
+        role["rules"] = json!(rules);
+        binding["roleRef"] = json!({"apiGroup": api, "kind": "Role", "name": name});
+        binding["subjects"] = json!([{"kind": "ServiceAccount", "name": name, "namespace": self.namespace()}]);
+        for object in [object("v1", "ServiceAccount"), role, binding] {
+            self.apply_object(&object).await;
+        }
+        let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let made = self.api::<ServiceAccount>().create_token_request(name, &PostParams::default(), &request).await;
+        let made = made.unwrap_or_else(|error| panic!("a token for the service account {name} is refused: {error}"));
+        let token = made.status.and_then(|status| status.token).unwrap_or_default();
+        self.installed.target.bearer(&token, &self.installed.log)
     }
 
     /// Returns the namespace of the test.
@@ -408,7 +441,8 @@ impl Test {
         self.installed.log.take_denials()
     }
 
-    /// Takes the panics so far as expected, and returns them: controller, object and message. Any other one fails the test.
+    /// Takes the panics of the operator and of the control plane so far as expected, and returns them: controller, object and message. Any
+    /// other one fails the test.
     pub fn expect_panics(&self) -> Vec<String> {
         self.installed.log.take_panics()
     }
@@ -514,7 +548,9 @@ impl Test {
 
     fn describe_panics(&self, panics: &[String]) -> String {
         let (operator, list) = (&self.installed.operator, panics.join("\n  "));
-        format!("the operator {operator} panicked (Test::expect_panics takes that as expected):\n  {list}")
+        format!(
+            "the operator {operator}, or the control plane, panicked (Test::expect_panics takes that as expected):\n  {list}"
+        )
     }
 
     /// An operator that fails at each attempt writes nothing, which must not look like having nothing to do.

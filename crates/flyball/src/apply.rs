@@ -70,7 +70,7 @@ impl Pass {
             return Ok(known.clone());
         }
         let slash = if subresource.is_empty() { "" } else { "/" };
-        let mut path = store.kind().object_path(key);
+        let mut path = store.kind().object_path(key)?;
         // All that field validation looks for in an apply is names that stand twice, and what is written here has none; kube-apiserver
         // would read it a second time for that.
         let writer = self.declared.status.as_ref().filter(|_| subresource == "status");

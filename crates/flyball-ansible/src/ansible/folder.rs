@@ -1,7 +1,7 @@
 //! The folder of a run: what `ansible-playbook` is given.
 
-use super::place::Place;
 use super::proxy::Proxy;
+use super::work_dir::WorkDir;
 use crate::run::Job;
 use crate::template::{PASSED, Var};
 use crate::watches::{Runs, Watch};
@@ -17,14 +17,14 @@ const CALLBACK: &str = include_str!("callback.py");
 
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
-    place: Place,
+    work_dir: WorkDir,
     roles: Option<PathBuf>,
 }
 
 impl Folder {
     /// Makes the folder of a run.
     pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy) -> io::Result<Self> {
-        let mut folder = Self { place: Place::new()?, roles: None };
+        let mut folder = Self { work_dir: WorkDir::new()?, roles: None };
         DirBuilder::new().mode(0o700).create(folder.temporary())?;
         let playbook = match runs {
             Runs::Role(role) => {
@@ -52,7 +52,7 @@ impl Folder {
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.place.path()
+        self.work_dir.path()
     }
 
     fn temporary(&self) -> PathBuf {

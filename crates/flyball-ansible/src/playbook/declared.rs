@@ -18,16 +18,16 @@ const MAX_DEPTH: usize = 64;
 /// How many roles and files a project may have.
 const MAX_FILES: usize = 10_000;
 
-/// Names of variables.
+/// The variables that roles and plays declare, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Declared {
+pub(crate) struct DeclaredVariables {
     /// Those that a role has a default or an argument spec for.
     pub(crate) inputs: BTreeSet<String>,
     /// Those that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
 }
 
-impl Declared {
+impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it reaches.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
         let mut walk =
@@ -71,7 +71,7 @@ struct Sets {
 
 struct Walk<'p> {
     project: &'p Path,
-    found: Declared,
+    found: DeclaredVariables,
     /// Those of the unit that is read.
     names: Sets,
     /// Whether that is a role, all files of which are read.
@@ -287,7 +287,7 @@ mod tests {
     fn own(tasks: &Value) -> Vec<String> {
         let mut walk = Walk {
             project: Path::new("/none"),
-            found: Declared::default(),
+            found: DeclaredVariables::default(),
             names: Sets::default(),
             in_role: false,
             next: Vec::new(),
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn defaults_of_a_role_are_inputs_whatever_it_includes() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
-        let found = Declared::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
+        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
         assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
     }

@@ -3,7 +3,7 @@
 use super::frame::DEEPEST;
 use super::{Failure, Frame, MOST_TASKS, Run, Stop};
 use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
-use crate::template::{OMIT, Scope, Var, Vars, data};
+use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -16,8 +16,11 @@ use std::time::Duration;
 const MOST_RETRIES: u64 = 1000;
 const LONGEST_PAUSE: f64 = 3600.0;
 
-/// How much the results of a loop may be together.
+/// The bytes of a loop's results together.
 const MAX_RESULT_BYTES: usize = 32 << 20;
+
+/// The work of a task besides its templates, in units of fuel.
+const WORK_PER_TASK: u64 = 200;
 
 /// What stands for what a task without a log said.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
@@ -157,7 +160,9 @@ impl<'r> Run<'r> {
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
             }
-            kept += done.result.values().map(size).sum::<usize>();
+            let size = done.result.values().map(size).sum::<usize>();
+            self.charge(task, (size / BYTES_PER_FUEL) as u64)?;
+            kept += size;
             if kept > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop have more than {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
@@ -178,6 +183,14 @@ impl<'r> Run<'r> {
         Ok(Done { result, failure, counts: true })
     }
 
+    /// Charges work of a task, and ends the run if that is too much: no task may ignore or rescue it.
+    fn charge(&self, task: &Task, work: u64) -> Result<(), Stop> {
+        let failed = |error| Stop::Failed(Failure { task: of(task), ..Failure::of(error) });
+        // The same run takes as much work each time.
+        self.budget.take(work).map_err(|problem| failed(flyball::Error::from(problem).terminal()))?;
+        self.budget.check().map_err(|problem| failed(flyball::Error::from(problem)))
+    }
+
     /// Runs a task for one item, as often as it takes.
     async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         self.executed += 1;
@@ -185,6 +198,8 @@ impl<'r> Run<'r> {
             let problem = format!("more than {MOST_TASKS} tasks were run: is there a loop without an end?");
             return Err(Stop::Failed(Failure { task: of(task), ..Failure::new(problem) }));
         }
+        self.charge(task, WORK_PER_TASK)?;
+        self.budget.yield_turn().await;
         let scope = self.scope(frame, &task.vars, looped);
         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
             Ok(true) => {}
@@ -329,6 +344,7 @@ impl<'r> Run<'r> {
 
     /// Counts, remembers and reports how a task ended.
     fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
+        self.charge(task, 0)?;
         let scope = self.scope(frame, &task.vars, &Vars::new());
         let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
         let hidden = no_log.is_some_and(|no_log| is_true(no_log, &scope));

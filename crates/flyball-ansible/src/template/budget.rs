@@ -1,21 +1,31 @@
-//! What all templates of one run may take together, and where they are evaluated.
+//! What the evaluations of one run may take together, and where they are evaluated.
 //!
-//! One template is bounded by its fuel and its size. A run may evaluate very many, so the time that they take is added up, without
-//! that in which tasks wait. In a simulation no time passes meanwhile, so the budget changes nothing there.
+//! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in units of fuel: what is
+//! charged depends on templates and variables alone, so that a run ends the same way everywhere. The clock is asked as well, for what the
+//! charges miss; in a simulation no time passes meanwhile, so it changes nothing there.
 
-use minijinja::Error;
+use super::FUEL;
+use minijinja::{Environment, Error, ErrorKind};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
+/// The work of one run, in units of fuel: about a second in a release build.
+pub(super) const MAX_WORK: u64 = 8_000_000;
+/// After how much work others get their turn, where there is one thread for all: some milliseconds.
+const WORK_PER_TURN: u64 = 100_000;
 /// How long all evaluations of one run may take.
 const MAX_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
-/// The time that evaluations have taken, and what they may see of the environment.
+/// The work and time that evaluations have taken, and what they may see of the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
+    work: AtomicU64,
+    /// How much work there was when others had their turn.
+    yielded_at: AtomicU64,
     spent: Mutex<Duration>,
     /// Variables that the author passes on.
     pub(super) environment: BTreeSet<String>,
@@ -26,25 +36,75 @@ impl Budget {
         Self { environment, ..Self::default() }
     }
 
-    /// Evaluates something, where it does not keep the runtime from other work.
-    pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let mut spent = *self.spent();
-        if spent > MAX_EVALUATION_TIME {
-            let problem = format!("the templates of one run took more than {} s", MAX_EVALUATION_TIME.as_secs());
-            return Err(super::refuse(problem));
+    /// Charges work before it is done.
+    ///
+    /// # Errors
+    /// The run has done as much as it may.
+    pub(crate) fn take(&self, work: u64) -> Result<(), String> {
+        let add = |before: u64| Some(before.saturating_add(work));
+        let before = self.work.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or_default();
+        if before.saturating_add(work) > MAX_WORK { Err(Self::exceeded()) } else { Ok(()) }
+    }
+
+    /// Fails if the run has done more than it may, so that nothing goes on as if its parts had failed one by one.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.take(0)?;
+        if *self.spent() > MAX_EVALUATION_TIME {
+            return Err(format!("the templates of one run took more than {} s", MAX_EVALUATION_TIME.as_secs()));
         }
+        Ok(())
+    }
+
+    /// Lets others have their turn if the run has worked for a while.
+    pub(crate) async fn yield_turn(&self) {
+        let work = self.work.load(Ordering::Relaxed);
+        if work.saturating_sub(self.yielded_at.load(Ordering::Relaxed)) >= WORK_PER_TURN {
+            self.yielded_at.store(work, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn exceeded() -> String {
+        format!("the templates and loops of one run take more than {MAX_WORK} steps: are its lists too long?")
+    }
+
+    /// Evaluates something with as much fuel as it takes.
+    pub(super) fn evaluate<T>(
+        &self,
+        engines: &'static [Environment<'static>],
+        evaluate: impl Fn(&'static Environment<'static>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut steps = engines.iter().zip(FUEL).peekable();
+        loop {
+            let (engine, fuel) = steps.next().expect("the last step returns");
+            self.take(fuel).map_err(super::refuse)?;
+            match evaluate(engine) {
+                Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Does what takes time, where it does not keep the runtime from other work.
+    pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.check().map_err(super::refuse)?;
         let began = Instant::now();
         let has_workers =
             Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
         let value = if has_workers { tokio::task::block_in_place(evaluate) } else { evaluate() };
-        spent += began.elapsed();
-        *self.spent() = spent;
+        *self.spent() += began.elapsed();
         value
     }
 
     fn spent(&self) -> std::sync::MutexGuard<'_, Duration> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells whether it was for want of fuel that something failed, wherever that was noticed.
+fn is_out_of_fuel(error: &Error) -> bool {
+    let sources = std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source());
+    sources.filter_map(|error| error.downcast_ref::<Error>()).any(|error| error.kind() == ErrorKind::OutOfFuel)
 }
 
 #[cfg(test)]
@@ -58,6 +118,27 @@ mod tests {
         let error = budget.spend(|| Ok(())).unwrap_err();
         assert!(explain(&error).contains("took more than 10 s"));
         assert_eq!(Budget::default().spend(|| Ok(3)).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_run_that_did_too_much_evaluates_nothing_more() {
+        let budget = Budget::default();
+        budget.take(MAX_WORK).unwrap();
+        assert!(budget.check().is_ok());
+        assert!(budget.take(1).unwrap_err().contains("8000000 steps"));
+        assert!(budget.spend(|| Ok(())).is_err() && budget.take(u64::MAX).is_err() && budget.check().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_works_lets_others_have_their_turn() {
+        let budget = Budget::default();
+        let other = tokio::spawn(async {});
+        budget.take(WORK_PER_TURN - 1).unwrap();
+        budget.yield_turn().await;
+        assert!(!other.is_finished(), "it has hardly worked");
+        budget.take(1).unwrap();
+        budget.yield_turn().await;
+        assert!(other.is_finished());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

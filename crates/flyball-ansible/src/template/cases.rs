@@ -1,6 +1,7 @@
 //! Templates and what they give.
 
-use super::{Files, OMIT, Scope, check_expression, check_text, data, templates};
+use super::budget::MAX_WORK;
+use super::{Budget, Files, OMIT, Scope, check_expression, check_text, data, templates};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -167,6 +168,52 @@ fn filters_of_lists_take_fuel_by_what_is_in_them() {
     let often =
         "{% for item in list %}{{ list | type_debug }}{{ item in list }}{{ list is superset(list) }}{% endfor %}";
     assert!(scope(5_000).render_text(often).unwrap_err().contains("fuel"));
+}
+
+#[test]
+fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
+    let long = json!({"long": "a".repeat(700_000), "list": vec!["a"; 100_000], "with": "\\\\0".repeat(100_000)});
+    let scope = Scope::new(vec![Arc::new(data(long.as_object().unwrap().clone()))], Vec::new());
+    for (template, problem) in [
+        ("{{ long.replace('a', long) }}", "replace gives more than"),
+        ("{{ long.join(list) }}", "join gives more than"),
+        ("{{ long | replace('a', long) }}", "fuel"),
+        ("{{ list | join(long) }}", "fuel"),
+        ("{{ long | regex_replace('a', long) }}", "regex_replace gives more than"),
+        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "regex_replace gives more than"),
+    ] {
+        let error = scope.render_text(template).unwrap_err();
+        assert!(error.contains(problem), "{template}: {error}");
+    }
+    assert_eq!(scope.render_text("{{ 'a-b-'.replace('-', '+') }}"), Ok(json!("a+b+")));
+    assert_eq!(scope.render_text("{{ ', '.join(['a', 'b']) }}"), Ok(json!("a, b")));
+    assert_eq!(scope.render_text("{{ 'a1b22' | regex_replace('[0-9]', '<\\\\0>', count=2) }}"), Ok(json!("a<1>b<2>2")));
+    let deep = "{% set ns = namespace(x=1) %}{% for n in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}";
+    assert!(scope.render_text(deep).unwrap_err().contains("nested more than 512 deep"));
+}
+
+#[test]
+fn evaluations_of_one_run_have_a_budget_of_work() {
+    let items: Vec<_> = (0..20_000).collect();
+    let vars = Arc::new(data(json!({ "items": items }).as_object().unwrap().clone()));
+    // Most of it was done before.
+    let budget = Arc::new(Budget::default());
+    budget.take(MAX_WORK - 1_000_000).unwrap();
+    let turns = (0..5_000).map(|_| {
+        Scope::within(budget.clone(), vec![vars.clone()], Vec::new())
+            .render_text("{{ items | difference([1]) | length }}")
+    });
+    let ended: Vec<_> = turns.take_while(Result::is_ok).collect();
+    assert!((2..100).contains(&ended.len()), "{} turns", ended.len());
+    assert!(budget.check().unwrap_err().contains("more than 8000000 steps"));
+    // What is small is cheap, whether it is right or wrong.
+    let budget = Arc::new(Budget::default());
+    for _ in 0..10_000 {
+        let scope = Scope::within(budget.clone(), vec![Arc::new(data([("a".to_owned(), json!(1))]))], Vec::new());
+        assert_eq!(scope.render_text("{{ a + 1 }}"), Ok(json!(2)));
+        assert!(scope.render_text("{{ b }}").is_err());
+    }
+    budget.check().unwrap();
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Finds mistakes in templates before they are used: bad syntax, and filters, tests and lookups that do not exist.
 
 use super::functions::{LOOKUPS, unknown};
-use super::{ENGINE, is_template, refuse, sole_expression};
+use super::{ENGINE, Quotes, is_template, refuse, sole_expression};
 use minijinja::{Error, context};
 
-/// How many operators, calls, attributes and filters one expression may have: the engine recurses into each of them.
+/// Operators, calls, attributes and filters of one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
 /// Refuses a text in which an expression has more operators than the engine's recursion can bear.
@@ -31,28 +31,22 @@ fn opening(text: &str, seconds: &[char]) -> Option<usize> {
 
 /// Returns where a section ends, and how many operators are in it.
 fn section(text: &str) -> (usize, usize) {
-    let (mut quote, mut escaped, mut operators) = (None, false, 0);
+    let (mut quotes, mut operators) = (Quotes::default(), 0);
     let mut word = 0;
     for (at, letter) in text.char_indices() {
         let is_word = letter.is_alphanumeric() || letter == '_';
-        if quote.is_none() && !is_word {
+        if !quotes.are_open() && !is_word {
             let name = &text[word..at];
             operators += usize::from(matches!(name, "and" | "or" | "not" | "is" | "in" | "if" | "else"));
         }
         if !is_word {
             word = at + letter.len_utf8();
         }
-        match (quote, letter) {
-            _ if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), letter) if letter == open => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(letter),
-            (None, '}' | '%') if text[at + 1..].starts_with('}') => return (at + 2, operators),
-            (None, '(' | '[' | '{' | '.' | '|' | '+' | '-' | '*' | '/' | '%' | '~' | '<' | '>' | '=' | '!') => {
-                operators += 1;
-            }
-            (None, _) => {}
+        match letter {
+            _ if quotes.take(letter) => {}
+            '}' | '%' if text[at + 1..].starts_with('}') => return (at + 2, operators),
+            '(' | '[' | '{' | '.' | '|' | '+' | '-' | '*' | '/' | '%' | '~' | '<' | '>' | '=' | '!' => operators += 1,
+            _ => {}
         }
     }
     (text.len(), operators)

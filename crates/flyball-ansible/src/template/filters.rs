@@ -3,7 +3,7 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/index.html#filter-plugins>. None of them draws lots, reads
 //! the clock or runs anything.
 
-use super::{from_json, refuse, undefined};
+use super::{BYTES_PER_FUEL, from_json, refuse, undefined, weigh};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 /// How deep lists are flattened at most.
 const DEEPEST: usize = 64;
-/// What a regular expression may take up; matching is linear in that and in the text.
-const MAX_REGEX_BYTES: usize = 256 << 10;
+/// What a regular expression may take up, tried with the least first; matching is linear in that and in the text.
+const REGEX_BYTES: [usize; 2] = [64 << 10, 256 << 10];
 
 pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
@@ -89,12 +89,12 @@ fn add_conversions(env: &mut Environment<'static>) {
         Some(text) => text.trim().parse().unwrap_or(default.unwrap_or(0.0)),
         None => f64::try_from(value).unwrap_or(default.unwrap_or(0.0)),
     });
-    env.add_filter("string", |value: Value| match value.kind() {
+    env.add_filter("string", |state: &State<'_, '_>, value: Value| match value.kind() {
         ValueKind::Undefined => Err(undefined()),
         // As Python writes them.
         ValueKind::Bool => Ok(if value.is_true() { "True".to_owned() } else { "False".to_owned() }),
         ValueKind::None => Ok("None".to_owned()),
-        _ => Ok(value.to_string()),
+        _ => weigh(state, &value).map(|()| value.to_string()),
     });
     env.add_filter("type_debug", |state: &State<'_, '_>, value: Value| {
         Ok::<_, Error>(match to_json(state, &value)? {
@@ -119,26 +119,23 @@ fn add_texts(env: &mut Environment<'static>) {
         let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| refuse("b64decode: what it decodes to is no text in UTF-8"))
     });
-    env.add_filter("regex_replace", |text: String, pattern: String, with: Option<String>, options: Kwargs| {
-        let expression = regex_of(&pattern, &options)?;
-        let count: Option<usize> = options.get("count")?;
-        options.assert_all_used()?;
-        let with = replacement(&with.unwrap_or_default());
-        Ok::<_, Error>(expression.replacen(&text, count.unwrap_or(0), with.as_str()).into_owned())
-    });
-    env.add_filter("regex_search", |text: String, pattern: String, groups: Rest<Value>, options: Kwargs| {
-        let expression = regex_of(&pattern, &options)?;
-        options.assert_all_used()?;
-        let Some(found) = expression.captures(&text) else { return Ok(Value::from(())) };
-        match groups.as_slice() {
-            [] => Ok(found[0].into()),
-            groups => {
-                groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from)
+    env.add_filter("regex_replace", regex_replace);
+    env.add_filter(
+        "regex_search",
+        |state: &State<'_, '_>, text: String, pattern: String, groups: Rest<Value>, options: Kwargs| {
+            let expression = regex_of(state, &text, &pattern, &options)?;
+            options.assert_all_used()?;
+            let Some(found) = expression.captures(&text) else { return Ok(Value::from(())) };
+            match groups.as_slice() {
+                [] => Ok(found[0].into()),
+                groups => {
+                    groups.iter().map(|group| group_of(&found, group)).collect::<Result<Vec<_>, _>>().map(Value::from)
+                }
             }
-        }
-    });
-    env.add_filter("regex_findall", |text: String, pattern: String, options: Kwargs| {
-        let expression = regex_of(&pattern, &options)?;
+        },
+    );
+    env.add_filter("regex_findall", |state: &State<'_, '_>, text: String, pattern: String, options: Kwargs| {
+        let expression = regex_of(state, &text, &pattern, &options)?;
         options.assert_all_used()?;
         let one = |found: Captures<'_>| -> Value {
             let text = |at: usize| found.get(at).map_or("", |part| part.as_str());
@@ -150,13 +147,14 @@ fn add_texts(env: &mut Environment<'static>) {
         Ok::<_, Error>(expression.captures_iter(&text).map(one).collect::<Vec<_>>())
     });
     env.add_filter("regex_escape", |text: String, _: Kwargs| regex::escape(&text));
-    env.add_filter("quote", |text: Value| {
+    env.add_filter("quote", |state: &State<'_, '_>, text: Value| {
+        weigh(state, &text)?;
         let text = text.to_string();
         let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-        match !text.is_empty() && text.chars().all(plain) {
+        Ok::<_, Error>(match !text.is_empty() && text.chars().all(plain) {
             true => text,
             false => format!("'{}'", text.replace('\'', "'\"'\"'")),
-        }
+        })
     });
     env.add_filter("hash", |text: String, kind: Option<String>| digest(&text, kind.as_deref().unwrap_or("sha1")));
     for name in ["checksum", "sha1"] {
@@ -201,8 +199,9 @@ fn add_collections(env: &mut Environment<'static>) {
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
         let mut map = Map::new();
+        weigh(state, &list)?;
         for item in list.try_iter()? {
-            map.insert(item.get_attr(&key)?.to_string(), to_json(state, &item.get_attr(&value)?)?);
+            map.insert(item.get_attr(&key)?.to_string(), super::to_json(&item.get_attr(&value)?)?);
         }
         Ok::<_, Error>(from_json(map))
     });
@@ -286,18 +285,55 @@ fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
     String::from_utf8(out).map_err(|error| refuse(error.to_string()))
 }
 
-/// Makes a regular expression of Python's.
-pub(super) fn regex(pattern: &str, ignore_case: bool, multiline: bool) -> Result<Regex, Error> {
-    let mut builder = RegexBuilder::new(pattern);
-    let built = builder.case_insensitive(ignore_case).multi_line(multiline).size_limit(MAX_REGEX_BYTES).build();
-    built.map_err(|_| {
-        refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around"))
-    })
+/// Makes a regular expression of Python's, and takes fuel for matching it with a text.
+pub(super) fn regex(
+    state: &State<'_, '_>,
+    text: &str,
+    pattern: &str,
+    ignore_case: bool,
+    multiline: bool,
+) -> Result<Regex, Error> {
+    for size in REGEX_BYTES {
+        state.consume_fuel((size >> 8) as u64 + (text.len() / BYTES_PER_FUEL * (size >> 14)) as u64)?;
+        let mut builder = RegexBuilder::new(pattern);
+        match builder.case_insensitive(ignore_case).multi_line(multiline).size_limit(size).build() {
+            Ok(expression) => return Ok(expression),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(_) => break,
+        }
+    }
+    Err(refuse(format!("{pattern} is no regular expression that the built-in executor knows: it has no look-around")))
 }
 
-fn regex_of(pattern: &str, options: &Kwargs) -> Result<Regex, Error> {
+fn regex_of(state: &State<'_, '_>, text: &str, pattern: &str, options: &Kwargs) -> Result<Regex, Error> {
     let flag = |name: &str| options.get::<Option<bool>>(name).map(|flag| flag.unwrap_or(false));
-    regex(pattern, flag("ignorecase")?, flag("multiline")?)
+    regex(state, text, pattern, flag("ignorecase")?, flag("multiline")?)
+}
+
+/// The filter `regex_replace`. What it gives is bounded before it is made: a replacement may repeat all of a text.
+fn regex_replace(
+    state: &State<'_, '_>,
+    text: String,
+    pattern: String,
+    with: Option<String>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let expression = regex_of(state, &text, &pattern, &options)?;
+    let count = options.get::<Option<usize>>("count")?.filter(|count| *count > 0).unwrap_or(usize::MAX);
+    options.assert_all_used()?;
+    let with = replacement(&with.unwrap_or_default());
+    let references = with.matches('$').count();
+    let (mut out, mut from) = (String::new(), 0);
+    for found in expression.captures_iter(&text).take(count) {
+        let whole = found.get(0).expect("it is the match itself");
+        out.push_str(&text[from..whole.start()]);
+        from = whole.end();
+        // A group is part of the match.
+        super::check_size("regex_replace", out.len() + with.len() + references.saturating_mul(whole.len()))?;
+        found.expand(&with, &mut out);
+    }
+    out.push_str(&text[from..]);
+    Ok(out)
 }
 
 /// Turns `\1` and `\g<name>` of Python into `${1}` and `${name}`.
@@ -397,30 +433,20 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
     Ok(())
 }
 
-/// Converts a value, and takes fuel for all that is in it.
+/// Takes fuel for all that is in a value, and converts it.
 fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
-    let value = super::to_json(value)?;
-    state.consume_fuel(weight(&value))?;
-    Ok(value)
+    weigh(state, value)?;
+    super::to_json(value)
 }
 
-/// Counts what is in a value.
-fn weight(value: &Json) -> u64 {
-    match value {
-        Json::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
-        Json::Object(fields) => 1 + fields.values().map(weight).sum::<u64>(),
-        _ => 1,
-    }
-}
-
-/// Takes fuel for a text that is parsed, before that is done.
+/// Takes fuel for a text before it is parsed.
 fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
     state.consume_fuel(text.len() as u64 / 4)
 }
 
 /// Returns the items of a list, and takes fuel for comparing them.
 pub(super) fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
-    to_json(state, list)?;
+    weigh(state, list)?;
     Ok(list.try_iter()?.collect())
 }
 

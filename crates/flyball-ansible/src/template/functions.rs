@@ -1,6 +1,6 @@
-//! `lookup` and its kin.
+//! `lookup` and its kin, and the methods of values.
 
-use super::{Scope, refuse};
+use super::{Scope, check_size, refuse, weigh};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::sync::Arc;
@@ -27,6 +27,27 @@ pub(super) fn add(env: &mut Environment<'static>) {
         });
     }
     env.remove_global("debug");
+}
+
+/// Calls a method of Python's. The engine charges what a method gives once that is there, so what may be large is bounded before.
+pub(super) fn method(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    method: &str,
+    arguments: &[Value],
+) -> Result<Value, Error> {
+    match (value.as_str(), method, arguments) {
+        (Some(text), "replace", [old, new, ..]) => {
+            let count = old.as_str().map_or(0, |old| text.matches(old).count());
+            check_size(method, text.len() + count.saturating_mul(new.as_str().map_or(0, str::len)))?;
+        }
+        (Some(separator), "join", [list]) => {
+            weigh(state, list)?;
+            check_size(method, list.len().unwrap_or_default().saturating_mul(separator.len()))?;
+        }
+        _ => {}
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
 fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {

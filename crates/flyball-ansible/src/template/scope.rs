@@ -1,9 +1,12 @@
 //! The variables that a template sees, and how it is evaluated.
 
 use super::check::check_operators;
-use super::{Budget, ENGINE, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression, to_json};
+use super::{
+    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, LONGEST, explain, from_json, is_template, sole_expression,
+    to_json, weight,
+};
 use minijinja::value::{Enumerator, Object, Value};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -119,10 +122,10 @@ impl Scope {
 
     /// Evaluates a text that remains one.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
-        self.strictly(text, || {
+        self.strictly(text, |engine| {
             let mut out = Bounded(Vec::new());
             check_operators(text)?;
-            let template = ENGINE.template_from_str(text)?;
+            let template = engine.template_from_str(text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
         })
@@ -130,8 +133,9 @@ impl Scope {
 
     /// Evaluates an expression.
     pub(crate) fn evaluate(self: &Arc<Self>, expression: &str) -> Result<Json, String> {
-        let value = self.value(expression)?;
-        to_json(&value).map_err(|error| explain(&error))
+        let value = to_json(&self.value(expression)?).map_err(|error| explain(&error))?;
+        self.budget.take(weight(&value))?;
+        Ok(value)
     }
 
     /// Tells whether a condition holds.
@@ -148,9 +152,9 @@ impl Scope {
     }
 
     fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
-        let evaluate = || {
+        let evaluate = |engine: &Environment<'static>| {
             check_operators(&format!("{{{{{expression}"))?;
-            ENGINE.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()))
+            engine.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()))
         };
         let value = self.strictly(expression, evaluate)?;
         match value.is_undefined() {
@@ -160,7 +164,11 @@ impl Scope {
     }
 
     /// Evaluates something, and takes a variable that is missing for a mistake unless the text counts with it.
-    fn strictly<T>(&self, text: &str, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, String> {
+    fn strictly<T>(
+        &self,
+        text: &str,
+        evaluate: impl Fn(&'static Environment<'static>) -> Result<T, Error>,
+    ) -> Result<T, String> {
         let around = {
             let mut evaluation = self.evaluation();
             if evaluation.resolving.len() > DEEPEST {
@@ -173,6 +181,10 @@ impl Scope {
         };
         // What is evaluated for another template is part of it.
         let is_outermost = self.evaluation().resolving.is_empty();
+        let evaluate = || {
+            self.budget.take((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
+            self.budget.evaluate(&ENGINES, evaluate)
+        };
         let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
         let missed = std::mem::replace(&mut self.evaluation().missed, around);
         let guards = ["default", "d(", "defined", "mandatory"];
@@ -194,7 +206,10 @@ impl Scope {
             return Some(known.clone());
         }
         let value = match self.layers.iter().find_map(|layer| layer.get(name))? {
-            Var::Data(data) => from_json(&**data),
+            Var::Data(data) => match self.budget.take(weight(data)) {
+                Ok(()) => from_json(&**data),
+                Err(problem) => return Some(Value::from(super::refuse(problem))),
+            },
             Var::Template(template) => {
                 if self.evaluation().resolving.iter().any(|around| around == name) {
                     return Some(Value::from(super::refuse(format!("the variable {name} refers to itself"))));
@@ -202,7 +217,7 @@ impl Scope {
                 self.evaluation().resolving.push(name.to_owned());
                 let rendered = self.render(template);
                 self.evaluation().resolving.pop();
-                match rendered {
+                match rendered.and_then(|rendered| self.budget.take(weight(&rendered)).map(|()| rendered)) {
                     Ok(rendered) => from_json(&rendered),
                     Err(problem) => return Some(Value::from(super::refuse(format!("variable {name}: {problem}")))),
                 }

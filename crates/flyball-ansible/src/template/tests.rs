@@ -22,17 +22,25 @@ pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["skipped", "skip"] {
         env.add_test(name, move |result: Value| flag(&result, "skipped"));
     }
-    env.add_test("match", |text: String, pattern: String| Ok::<_, Error>(found_at(&text, &pattern)? == Some(0)));
+    env.add_test("match", |state: &State<'_, '_>, text: String, pattern: String| {
+        Ok::<_, Error>(found_at(state, &text, &pattern)? == Some(0))
+    });
     for name in ["search", "regex"] {
-        env.add_test(name, |text: String, pattern: String| Ok::<_, Error>(found_at(&text, &pattern)?.is_some()));
+        env.add_test(name, |state: &State<'_, '_>, text: String, pattern: String| {
+            Ok::<_, Error>(found_at(state, &text, &pattern)?.is_some())
+        });
     }
     env.add_test("truthy", |value: Value| value.is_true());
     env.add_test("falsy", |value: Value| !value.is_true());
     env.add_test("contains", |state: &State<'_, '_>, list: Value, item: Value| contains(state, &list, &item));
     env.add_test("subset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &list, &of));
     env.add_test("superset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &of, &list));
-    env.add_test("any", |list: Value| Ok::<_, Error>(list.try_iter()?.any(|item| item.is_true())));
-    env.add_test("all", |list: Value| Ok::<_, Error>(list.try_iter()?.all(|item| item.is_true())));
+    env.add_test("any", |state: &State<'_, '_>, list: Value| {
+        Ok::<_, Error>(items(state, &list)?.iter().any(Value::is_true))
+    });
+    env.add_test("all", |state: &State<'_, '_>, list: Value| {
+        Ok::<_, Error>(items(state, &list)?.iter().all(Value::is_true))
+    });
     for name in ["version", "version_compare"] {
         env.add_test(name, |version: String, other: String, operator: Option<String>| {
             compare(&version, &other, operator.as_deref().unwrap_or("=="))
@@ -40,8 +48,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
     }
 }
 
-fn found_at(text: &str, pattern: &str) -> Result<Option<usize>, Error> {
-    Ok(regex(pattern, false, false)?.find(text).map(|found| found.start()))
+fn found_at(state: &State<'_, '_>, text: &str, pattern: &str) -> Result<Option<usize>, Error> {
+    Ok(regex(state, text, pattern, false, false)?.find(text).map(|found| found.start()))
 }
 
 fn contains(state: &State<'_, '_>, list: &Value, item: &Value) -> Result<bool, Error> {

@@ -36,6 +36,26 @@ async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
+    let tasks = "- block:\n  - debug: {msg: '{{ text is search(item) }}'}\n    loop: '{{ items }}'\n    ignore_errors: true\n  \
+                 rescue:\n  - debug: {msg: rescued}\n";
+    let written = Written::role("works", tasks);
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    let spec = json!({"text": "a".repeat(200_000), "items": vec!["b"; 1000]});
+    let shop =
+        json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "corner"}, "spec": spec});
+    test.apply(&shop.to_string()).await;
+    sleep(Duration::from_secs(5)).await;
+    let failure = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure");
+    assert_eq!(failure["status"], "True");
+    let message = failure["message"].as_str().unwrap_or_default();
+    assert!(message.contains("take more than 8000000 steps: are its lists too long?"), "{failure}");
+    // Nor is it tried again before something changes.
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_done_names_its_remedy() {
     let check = async |name: &str, tasks: &str, expected: &str| {
         let written = Written::role(name, tasks);

@@ -2,21 +2,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod payloads;
+#[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
+mod suite;
 
 use flyball::Kind;
 use flyball_ansible::{Watches, operator};
 use flyball_cluster::testing::Test;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::Api;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// What the Secret of another namespace holds.
-const CROWN: &str = "CANARY-4711";
+use suite::{Latencies, Suite};
 
 /// A role that passes what users write through everything that the executor has, without care.
 const TASKS: &str = r#"
@@ -73,16 +71,17 @@ fn project() -> PathBuf {
     folder
 }
 
-/// Names and versions of all that is outside the namespace of the test.
-async fn elsewhere(test: &Test) -> BTreeMap<String, Option<String>> {
-    let own = Some(test.namespace().to_owned());
-    let all = ListParams::default();
-    let maps = Api::<ConfigMap>::all(test.client()).list(&all).await.unwrap().items.into_iter().map(|map| map.metadata);
-    let secrets = Api::<Secret>::all(test.client()).list(&all).await.unwrap().items.into_iter().map(|one| one.metadata);
-    let spaces =
-        Api::<Namespace>::all(test.client()).list(&all).await.unwrap().items.into_iter().map(|one| one.metadata);
-    let outside = maps.chain(secrets).filter(|object| object.namespace != own).chain(spaces);
-    outside.map(|object| (format!("{:?}/{:?}", object.namespace, object.name), object.resource_version)).collect()
+fn shop(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
+}
+
+fn condition(object: &DynamicObject, kind: &str) -> Value {
+    let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
+}
+
+fn is_successful(object: &DynamicObject) -> bool {
+    condition(object, "Successful")["status"] == "True"
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,52 +93,30 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     let canary = payloads::canary();
     let _ = fs::remove_file(&canary);
     let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap()).unwrap()).start().await;
-    let client = test.client();
-    let other: Namespace = serde_json::from_value(json!({"metadata": {"name": "other"}})).unwrap();
-    Api::all(client.clone()).create(&PostParams::default(), &other).await.unwrap();
-    let crown: Secret =
-        serde_json::from_value(json!({"metadata": {"name": "crown"}, "stringData": {"jewels": CROWN}})).unwrap();
-    Api::namespaced(client.clone(), "other").create(&PostParams::default(), &crown).await.unwrap();
-    // The cluster puts something into each namespace itself.
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let before = elsewhere(&test).await;
+    let kind = Kind::new("shop.example.com", "v1", "Shop").api_resource();
+    let suite = Suite::begin(&test, std::slice::from_ref(&kind), "other").await;
+    let neighbors =
+        |name: &'static str| (0..20).map(move |at| shop(&format!("{name}{at}"), &json!({"title": "good day"})));
+    let calm = suite.latencies(&kind, neighbors("calm"), async |object| is_successful(object)).await;
 
-    let kind = Kind::new("shop.example.com", "v1", "Shop");
-    let shops: Api<DynamicObject> = Api::namespaced_with(client.clone(), test.namespace(), &kind.api_resource());
-    let shop = |name: &str, spec: &Value| -> DynamicObject {
-        serde_json::from_value(
-            json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec}),
-        )
-        .unwrap()
-    };
+    let shops = suite.api(&kind);
     for (number, spec) in payloads.iter().enumerate() {
-        shops.create(&PostParams::default(), &shop(&format!("p{number}"), spec)).await.unwrap();
+        let shop: DynamicObject = serde_json::from_value(shop(&format!("p{number}"), spec)).unwrap();
+        shops.create(&PostParams::default(), &shop).await.unwrap();
     }
     // Others are served while all of these fail or succeed.
-    shops.create(&PostParams::default(), &shop("neighbor", &json!({"title": "good day"}))).await.unwrap();
+    let attacked = suite.latencies(&kind, neighbors("attacked"), async |object| is_successful(object)).await;
+    Latencies::print(&calm, &attacked, payloads.len(), "Ansible");
     tokio::time::sleep(Duration::from_secs(60)).await;
 
-    let told = |object: &DynamicObject, kind: &str| {
-        let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default()
-    };
     let all = shops.list(&ListParams::default()).await.unwrap().items;
     for object in &all {
         let name = object.metadata.name.as_deref().unwrap();
-        let ended = ["Successful", "Failure"].iter().any(|kind| told(object, kind)["status"] == "True");
+        let ended = is_successful(object) || condition(object, "Failure")["status"] == "True";
         assert!(ended, "{name} came to no end: {}", object.data);
     }
-    let refused = all.iter().filter(|object| told(object, "VariablesAccepted")["status"] == "False").count();
+    let refused = all.iter().filter(|object| condition(object, "VariablesAccepted")["status"] == "False").count();
     assert!(refused >= payloads::count_of_names(), "{refused} objects say that names were refused");
-    let neighbor = shops.get("neighbor").await.unwrap();
-    assert_eq!(told(&neighbor, "Successful")["status"], "True", "{}", neighbor.data);
     assert!(!canary.exists(), "a command ran");
-    assert_eq!(elsewhere(&test).await, before, "something changed outside of the namespace");
-    let encoded = "Q0FOQVJZLTQ3MTE";
-    let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap().items;
-    for map in maps {
-        let text = serde_json::to_string(&map.data).unwrap();
-        let name = map.metadata.name.unwrap_or_default();
-        assert!(!text.contains(CROWN) && !text.contains(encoded), "{name} holds the Secret of another namespace");
-    }
+    suite.assert_harmless(|_| false).await;
 }

@@ -5,17 +5,18 @@ use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
 use flyball_core::{Clock, Rng};
-use http::Request;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DeleteParams;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tower::service_fn;
+use tower::{ServiceExt, service_fn};
 
 /// Names the kubeconfig of a real cluster to test against.
 pub(super) const KUBECONFIG: &str = "FLYBALL_TEST_KUBECONFIG";
@@ -43,10 +44,13 @@ impl Target {
         controllers: Controllers,
         program: Option<Arc<dyn Program>>,
         faults: Faults,
+        log: &Log,
     ) -> Self {
         let (clock, webhooks) = (simulated_clock(), LocalWebhooks::default());
         let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(clock, seed) };
-        let cluster = Cluster::new(options);
+        let log = log.clone();
+        let panicked = move |place: &str, message: &str| log.panicked(&format!("control plane, {place}"), message);
+        let cluster = Cluster::new(options).on_panic(panicked);
         let cluster = match program {
             Some(program) => cluster.with_program(program),
             None => cluster,
@@ -78,19 +82,27 @@ impl Target {
 
     /// Returns a client that may do everything, and whose writes are those of the test.
     pub(super) fn user(&self, log: &Log) -> Client {
-        let (client, log) = (self.admin(), log.clone());
-        let pass = move |request: Request<Body>| {
-            let (client, log) = (client.clone(), log.clone());
-            async move {
-                let place = Written::of(request.method(), request.uri());
-                let answer = client.send(request).await?;
-                let Some(place) = place.filter(|_| answer.status().is_success()) else { return Ok(answer) };
-                let (answer, value) = read(answer).await?;
-                log.made(&place, &value);
-                Ok::<_, kube::Error>(answer)
+        recorded(self.admin(), log.clone())
+    }
+
+    /// Returns a client that bears a token, and whose writes are those of the test.
+    pub(super) fn bearer(&self, token: &str, log: &Log) -> Client {
+        let client = match self {
+            Self::Own { cluster, .. } => {
+                let header = HeaderValue::from_str(&format!("Bearer {token}")).expect("a token is a header's value");
+                let bear = move |mut request: Request<Body>| {
+                    request.headers_mut().insert(AUTHORIZATION, header.clone());
+                    request
+                };
+                Client::new(cluster.server().clone().map_request(bear), "default")
+            }
+            Self::Real { config } => {
+                let mut config = (**config).clone();
+                config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
+                client(&config)
             }
         };
-        Client::new(service_fn(pass), "default")
+        recorded(client, log.clone())
     }
 
     /// Returns a client that is the service account of an operator, and whose requests are counted.
@@ -223,6 +235,22 @@ async fn read(answer: http::Response<Body>) -> kube::Result<(http::Response<Body
     let body = body.collect().await?.to_bytes();
     let value = serde_json::from_slice(&body).unwrap_or_default();
     Ok((http::Response::from_parts(head, Body::from(body.to_vec())), value))
+}
+
+/// Notes what is written through a client as the test's.
+fn recorded(client: Client, log: Log) -> Client {
+    let pass = move |request: Request<Body>| {
+        let (client, log) = (client.clone(), log.clone());
+        async move {
+            let place = Written::of(request.method(), request.uri());
+            let answer = client.send(request).await?;
+            let Some(place) = place.filter(|_| answer.status().is_success()) else { return Ok(answer) };
+            let (answer, value) = read(answer).await?;
+            log.made(&place, &value);
+            Ok::<_, kube::Error>(answer)
+        }
+    };
+    Client::new(service_fn(pass), "default")
 }
 
 /// Counts the requests of a client, and what it is not permitted.

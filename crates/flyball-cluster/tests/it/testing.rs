@@ -5,8 +5,11 @@ use demovolume::resource::DemoVolume;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
 use flyball_cluster::testing::{Test, explore_crashes};
-use flyball_cluster::{Cluster, Controllers, Endpoint, Faults, Options};
+use flyball_cluster::{
+    Cluster, Controllers, Endpoint, Faults, Launch, Observed, Options, Program, Running, Start, StartError,
+};
 use flyball_core::Clock;
+use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -422,6 +425,52 @@ const OTHER: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: other}}"
 async fn create_in_other(test: &Test, name: &str) -> kube::Result<ConfigMap> {
     let map = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
     Api::namespaced(test.client(), "other").create(&PostParams::default(), &map).await
+}
+
+/// A program that panics when a container is to be started.
+struct PanickingProgram;
+
+impl Program for PanickingProgram {
+    fn start(&self, _: &Launch<'_>) -> Result<Start, StartError> {
+        panic!("of the program")
+    }
+
+    fn observe(&self, _: &Running<'_>, _: Timestamp) -> Observed {
+        unreachable!("nothing was started")
+    }
+
+    fn stop(&self, _: &Running<'_>, _: Timestamp, _: SignedDuration, _: Timestamp) -> Observed {
+        unreachable!("nothing was started")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(
+    expected = "or the control plane, panicked (Test::expect_panics takes that as expected):\n  control plane, "
+)]
+async fn a_panic_of_the_control_plane_fails_the_test() {
+    let test = Test::of(|| Operator::new("op")).nodes(1).program(PanickingProgram).start().await;
+    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_may_do_what_its_rules_say_in_the_namespace_of_the_test() {
+    let test = Test::of(|| Operator::new("op")).start().await;
+    test.apply(OTHER).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]);
+    let client = test.account("tenant", &serde_json::from_value::<Vec<PolicyRule>>(rules).unwrap()).await;
+    // Whoever it is, it stays so for a while.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), test.namespace());
+    let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    assert_eq!(maps.get("a").await.unwrap().name_any(), "a");
+    let refused = maps.delete("a", &DeleteParams::default()).await.unwrap_err().to_string();
+    let who = format!("User \"system:serviceaccount:{}:tenant\" cannot delete", test.namespace());
+    assert!(refused.contains(&who), "{refused}");
+    let elsewhere: Api<ConfigMap> = Api::namespaced(client, "other");
+    assert!(elsewhere.create(&PostParams::default(), &map).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,19 +6,19 @@ mod payloads;
 #[path = "../it/project.rs"]
 #[allow(dead_code, reason = "not all of it is of use here")]
 mod project;
+#[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
+mod suite;
 
 use flyball_cluster::testing::Test;
 use flyball_helm::{Budget, Capabilities, Chart, Lookup, Release, RenderOptions, Values};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DynamicObject, ListParams, PostParams};
-use payloads::CANARY;
-use project::{condition, operator_of, project, sites};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use project::{operator_of, project};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
+use suite::{CANARY, Latencies, Suite};
 
 /// What Bitnami's library does, and more: texts and whole values go through `tpl`.
 const HELPERS: &str = r#"
@@ -257,31 +257,17 @@ fn bombs_end_within_the_budget() {
     }
 }
 
-/// What there is outside of a namespace: what it is, and in which version.
-async fn outside(test: &Test) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let here = test.namespace().to_owned();
-    macro_rules! collect {
-        ($kind:ty, $own:expr) => {
-            for object in Api::<$kind>::all(test.client()).list(&ListParams::default()).await.unwrap() {
-                let metadata = object.metadata;
-                let (name, namespace) = (metadata.name.unwrap(), metadata.namespace.unwrap_or_default());
-                let is_own: bool = $own(&name, &namespace);
-                if !is_own {
-                    let place = format!("{} {namespace}/{name}", stringify!($kind));
-                    found.insert(place, metadata.resource_version.unwrap());
-                }
-            }
-        };
-    }
-    let in_namespace = |_: &String, namespace: &String| *namespace == here;
-    let of_chart = |name: &String, _: &String| name.starts_with(&format!("{here}-t"));
-    collect!(ConfigMap, in_namespace);
-    collect!(Secret, in_namespace);
-    collect!(Namespace, |name: &String, _: &String| *name == here);
-    collect!(ClusterRole, of_chart);
-    collect!(ClusterRoleBinding, |_: &String, _: &String| false);
-    found
+fn site_kind() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("web.example.com", "v1", "Site"))
+}
+
+fn site_of(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "web.example.com/v1", "kind": "Site", "metadata": {"name": name}, "spec": spec})
+}
+
+fn is_deployed(site: &DynamicObject) -> bool {
+    let conditions = site.data["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|found| found["type"] == "Deployed" && found["status"] == "True")
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,15 +278,11 @@ async fn nothing_outside_of_the_namespace_is_read_or_changed() {
         .allows_changes_of::<ClusterRoleBinding>()
         .start()
         .await;
-    let client = test.client();
-    let vault: Namespace = serde_json::from_value(json!({"metadata": {"name": "vault"}})).unwrap();
-    Api::all(client.clone()).create(&PostParams::default(), &vault).await.unwrap();
-    let crown: Secret =
-        serde_json::from_value(json!({"metadata": {"name": "crown"}, "stringData": {"jewels": CANARY}})).unwrap();
-    Api::namespaced(client.clone(), "vault").create(&PostParams::default(), &crown).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let before = outside(&test).await;
-    let api = sites(&test);
+    let suite = Suite::begin(&test, &[site_kind()], "vault").await;
+    let api = suite.api(&site_kind());
+    let neighbors =
+        |name: &'static str| (0..20).map(move |at| site_of(&format!("{name}{at}"), &json!({"text": "hello"})));
+    let calm = suite.latencies(&site_kind(), neighbors("calm"), async |object| is_deployed(object)).await;
     // Of all payloads those that differ in what happens to them: the rest is rendered above.
     let specs: Vec<Value> = payloads::specs(FIELDS)
         .into_iter()
@@ -310,39 +292,22 @@ async fn nothing_outside_of_the_namespace_is_read_or_changed() {
         })
         .map(|(_, spec)| spec)
         .collect();
-    let mut sent = Vec::new();
+    let mut sent = 0;
     for (at, spec) in specs.iter().enumerate() {
-        let name = format!("t{at}");
-        let site =
-            json!({"apiVersion": "web.example.com/v1", "kind": "Site", "metadata": {"name": name}, "spec": spec});
-        let site: DynamicObject = serde_json::from_value(site).unwrap();
+        let site: DynamicObject = serde_json::from_value(site_of(&format!("t{at}"), spec)).unwrap();
         // The API server refuses some itself.
-        if api.create(&PostParams::default(), &site).await.is_ok() {
-            sent.push(name);
-        }
+        sent += usize::from(api.create(&PostParams::default(), &site).await.is_ok());
     }
-    assert!(sent.len() > specs.len() / 2, "{} of {}", sent.len(), specs.len());
-    project::apply_site(&test, "neighbor", "{text: hello}").await;
+    assert!(sent > specs.len() / 2, "{sent} of {}", specs.len());
+    let attacked = suite.latencies(&site_kind(), neighbors("attacked"), async |object| is_deployed(object)).await;
+    Latencies::print(&calm, &attacked, sent, "Helm");
     tokio::time::sleep(Duration::from_secs(120)).await;
 
-    assert!(condition(&api, "neighbor", "Deployed").await.starts_with("True"));
-    let after = outside(&test).await;
-    let changed: Vec<&String> =
-        after.iter().filter(|(place, version)| before.get(*place) != Some(version)).map(|(place, _)| place).collect();
-    let changed: Vec<_> = changed
-        .into_iter()
-        .filter(|place| !place.contains("kube-system/") || place.contains("stray"))
-        .filter(|place| !place.ends_with("-neighbor"))
-        .collect();
-    assert!(changed.is_empty(), "{changed:?}");
-    assert!(before.keys().all(|place| after.contains_key(place)));
-    let page = test.api::<ConfigMap>();
-    for found in page.list(&ListParams::default()).await.unwrap() {
-        assert!(!serde_json::to_string(&found).unwrap().contains(CANARY), "{:?}", found.metadata.name);
-    }
+    // The chart has a ClusterRole, which is named after its release.
+    let role = format!("ClusterRole /{}-", test.namespace());
+    suite.assert_harmless(|place| place.starts_with(&role)).await;
     for found in api.list(&ListParams::default()).await.unwrap() {
         let status = found.data["status"].to_string();
-        assert!(!status.contains(CANARY), "{:?}", found.metadata.name);
         assert!(
             status.contains("Deployed") || status.contains("ReleaseFailed") || status.contains("Irreconcilable"),
             "{:?}: {status:.300}",

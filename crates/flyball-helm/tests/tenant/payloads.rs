@@ -4,9 +4,6 @@
 
 use serde_json::{Map, Value, json};
 
-/// What occurs in what must not be read.
-pub(crate) const CANARY: &str = "CANARY-4711";
-
 /// Expressions in Go templates that read, run or burn something.
 const GO: &[&str] = &[
     r#"lookup "v1" "Secret" "vault" "crown""#,

@@ -171,6 +171,7 @@ impl Pass {
             return Err(Error::from(text).terminal());
         };
         let key = ObjectKey::new(namespace.as_deref(), &name);
+        kind.check(&key)?;
         check_selected(store, &key, &object)?;
         let path = format!("{path}?fieldManager={}", self.env.manager);
         let owned = metadata_owned(&object);
@@ -231,7 +232,7 @@ impl Pass {
     pub(super) async fn delete_child(&self, store: &Store, key: &ObjectKey, uid: String) -> Result<()> {
         let kind = store.kind();
         let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
-        let request = Request::delete(kind.object_path(key))
+        let request = Request::delete(kind.object_path(key)?)
             .header(CONTENT_TYPE, "application/json")
             .body(options.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;

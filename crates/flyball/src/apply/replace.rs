@@ -65,7 +65,7 @@ impl Pass {
                 return Err(Error::from(text).terminal());
             }
             let store = self.env.caches.store_of(kind, key.namespace())?;
-            let path = format!("{}{subresource}?fieldManager={}", kind.object_path(&key), self.env.manager);
+            let path = format!("{}{subresource}?fieldManager={}", kind.object_path(&key)?, self.env.manager);
             let request = Request::put(path)
                 .header(CONTENT_TYPE, "application/json")
                 .body(object.to_string().into_bytes())

@@ -200,11 +200,41 @@ impl Kind {
     }
 
     /// Returns the URL of one object.
-    pub(crate) fn object_path(&self, key: &ObjectKey) -> String {
+    ///
+    /// # Errors
+    ///
+    /// When a name is not one segment of a path. Names may come from a custom resource, whose author must not choose another URL.
+    pub(crate) fn object_path(&self, key: &ObjectKey) -> Result<String, InvalidName> {
+        self.check(key)?;
         let mut path = self.path(key.namespace());
         ["/", key.name()].into_iter().for_each(|part| path.push_str(part));
-        path
+        Ok(path)
     }
+
+    /// Fails unless the names of a key are each one segment of a path.
+    pub(crate) fn check(&self, key: &ObjectKey) -> Result<(), InvalidName> {
+        match [key.namespace(), Some(key.name())].into_iter().flatten().find(|name| !is_segment(name)) {
+            Some(name) => Err(InvalidName { kind: self.to_string(), name: name.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A name that cannot be that of an object or a namespace.
+#[derive(Debug, thiserror::Error)]
+#[error("{name:?} is no name of an object or a namespace (of {kind})")]
+pub(crate) struct InvalidName {
+    kind: String,
+    name: String,
+}
+
+/// Tells whether a name is one segment of a path, however it is read. Kubernetes refuses the first few as names of anything; the others
+/// would begin a query or a fragment.
+///
+/// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#path-segment-names>.
+fn is_segment(name: &str) -> bool {
+    let splits = |c: char| matches!(c, '/' | '%' | '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
+    !name.is_empty() && name != "." && name != ".." && !name.contains(splits)
 }
 
 /// Returns the URL below which a kind is served, with room for what follows.
@@ -257,11 +287,24 @@ mod tests {
     #[test]
     fn a_kind_knows_its_urls() {
         let key = ObjectKey::new(Some("ns"), "web");
-        assert_eq!(Kind::of::<Deployment>().object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/web");
+        assert_eq!(Kind::of::<Deployment>().object_path(&key).unwrap(), "/apis/apps/v1/namespaces/ns/deployments/web");
         assert_eq!(Kind::of::<Pod>().path(None), "/api/v1/pods");
-        assert_eq!(Kind::of::<Namespace>().object_path(&ObjectKey::new(None, "ns")), "/api/v1/namespaces/ns");
+        assert_eq!(Kind::of::<Namespace>().object_path(&ObjectKey::new(None, "ns")).unwrap(), "/api/v1/namespaces/ns");
         assert!(Kind::of::<Pod>().is_namespaced() && !Kind::of::<Namespace>().is_namespaced());
         assert_eq!(Kind::of::<Deployment>().to_string(), "deployments.apps");
+    }
+
+    #[test]
+    fn a_name_leads_to_no_other_url() {
+        let kind = Kind::of::<Deployment>();
+        let path = |namespace: &str, name: &str| kind.object_path(&ObjectKey::new(Some(namespace), name));
+        for name in ["", ".", "..", "a/status", "../vault/a", "a%2fb", "a?watch=true", "a#b", "a b", "a\nb", "a\\b"] {
+            assert!(path("ns", name).is_err(), "{name:?}");
+            assert!(name.is_empty() || path(name, "a").is_err(), "{name:?}");
+        }
+        for name in ["system:node", "a.b-c", "..a", "A_b"] {
+            assert!(path("ns", name).is_ok(), "{name:?}");
+        }
     }
 
     #[test]

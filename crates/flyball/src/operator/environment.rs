@@ -54,7 +54,8 @@ impl Environment {
 
     /// Asks the API server for an object, `None` if there is none.
     pub(crate) async fn fetch(&self, kind: &Kind, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        match self.client.exchange(request(kind.object_path(key))?).await {
+        let path = kind.object_path(key).map_err(|error| kube::Error::Service(error.into()))?;
+        match self.client.exchange(request(path)?).await {
             Ok(body) => self.parse(&body).map(Some),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             Err(error) => Err(error),

@@ -65,7 +65,7 @@ impl Pass {
             "metadata": {"name": primary.key.name(), "namespace": primary.key.namespace(), "uid": primary.entry.uid()},
             "status": status,
         });
-        let path = primary.kind.object_path(&primary.key);
+        let path = primary.kind.object_path(&primary.key)?;
         let request = Request::patch(format!("{path}/status?fieldManager={}-cleanup", self.env.manager))
             .header(CONTENT_TYPE, "application/apply-patch+yaml")
             .body(object.to_string().into_bytes())?;

@@ -54,7 +54,7 @@ impl Pass {
                 ControlFlow::Continue(metadata) => metadata,
             };
             metadata["resourceVersion"] = entry.resource_version().to_string().into();
-            let path = self.primary.kind.object_path(key);
+            let path = self.primary.kind.object_path(key)?;
             let request = Request::patch(format!("{path}?fieldManager={}", self.env.manager))
                 .header(CONTENT_TYPE, "application/merge-patch+json")
                 .body(json!({"metadata": metadata}).to_string().into_bytes())

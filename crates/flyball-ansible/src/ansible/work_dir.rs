@@ -1,4 +1,4 @@
-//! Where the folders of runs are: below one folder of this user, each with a lock beside it that its process holds.
+//! Working directories of runs, below one folder of this user, each with a lock file beside it that its process holds.
 //!
 //! A process that is killed leaves its folders behind, with what users wrote and the token of a proxy in them. Locks end with their
 //! processes, also across containers that share the folder, so a lock that can be had proves that nobody needs the folder.
@@ -17,14 +17,14 @@ const LOCK: &str = "lock";
 /// How often a name is drawn anew because somebody swept it away.
 const MAX_TRIES: usize = 10;
 
-/// A folder of this process alone. It goes when this is dropped.
-pub(super) struct Place {
+/// A working directory that this process has locked. It is removed when this is dropped.
+pub(super) struct WorkDir {
     path: PathBuf,
     lock: PathBuf,
     _held: File,
 }
 
-impl Place {
+impl WorkDir {
     /// Makes a folder for a run. The first one sweeps away those of processes that are dead.
     pub(super) fn new() -> io::Result<Self> {
         static SWEPT: Once = Once::new();
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path).and_then(|()| fs::remove_file(&self.lock)) {
             tracing::warn!(path = %self.path.display(), "cannot remove the folder of a run: {error}");
@@ -126,7 +126,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn temporary(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("flyball-place-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("flyball-work-dir-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
         folder
@@ -137,7 +137,7 @@ mod tests {
         let temporary = temporary("swept");
         let base = base(&temporary).unwrap();
         assert_eq!(fs::metadata(&base).unwrap().mode() & 0o777, 0o700);
-        let alive = Place::within(&base).unwrap();
+        let alive = WorkDir::within(&base).unwrap();
         assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);
         // What a killed process leaves: a lock that nobody holds, and a folder.
         let precious = temporary.join("precious");

@@ -1,0 +1,239 @@
+//! The sample operators, and a tenant who may write only their custom resources in one namespace.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod payloads;
+mod suite;
+
+use etcd_operator::backup::Backups;
+use etcd_operator::figures::Figures;
+use etcd_operator::model::Model;
+use etcd_operator::resource::{EtcdBackup, EtcdCluster, EtcdRestore};
+use flyball::{Operator, Rng};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::batch::v1::CronJob;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::{CustomResourceExt, ResourceExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use suite::{Latencies, Suite};
+use tokio::time::Instant;
+use vmgroup::converge::Groups;
+use vmgroup::simulator::Simulator;
+use vmgroup::vsphere::{Client, Site, Timing};
+
+/// How many payloads all suites send together, at the least.
+const MIN_PAYLOADS: usize = 1000;
+/// How many neighbors there are before the payloads, and how many afterwards.
+const NEIGHBORS: usize = 20;
+/// How long resources may take to go: the external systems of some take their time.
+const MAX_DELETION: Duration = Duration::from_secs(3600);
+/// How long the payloads are reconciled.
+const PERIOD: Duration = Duration::from_secs(300);
+
+/// An operator, and a good spec for each of its definitions.
+struct Sample {
+    make: fn() -> Operator,
+    definitions: Vec<(CustomResourceDefinition, Value)>,
+}
+
+fn crontab() -> Sample {
+    let definition = include_str!("../../../../operators/crontab/config/foreign/crontabs.stable.example.com.yaml");
+    let definition = serde_saphyr::from_str(definition).unwrap();
+    let good = json!({"cronSpec": "* * * * */5", "image": "my-awesome-cron-image"});
+    Sample { make: crontab::operator, definitions: vec![(definition, good)] }
+}
+
+fn demovolume() -> Sample {
+    use demovolume::operator::{DemoVolumes, NAME};
+    use demovolume::resource::DemoVolume;
+    let make = || Operator::new(NAME).crd(DemoVolume::crd()).controller(DemoVolumes.controller());
+    Sample { make, definitions: vec![(DemoVolume::crd(), json!({"name": "films", "size": 3}))] }
+}
+
+fn etcd() -> Sample {
+    let make = || {
+        let model = Arc::new(Model::new(Rng::from_seed(1)));
+        Operator::new(etcd_operator::operator::NAME)
+            .crd(EtcdCluster::crd())
+            .crd(EtcdBackup::crd())
+            .crd(EtcdRestore::crd())
+            .policy(etcd_operator::operator::policy())
+            .controller(etcd_operator::operator::controller(model.clone(), model.clone(), Figures::default()))
+            .controller(Backups::new(model.clone(), model).controller())
+            .controller(etcd_operator::restore::controller())
+    };
+    let cluster = json!({"size": 3, "version": "3.1.10"});
+    let (backup, restore) =
+        (json!({"etcdCluster": {"name": "a"}}), json!({"etcdCluster": {"name": "a"}, "backup": "a"}));
+    let definitions = vec![(EtcdCluster::crd(), cluster), (EtcdBackup::crd(), backup), (EtcdRestore::crd(), restore)];
+    Sample { make, definitions }
+}
+
+fn memcached() -> Sample {
+    let definition = memcached::api::memcached_v1alpha1::Memcached::crd();
+    Sample { make: memcached::operator, definitions: vec![(definition, json!({"size": 2, "containerPort": 11211}))] }
+}
+
+fn myapp() -> Sample {
+    use myapp::operator::{NAME, controller, policy};
+    use myapp::resource::MyApp;
+    let make = || Operator::new(NAME).crd(MyApp::crd()).policy(policy()).controller(controller());
+    let good = json!({"images": "example.com/app", "version": "1.0", "replicas": 1, "port": 80, "storage": "1Gi"});
+    Sample { make, definitions: vec![(MyApp::crd(), good)] }
+}
+
+fn redis() -> Sample {
+    let definition = redis::api::redis_v1alpha1::Redis::crd();
+    Sample { make: redis::operator, definitions: vec![(definition, json!({"size": 2, "image": "redis:7"}))] }
+}
+
+fn sample_controller() -> Sample {
+    let definition = sample_controller::api::foo_v1alpha1::Foo::crd();
+    let good = json!({"deploymentName": "example-foo", "replicas": 1});
+    Sample { make: sample_controller::operator, definitions: vec![(definition, good)] }
+}
+
+fn visitors() -> Sample {
+    use visitors::operator::{NAME, Visitors};
+    use visitors::resource::VisitorsApp;
+    let make =
+        || Operator::new(NAME).crd(VisitorsApp::crd()).controller(Visitors::new(|| "drawn".to_owned()).controller());
+    Sample { make, definitions: vec![(VisitorsApp::crd(), json!({"size": 1, "title": "Visitors"}))] }
+}
+
+fn vmgroup() -> Sample {
+    use vmgroup::operator::{NAME, VmGroups};
+    use vmgroup::resource::VmGroup;
+    let make = || {
+        let transport = Simulator::new(vmgroup::simulator::Options::default()).transport();
+        let client = Client::new(Simulator::credentials(), Site::default(), Timing::default(), transport).unwrap();
+        Operator::new(NAME).crd(VmGroup::crd()).controller(VmGroups::new(Groups::new(client, 3), PERIOD).controller())
+    };
+    let good = json!({"cpu": 1, "memory": 1, "replicas": 1, "template": "vm-operator-template"});
+    Sample { make, definitions: vec![(VmGroup::crd(), good)] }
+}
+
+fn kind_of(definition: &CustomResourceDefinition) -> ApiResource {
+    let version = definition.spec.versions.iter().find(|version| version.storage).unwrap();
+    let gvk = GroupVersionKind::gvk(&definition.spec.group, &version.name, &definition.spec.names.kind);
+    ApiResource::from_gvk_with_plural(&gvk, &definition.spec.names.plural)
+}
+
+fn is_settled(object: &DynamicObject) -> bool {
+    !object.data["status"].is_null()
+}
+
+/// Sends an operator everything that its definitions' schemas make one think of, lets the neighbors be served, and deletes all of it.
+async fn harms_nobody(sample: Sample) {
+    let test = Test::of(sample.make).start().await;
+    let kinds: Vec<ApiResource> = sample.definitions.iter().map(|(definition, _)| kind_of(definition)).collect();
+    for (definition, _) in &sample.definitions {
+        test.apply(&serde_json::to_string(&definition.clone()).unwrap()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let suite = Suite::begin(&test, &kinds, "vault").await;
+    let (kind, good) = (&kinds[0], &sample.definitions[0].1);
+    let neighbors = |name: &'static str| {
+        (0..NEIGHBORS).map(move |at| {
+            let mut spec = good.clone();
+            // Each names a Deployment of its own.
+            if let Some(deployment) = spec.get_mut("deploymentName") {
+                *deployment = format!("{name}-{at}").into();
+            }
+            json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": format!("{name}{at}")}, "spec": spec})
+        })
+    };
+    // A CronTab has no status.
+    let is_served = async |object: &DynamicObject| {
+        let has_job = async || test.api::<CronJob>().get_opt(&object.name_any()).await.unwrap().is_some();
+        is_settled(object) || kind.kind == "CronTab" && has_job().await
+    };
+    let calm = suite.latencies(kind, neighbors("calm"), is_served).await;
+
+    let (mut sent, mut all) = (0, 0);
+    for (kind, (definition, good)) in kinds.iter().zip(&sample.definitions) {
+        let api = suite.api(kind);
+        for payload in payloads::of(definition, good) {
+            all += 1;
+            let Ok(object) = serde_json::from_value(payload) else { continue };
+            sent += usize::from(api.create(&PostParams::default(), &object).await.is_ok());
+        }
+    }
+    assert!(sent > all / 10, "{sent} of {all} payloads are stored");
+    let attacked = suite.latencies(kind, neighbors("attacked"), is_served).await;
+    Latencies::print(&calm, &attacked, all, &format!("{} ({sent} stored)", kind.kind));
+    tokio::time::sleep(PERIOD).await;
+    suite.assert_harmless(|_| false).await;
+
+    for kind in &kinds {
+        suite.api(kind).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    }
+    let begun = Instant::now();
+    for kind in &kinds {
+        let api = suite.api(kind);
+        // One was made with a finalizer that nobody takes away.
+        let is_held = |object: &DynamicObject| object.finalizers().iter().any(|finalizer| finalizer == "example.com/a");
+        while let Some(left) = api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object)) {
+            let finalizers = left.finalizers();
+            assert!(begun.elapsed() < MAX_DELETION, "{} {} is left: {finalizers:?}", kind.kind, left.name_any());
+            tokio::time::sleep(MAX_DELETION / 60).await;
+        }
+    }
+    suite.assert_harmless(|_| false).await;
+}
+
+#[test]
+fn there_are_enough_payloads() {
+    let samples =
+        [crontab(), demovolume(), etcd(), memcached(), myapp(), redis(), sample_controller(), visitors(), vmgroup()];
+    let definitions = samples.into_iter().flat_map(|sample| sample.definitions);
+    let count: usize = definitions.map(|(definition, good)| payloads::of(&definition, &good).len()).sum();
+    assert!(count >= MIN_PAYLOADS, "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_crontab_harms_nobody() {
+    harms_nobody(crontab()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_demovolume_harms_nobody() {
+    harms_nobody(demovolume()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_etcd_harms_nobody() {
+    harms_nobody(etcd()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_memcached_harms_nobody() {
+    harms_nobody(memcached()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_myapp_harms_nobody() {
+    harms_nobody(myapp()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_redis_harms_nobody() {
+    harms_nobody(redis()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_sample_controller_harms_nobody() {
+    harms_nobody(sample_controller()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_visitors_harms_nobody() {
+    harms_nobody(visitors()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_of_vmgroup_harms_nobody() {
+    harms_nobody(vmgroup()).await;
+}

@@ -1,0 +1,166 @@
+//! A tenant: somebody who may write the custom resources of one namespace, and nothing else. Included by the suites of several crates.
+//!
+//! [`Suite`] makes the account, and what it must not get at; looks at how its neighbors are served; and compares afterwards. It knows no
+//! operator and no payload.
+#![expect(clippy::print_stdout, reason = "a test says what it saw")]
+
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, PostParams};
+use kube::discovery::{Discovery, Scope, verbs};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Occurs in the Secret of another namespace, and must not occur in this one.
+pub(crate) const CANARY: &str = "CANARY-4711";
+/// The same in base64, as far as it does not depend on what follows.
+const ENCODED_CANARY: &str = "Q0FOQVJZLTQ3MT";
+
+/// How long a neighbor is waited for.
+const MAX_WAIT: Duration = Duration::from_secs(600);
+/// How often a neighbor is looked at.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A tenant of a test's cluster.
+pub(crate) struct Suite<'t> {
+    test: &'t Test,
+    client: Client,
+    /// All objects of other namespaces and of none, by their resource versions.
+    outside: BTreeMap<String, String>,
+}
+
+impl<'t> Suite<'t> {
+    /// Makes the account that may write objects of these kinds, and another namespace with a Secret.
+    pub(crate) async fn begin(test: &'t Test, kinds: &[ApiResource], other: &str) -> Self {
+        let admin = test.client();
+        let namespace: Namespace = decode(json!({"metadata": {"name": other}}));
+        Api::all(admin.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+        let crown: Secret = decode(json!({"metadata": {"name": "crown"}, "stringData": {"jewels": CANARY}}));
+        Api::namespaced(admin, other).create(&PostParams::default(), &crown).await.unwrap();
+        let rules: Vec<PolicyRule> = kinds
+            .iter()
+            .map(|kind| decode(json!({"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["*"]})))
+            .collect();
+        let client = test.account("mallory", &rules).await;
+        let mut suite = Self { test, client, outside: BTreeMap::new() };
+        suite.assert_is_limited(other).await;
+        // The cluster puts something into each namespace itself.
+        sleep(Duration::from_secs(10)).await;
+        suite.outside = suite.look_outside().await;
+        suite
+    }
+
+    /// Returns objects of a kind in the tenant's namespace, as the tenant gets at them.
+    pub(crate) fn api(&self, kind: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), self.test.namespace(), kind)
+    }
+
+    async fn assert_is_limited(&self, other: &str) {
+        let all = ListParams::default();
+        let (client, own) = (self.client.clone(), self.test.namespace());
+        let refused = [
+            Api::<Secret>::namespaced(client.clone(), other).list(&all).await.err(),
+            Api::<Secret>::namespaced(client.clone(), own).list(&all).await.err(),
+            Api::<ConfigMap>::namespaced(client.clone(), own).list(&all).await.err(),
+            Api::<Namespace>::all(client).list(&all).await.err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, Some(kube::Error::Api(ref status)) if status.code == 403), "{error:?}");
+        }
+    }
+
+    /// Makes neighbors one after the other, and returns how long each waits until it is done.
+    pub(crate) async fn latencies(
+        &self,
+        kind: &ApiResource,
+        objects: impl IntoIterator<Item = Value>,
+        is_done: impl AsyncFn(&DynamicObject) -> bool,
+    ) -> Latencies {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.test.client(), self.test.namespace(), kind);
+        let mut latencies = Vec::new();
+        for object in objects {
+            let object: DynamicObject = decode(object);
+            let begun = Instant::now();
+            api.create(&PostParams::default(), &object).await.unwrap();
+            loop {
+                let found = api.get(&object.name_any()).await.unwrap();
+                if is_done(&found).await {
+                    break;
+                }
+                let status = &found.data["status"];
+                assert!(begun.elapsed() < MAX_WAIT, "{} is not served: {status:.1000}", object.name_any());
+                sleep(INTERVAL).await;
+            }
+            latencies.push(begun.elapsed());
+        }
+        latencies.sort();
+        Latencies(latencies)
+    }
+
+    /// Asserts that nothing panicked, nothing of another namespace was read into this one, and nothing changed outside of it but
+    /// what the chart, role or operator names by itself.
+    pub(crate) async fn assert_harmless(&self, is_expected: impl Fn(&str) -> bool) {
+        assert_eq!(self.test.expect_panics(), Vec::<String>::new());
+        let after = self.look_outside().await;
+        let all = after.keys().chain(self.outside.keys());
+        let changed: Vec<_> =
+            all.filter(|place| after.get(*place) != self.outside.get(*place) && !is_expected(place)).collect();
+        assert!(changed.is_empty(), "changed outside of the tenant's namespace: {changed:?}");
+        let discovery = Discovery::new(self.test.client()).run().await.unwrap();
+        for (kind, capabilities) in discovery.groups().flat_map(|group| group.recommended_resources()) {
+            if capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST) {
+                let api: Api<DynamicObject> = Api::namespaced_with(self.test.client(), self.test.namespace(), &kind);
+                for object in api.list(&ListParams::default()).await.unwrap() {
+                    let (name, text) = (object.name_any(), serde_json::to_string(&object).unwrap());
+                    let is_read = text.contains(CANARY) || text.contains(ENCODED_CANARY);
+                    assert!(!is_read, "{} {name} holds what is in another namespace", kind.plural);
+                }
+            }
+        }
+    }
+
+    /// Returns what is outside of the tenant's namespace, and in which version.
+    async fn look_outside(&self) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let own = Some(self.test.namespace());
+        macro_rules! collect {
+            ($($kind:ty),*) => {$(
+                for object in Api::<$kind>::all(self.test.client()).list(&ListParams::default()).await.unwrap() {
+                    let (namespace, name) = (object.namespace(), object.name_any());
+                    if namespace.as_deref() != own && Some(&*name) != own {
+                        let place = format!("{} {}/{name}", stringify!($kind), namespace.unwrap_or_default());
+                        found.insert(place, object.resource_version().unwrap_or_default());
+                    }
+                }
+            )*};
+        }
+        collect!(ConfigMap, Secret, ServiceAccount, Namespace, Role, RoleBinding, ClusterRole, ClusterRoleBinding);
+        found
+    }
+}
+
+/// How long neighbors waited, the shortest first.
+pub(crate) struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    pub(crate) fn p99(&self) -> Duration {
+        self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
+    }
+
+    /// Says what there was before an attack and during it, in the time of the simulation.
+    pub(crate) fn print(before: &Self, during: &Self, payloads: usize, what: &str) {
+        let [before, during] = [before, during].map(|latencies| (latencies.p99(), latencies.0.len()));
+        println!(
+            "{what}: p99 of {} neighbors {:?} before and {:?} of {} during {payloads} payloads, in simulated time",
+            before.1, before.0, during.0, during.1
+        );
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
