@@ -9,7 +9,7 @@ mod load;
 mod task;
 
 pub(crate) use declared::Declared;
-pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
+pub(crate) use kinds::{Kinds, kind_of};
 pub(crate) use load::{load, named, places};
 
 use crate::template::{Files, Vars};

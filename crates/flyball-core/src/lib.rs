@@ -12,6 +12,7 @@ pub mod names;
 pub mod object;
 pub mod quantity;
 pub mod rng;
+pub mod scope;
 pub mod selector;
 pub mod status;
 pub mod time;

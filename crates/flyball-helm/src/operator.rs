@@ -21,6 +21,7 @@
 //! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` says so in `watches.yaml` |
 //! | `lookup` | in the release's namespace; elsewhere for a namespace and a name that stand in the call, with a kind that does |
 //! | an object elsewhere | needs version, kind and namespace in the chart's own words, and is not taken over |
+//! | text of the custom resource in it | is a scalar, unless `structureFromValues` says otherwise in `watches.yaml` |
 //! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
 //!
 //! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
@@ -164,6 +165,9 @@ fn controller(
 ) -> Controller<Releases> {
     if watch.evaluate_templates {
         tracing::warn!(kind = %watch.kind, "evaluateTemplates: whoever writes such custom resources runs templates in the operator");
+    }
+    if watch.structure_from_values {
+        tracing::warn!(kind = %watch.kind, "structureFromValues: whoever writes such custom resources chooses what objects in other namespaces, or in none, consist of");
     }
     let kinds = Arc::new(kinds);
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());

@@ -1,4 +1,4 @@
-//! What all templates of one run may take together, and where they are evaluated.
+//! What all templates of one run may take together.
 //!
 //! One template is bounded by its fuel and its size. A run may evaluate very many, so the time that they take is added up, without
 //! that in which tasks wait. In a simulation no time passes meanwhile, so the budget changes nothing there.
@@ -7,7 +7,6 @@ use minijinja::Error;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 /// How long all evaluations of one run may take.
@@ -26,7 +25,7 @@ impl Budget {
         Self { environment, ..Self::default() }
     }
 
-    /// Evaluates something, where it does not keep the runtime from other work.
+    /// Evaluates something, as long as there is time left.
     pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let mut spent = *self.spent();
         if spent > MAX_EVALUATION_TIME {
@@ -34,9 +33,7 @@ impl Budget {
             return Err(super::refuse(problem));
         }
         let began = Instant::now();
-        let has_workers =
-            Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-        let value = if has_workers { tokio::task::block_in_place(evaluate) } else { evaluate() };
+        let value = evaluate();
         spent += began.elapsed();
         *self.spent() = spent;
         value
@@ -58,16 +55,5 @@ mod tests {
         let error = budget.spend(|| Ok(())).unwrap_err();
         assert!(explain(&error).contains("took more than 10 s"));
         assert_eq!(Budget::default().spend(|| Ok(3)).unwrap(), 3);
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn evaluations_leave_the_worker_to_others() {
-        let (done, waits) = std::sync::mpsc::channel();
-        let waited = tokio::spawn(async move {
-            // The only worker is here: this runs if it is handed on.
-            tokio::spawn(async move { done.send(()) });
-            Budget::default().spend(|| Ok(waits.recv_timeout(Duration::from_secs(60)).is_ok())).unwrap()
-        });
-        assert!(waited.await.unwrap());
     }
 }

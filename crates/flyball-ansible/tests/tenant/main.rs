@@ -93,7 +93,9 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     let folder = project();
     let canary = payloads::canary();
     let _ = fs::remove_file(&canary);
-    let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap()).unwrap()).start().await;
+    let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap())
+        .start()
+        .await;
     let client = test.client();
     let other: Namespace = serde_json::from_value(json!({"metadata": {"name": "other"}})).unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &other).await.unwrap();
