@@ -1,6 +1,7 @@
 //! Who runs roles and playbooks.
 
 use crate::ansible::AnsiblePlaybook;
+use crate::offload::Slots;
 use crate::playbook::Playbook;
 use crate::run::{self, Job, Outcome};
 use futures_util::FutureExt;
@@ -25,9 +26,24 @@ pub(crate) trait Execute: Send + Sync {
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome>;
 }
 
-impl Execute for Arc<Playbook> {
+/// The executor that is built in.
+pub(crate) struct BuiltIn {
+    pub(crate) playbook: Arc<Playbook>,
+    /// Where runs are polled; where they are awaited, if there are none.
+    pub(crate) slots: Option<Slots>,
+}
+
+impl Execute for BuiltIn {
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
-        run::run(self, job).boxed()
+        let Some(slots) = &self.slots else { return run::run(&self.playbook, job).boxed() };
+        let playbook = self.playbook.clone();
+        let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
+        let (watch, manager) = (job.watch.clone(), job.manager.to_owned());
+        let run = async move {
+            let (kinds, object, cx, watch, manager) = (&kinds, &object, &cx, &watch, &*manager);
+            run::run(&playbook, Job { kinds, object, extra, cx, watch, manager }).await
+        };
+        slots.run(run.boxed()).boxed()
     }
 }
 

@@ -52,6 +52,7 @@ mod duration;
 mod error;
 mod executor;
 mod fields;
+mod offload;
 mod operator;
 mod playbook;
 mod reach;

@@ -2,7 +2,8 @@
 
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
-use crate::executor::{Execute, Executor};
+use crate::executor::{BuiltIn, Execute, Executor};
+use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
@@ -40,8 +41,9 @@ pub fn operator(watches: &Watches) -> Result<Operator> {
     let definitions = definitions(watches.folder())?;
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
+    let slots = (!watches.repeats).then(Slots::new);
     for watch in &watches.entries {
-        let (kind, controller, cache) = controller(watch, watches, &definitions, &name)?;
+        let (kind, controller, cache) = controller(watch, watches, &slots, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
         let controller = match watches.entries.iter().filter(namesake).count() {
             1 => controller,
@@ -57,14 +59,20 @@ pub fn operator(watches: &Watches) -> Result<Operator> {
 
 type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
-fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDefinition], name: &str) -> Result<Made> {
-    let (executor, mut kinds) = executor(&watch.runs, watches, &watch.vars)?;
+fn controller(
+    watch: &Watch,
+    watches: &Watches,
+    slots: &Option<Slots>,
+    definitions: &[CustomResourceDefinition],
+    name: &str,
+) -> Result<Made> {
+    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars)?;
     let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let (finalizer, others) = self::executor(runs, watches, &vars)?;
+            let (finalizer, others) = self::executor(runs, watches, slots, &vars)?;
             kinds.join(others);
             declared.join(DeclaredVariables::of(runs, watches.folder())?);
             Some(finalizer)
@@ -113,7 +121,12 @@ fn controller(watch: &Watch, watches: &Watches, definitions: &[CustomResourceDef
 }
 
 /// Makes what runs a role or playbook, and tells the kinds that it deals with.
-fn executor(runs: &Runs, watches: &Watches, vars: &Map<String, Value>) -> Result<(Box<dyn Execute>, Kinds)> {
+fn executor(
+    runs: &Runs,
+    watches: &Watches,
+    slots: &Option<Slots>,
+    vars: &Map<String, Value>,
+) -> Result<(Box<dyn Execute>, Kinds)> {
     let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
         let kinds = match runs {
             // A playbook may use all that the project has.
@@ -135,7 +148,7 @@ fn executor(runs: &Runs, watches: &Watches, vars: &Map<String, Value>) -> Result
         (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, watches.folder()), program) {
             (Ok(playbook), _) => {
                 let kinds = Kinds::of(&playbook, vars);
-                Ok((Box::new(Arc::new(playbook)), kinds))
+                Ok((Box::new(BuiltIn { playbook: Arc::new(playbook), slots: slots.clone() }), kinds))
             }
             (Err(error), Some(program)) => {
                 tracing::info!("ansible-playbook is used, because {error}");

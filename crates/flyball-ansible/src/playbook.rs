@@ -10,7 +10,7 @@ mod load;
 mod task;
 
 pub(crate) use declared::DeclaredVariables;
-pub(crate) use kinds::{CLUSTER_WIDE, Kinds, kind_of};
+pub(crate) use kinds::{Kinds, kind_of};
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN};
 pub(crate) use load::{load, named, places};
 

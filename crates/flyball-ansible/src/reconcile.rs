@@ -7,7 +7,7 @@ use crate::template::Vars;
 use crate::variables::{self, Names};
 use crate::watches::Watch;
 use crate::{duration, status};
-use flyball::{Action, Context, Error, Kind, Reconcile, Result};
+use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -125,6 +125,10 @@ impl Roles {
         let before = &object.data["status"];
         if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status) {
             self.patch_status(object, fields, cx).await?;
+        }
+        if let Some(refused) = refused.filter(|_| !self.watch.manage_status) {
+            tracing::warn!("{refused}");
+            cx.event(Event::warning("NamesRefused", refused));
         }
         if self.watch.manage_status {
             let mut conditions = status::done(before, outcome, &rfc3339(cx.now()));

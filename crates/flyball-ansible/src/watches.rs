@@ -30,6 +30,8 @@ pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
     pub(crate) executor: Executor,
+    /// Whether runs are polled where they are awaited.
+    pub(crate) repeats: bool,
 }
 
 /// One entry: a kind, and what reconciles it.
@@ -106,7 +108,8 @@ impl Watches {
             }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), executor: Executor::default() };
+        let executor = Executor::default();
+        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), executor, repeats: false };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
@@ -132,6 +135,12 @@ impl Watches {
     /// Says who runs roles and playbooks: the executor that is built in, unless told otherwise.
     pub fn executor(self, executor: Executor) -> Self {
         Self { executor, ..self }
+    }
+
+    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations repeat. What takes long to evaluate holds
+    /// up the operator then; otherwise it has other threads.
+    pub fn repeatable(self) -> Self {
+        Self { repeats: true, ..self }
     }
 
     /// Returns the folder of the file, in which the project is.

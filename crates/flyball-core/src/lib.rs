@@ -13,6 +13,7 @@ pub mod object;
 pub mod quantity;
 pub mod regexp;
 pub mod rng;
+pub mod scope;
 pub mod selector;
 pub mod status;
 pub mod time;

@@ -21,6 +21,7 @@
 //! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` says so in `watches.yaml` |
 //! | `lookup` | in the release's namespace; elsewhere for a namespace and a name that stand in the call, with a kind that does |
 //! | an object elsewhere | needs version, kind and namespace in the chart's own words, and is not taken over |
+//! | text of the custom resource in it | is a scalar, unless `structureFromValues` says otherwise in `watches.yaml` |
 //! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
 //!
 //! Annotations of custom resources that are heeded, all with the prefix `helm.sdk.operatorframework.io/`: `reconcile-period` (such as
@@ -143,7 +144,11 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
             cache = cache.labels(&watch.selector);
         }
         if watch.evaluate_templates {
-            operator = operator.task(warn_of_templates(watch.kind.clone()));
+            operator = operator.task(warning("evaluateTemplates", &watch.kind, "runs templates in the operator"));
+        }
+        if watch.structure_from_values {
+            let right = "chooses the structure of objects in other namespaces and of cluster-scoped objects";
+            operator = operator.task(warning("structureFromValues", &watch.kind, right));
         }
         operator = operator.crd(crd).cache(cache).controller(controller(
             watch,
@@ -157,13 +162,14 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     Ok(operator)
 }
 
-/// Warns once the operator runs: before, nothing is logged.
-fn warn_of_templates(kind: GroupVersionKind) -> Task {
+/// Warns of what a setting in `watches.yaml` allows once the operator runs: before, nothing is logged.
+fn warning(setting: &'static str, kind: &GroupVersionKind, right: &'static str) -> Task {
+    let kind = kind.clone();
     let warn = move |_| async move {
-        tracing::warn!(%kind, "evaluateTemplates: whoever writes such custom resources runs templates in the operator");
+        tracing::warn!(%kind, "{setting}: whoever writes such custom resources {right}");
         Ok(())
     };
-    Task::new("evaluateTemplates", warn).on_every_replica()
+    Task::new(setting, warn).on_every_replica()
 }
 
 fn controller(

@@ -2,6 +2,7 @@
 
 mod manifests;
 mod order;
+pub(crate) mod outline;
 
 pub(crate) use manifests::split;
 
@@ -40,8 +41,8 @@ pub struct Manifest {
     pub text: String,
     /// What it says; null if it holds nothing but comments.
     pub object: serde_json::Value,
-    /// What it says where no data are: of values that are not trusted, there are but names for the places where they stand. Null if it is
-    /// the data that make it what it is.
+    /// What it says without data: where values that are not trusted stand, it has [placeholders](outline). Null if it is the data that
+    /// make it what it is.
     pub(crate) outline: serde_json::Value,
 }
 

@@ -1,13 +1,13 @@
 //! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
 
 use super::target::Target;
-use crate::playbook::CLUSTER_WIDE;
 use crate::reach::Reach;
 use crate::run::Job;
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::Kind;
+use flyball_core::scope::CLUSTER_SCOPED;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -243,7 +243,7 @@ impl Forward {
             None if parts.method == Method::POST => Ok(()),
             None => Err(format!("{} outside of the object's namespace are deleted all at once", target.resource)),
             Some(name) => {
-                let live = self.live(target, parts.uri.path()).await?;
+                let live = self.live(target).await?;
                 match live {
                     Some(live) => self.reach.change(kind.name(), target.namespace.as_deref(), name, &live),
                     None => Ok(()),
@@ -253,12 +253,8 @@ impl Forward {
     }
 
     /// Returns an object as it is.
-    async fn live(&self, target: &Target, path: &str) -> Result<Option<Value>, String> {
-        // Without what names a part of it.
-        let segments = path.trim_matches('/').split('/').count() - usize::from(target.is_part);
-        let path: Vec<&str> = path.trim_matches('/').split('/').take(segments).collect();
-        let request =
-            Request::get(format!("/{}", path.join("/"))).body(Vec::new()).map_err(|error| error.to_string())?;
+    async fn live(&self, target: &Target) -> Result<Option<Value>, String> {
+        let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
         match self.client.request::<Value>(request).await {
             Ok(live) => Ok(Some(live)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -319,8 +315,8 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
 
 /// Tells whether a resource that comes with every cluster has no namespaces.
 fn is_cluster_wide(group: &str, resource: &str) -> bool {
-    let is_builtin = !group.contains('.') || group.ends_with(".k8s.io");
-    is_builtin && CLUSTER_WIDE.iter().any(|kind| Kind::new("", "v1", kind).api_resource().plural == resource)
+    let mut kinds = CLUSTER_SCOPED.iter().filter(|(known, _)| *known == group);
+    kinds.any(|(_, kind)| Kind::new(group, "v1", kind).api_resource().plural == resource)
 }
 
 /// Removes what is said of a connection.
@@ -404,6 +400,7 @@ mod tests {
     #[test]
     fn resources_without_namespaces_are_known() {
         assert!(is_cluster_wide("", "nodes") && is_cluster_wide("rbac.authorization.k8s.io", "clusterroles"));
-        assert!(!is_cluster_wide("", "secrets") && !is_cluster_wide("example.com", "nodes"));
+        assert!(is_cluster_wide("admissionregistration.k8s.io", "validatingadmissionpolicybindings"));
+        assert!(!is_cluster_wide("", "secrets") && !is_cluster_wide("example.k8s.io", "nodes"));
     }
 }

@@ -13,13 +13,16 @@ pub(super) struct Target {
     pub(super) name: Option<String>,
     /// Whether it is a part of the object, such as its status.
     pub(super) is_part: bool,
+    /// The path of the object, or of the collection. It ends with the name: a longer one may act, such as that of a proxy.
+    pub(super) path: String,
 }
 
 impl Target {
     /// Reads a path; `Ok(None)` for one that is about no resource, such as the list of APIs.
     pub(super) fn of(path: &str) -> Result<Option<Self>, String> {
         let ambiguous = || format!("the path {path} can be read in two ways");
-        let parts: Option<Vec<String>> = path.trim_matches('/').split('/').map(decoded).collect();
+        let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let parts: Option<Vec<String>> = segments.iter().copied().map(decoded).collect();
         let parts = parts.ok_or_else(ambiguous)?;
         let is_plain =
             |part: &String| !part.is_empty() && part != "." && part != ".." && !part.contains(['/', '\\', '%']);
@@ -38,6 +41,7 @@ impl Target {
             namespace: namespace.map(str::to_owned),
             name: rest.first().map(|name| (*name).to_owned()),
             is_part: rest.len() > 1,
+            path: format!("/{}", segments[..segments.len() - rest.len().saturating_sub(1)].join("/")),
         };
         Ok(match rest {
             [] => None,
@@ -68,6 +72,21 @@ fn decoded(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_of_objects_end_with_their_names() {
+        for (path, object) in [
+            ("/api/v1/nodes", "/api/v1/nodes"),
+            ("/api/v1/nodes/n", "/api/v1/nodes/n"),
+            ("/api/v1/nodes/n/status/", "/api/v1/nodes/n"),
+            ("/api/v1/nodes/n/proxy/run/kube-system/p/c", "/api/v1/nodes/n"),
+            ("/api/v1/namespaces/a/services/b/proxy/shut/down", "/api/v1/namespaces/a/services/b"),
+            ("/api/v1/namespaces/a/finalize", "/api/v1/namespaces/a"),
+            ("/apis/apps/v1/namespaces/%61/deployments/b/scale", "/apis/apps/v1/namespaces/%61/deployments/b"),
+        ] {
+            assert_eq!(Target::of(path).unwrap().unwrap().path, object, "{path}");
+        }
+    }
 
     #[test]
     fn paths_name_resources() {

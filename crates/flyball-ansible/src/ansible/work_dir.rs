@@ -180,7 +180,7 @@ mod tests {
         fs::remove_dir(&other).unwrap();
         symlink(&temporary, &other).unwrap();
         let third = base(&temporary).unwrap();
-        assert!(third != other && third != usual && Place::within(&third).is_ok());
+        assert!(third != other && third != usual && WorkDir::within(&third).is_ok());
         fs::remove_dir_all(temporary).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::template::{Files, Scope, Var, Vars, templates, walk};
 use crate::yaml;
 use flyball::Kind;
+use flyball_core::scope::CLUSTER_SCOPED;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,31 +18,6 @@ use std::sync::Arc;
 
 /// How deep values are looked through.
 const DEEPEST: usize = 16;
-
-/// Kinds without namespaces that come with a cluster; of others it is not known.
-pub(crate) const CLUSTER_WIDE: [&str; 21] = [
-    "APIService",
-    "CertificateSigningRequest",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ComponentStatus",
-    "CSIDriver",
-    "CSINode",
-    "CustomResourceDefinition",
-    "FlowSchema",
-    "IngressClass",
-    "MutatingWebhookConfiguration",
-    "Namespace",
-    "Node",
-    "PersistentVolume",
-    "PriorityClass",
-    "PriorityLevelConfiguration",
-    "RuntimeClass",
-    "StorageClass",
-    "ValidatingAdmissionPolicy",
-    "ValidatingWebhookConfiguration",
-    "VolumeAttachment",
-];
 
 /// Arguments that say the version of a kind.
 pub(super) const VERSION: [&str; 3] = ["api_version", "api", "version"];
@@ -410,9 +386,8 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> Option<Kind> {
     if !is_name(version) || !is_name(kind) || !(group.is_empty() || is_name(group)) {
         return None;
     }
-    let is_builtin = !group.contains('.') || group.ends_with(".k8s.io");
     let found = Kind::new(group, version, kind);
-    Some(if is_builtin && CLUSTER_WIDE.contains(&kind) { found.cluster_wide() } else { found })
+    Some(if CLUSTER_SCOPED.contains(&(group, kind)) { found.cluster_wide() } else { found })
 }
 
 #[cfg(test)]
@@ -469,6 +444,9 @@ mod tests {
             kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none()
         );
         assert!(!kind_of("rbac.authorization.k8s.io/v1", "ClusterRole").unwrap().is_namespaced());
-        assert!(kind_of("example.com/v1", "Node").unwrap().is_namespaced());
+        assert!(!kind_of("networking.k8s.io/v1", "ServiceCIDR").unwrap().is_namespaced());
+        for group in ["example.com", "example.k8s.io", "apps"] {
+            assert!(kind_of(&format!("{group}/v1"), "Node").unwrap().is_namespaced());
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the evaluations of one run may take together, and where they are evaluated.
+//! What the evaluations of one run may take together.
 //!
 //! One evaluation is bounded by its fuel and its size, and a run may make very many. So their work is added up, in units of fuel: what is
 //! charged depends on templates and variables alone, so that a run ends the same way everywhere. The clock is asked as well, for what the
@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 /// The work of one run, in units of fuel: about a second in a release build.
@@ -89,9 +88,7 @@ impl Budget {
     pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.check().map_err(super::refuse)?;
         let began = Instant::now();
-        let has_workers =
-            Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-        let value = if has_workers { tokio::task::block_in_place(evaluate) } else { evaluate() };
+        let value = evaluate();
         *self.spent() += began.elapsed();
         value
     }
@@ -139,16 +136,5 @@ mod tests {
         budget.take(1).unwrap();
         budget.yield_turn().await;
         assert!(other.is_finished());
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn evaluations_leave_the_worker_to_others() {
-        let (done, waits) = std::sync::mpsc::channel();
-        let waited = tokio::spawn(async move {
-            // The only worker is here: this runs if it is handed on.
-            tokio::spawn(async move { done.send(()) });
-            Budget::default().spend(|| Ok(waits.recv_timeout(Duration::from_secs(60)).is_ok())).unwrap()
-        });
-        assert!(waited.await.unwrap());
     }
 }

@@ -76,7 +76,8 @@ impl engine::Target for Variables {
 
     async fn open(&self) -> World {
         let folder = project("variables", TASKS);
-        let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap()).unwrap());
+        let test =
+            Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap());
         let test = test.start().await;
         let kind = Kind::new("shop.example.com", "v1", "Shop");
         let shops = Api::namespaced_with(test.client(), test.namespace(), &kind.api_resource());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Makes the operator of a project.
 pub(crate) fn operator_of(folder: &Path) -> Operator {
-    operator(&Watches::read(folder.join("watches.yaml")).unwrap()).unwrap()
+    operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap()
 }
 
 /// Returns the folder of a project of the tests.

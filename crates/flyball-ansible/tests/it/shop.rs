@@ -2,6 +2,7 @@
 
 use crate::project::{api, change, condition, data, operator_of, project, shops};
 use flyball::Operator;
+use flyball_ansible::Watches;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
@@ -22,6 +23,16 @@ spec:
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: guestbook}}
 ";
+
+#[tokio::test(start_paused = true)]
+async fn a_role_runs_on_threads_of_its_own() {
+    let operator = || flyball_ansible::operator(&Watches::read(project("shop").join("watches.yaml")).unwrap()).unwrap();
+    let test = Test::of(operator).nodes(1).start().await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "corner-shelf-0").await, json!({"name": "fruit", "goods": "apples"}));
+    assert_eq!(condition(&api(&test, &shops()).get("corner").await.unwrap(), "Successful")["status"], "True");
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_role_with_loops_blocks_templates_and_includes_runs() {

@@ -3,9 +3,10 @@
 use crate::project::{Written, api, change, condition, data, operator_of, shops};
 use flyball::Kind;
 use flyball_cluster::testing::{Setup, Test};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Api;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -41,6 +42,22 @@ async fn a_status_that_is_not_managed_is_left_alone() {
     assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
     assert_eq!(api(&test, &shops()).get("corner").await.unwrap().data.get("status"), None);
     test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_names_are_told_by_an_event_where_the_status_is_not_managed() {
+    let test = test_of("unmanaged-names", ", manageStatus: false", PAGE).start().await;
+    test.apply(&SHOP.replace("hello", "hello, hostvars: {}")).await;
+    test.assert_converges().await;
+    sleep(Duration::from_secs(60)).await;
+    let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+    let told = |event: &Event| (event.type_.clone(), event.reason.clone(), event.note.clone());
+    let told: Vec<_> =
+        events.iter().filter(|event| event.reason.as_deref() == Some("NamesRefused")).map(told).collect();
+    let [(Some(kind), Some(_), Some(note))] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(kind, "Warning");
+    assert!(note.contains("not passed to the role as variables: hostvars ("), "{note}");
+    assert_eq!(api(&test, &shops()).get("corner").await.unwrap().data.get("status"), None);
 }
 
 #[tokio::test(start_paused = true)]

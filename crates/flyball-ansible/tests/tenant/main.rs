@@ -92,7 +92,9 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     let folder = project();
     let canary = payloads::canary();
     let _ = fs::remove_file(&canary);
-    let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap()).unwrap()).start().await;
+    let test = Test::of(move || operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable()).unwrap())
+        .start()
+        .await;
     let kind = Kind::new("shop.example.com", "v1", "Shop").api_resource();
     let suite = Suite::begin(&test, std::slice::from_ref(&kind), "other").await;
     let neighbors =

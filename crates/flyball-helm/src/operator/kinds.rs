@@ -6,6 +6,7 @@
 use super::resources::{self, Resource};
 use super::rights;
 use flyball::Kind;
+use flyball_core::scope::CLUSTER_SCOPED;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use regex::Regex;
@@ -17,41 +18,6 @@ static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r#"\blookup\s+["`]([^"`]+)["`]\s+["`]([^"`]+)["`](?:\s+["`]([^"`]*)["`]\s+["`]([^"`]+)["`])?"#;
     Regex::new(pattern).expect("it is a constant")
 });
-
-/// Kinds of Kubernetes itself whose objects live in no namespace, with their groups.
-const CLUSTER_WIDE: [(&str, &str); 31] = [
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("certificates.k8s.io", "ClusterTrustBundle"),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-    ("gateway.networking.k8s.io", "GatewayClass"),
-    ("networking.k8s.io", "IPAddress"),
-    ("networking.k8s.io", "IngressClass"),
-    ("networking.k8s.io", "ServiceCIDR"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("policy", "PodSecurityPolicy"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("resource.k8s.io", "DeviceClass"),
-    ("resource.k8s.io", "ResourceSlice"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "VolumeAttachment"),
-    ("storage.k8s.io", "VolumeAttributesClass"),
-];
 
 /// The kinds that releases of a chart may consist of.
 #[derive(Clone, Debug, Default)]
@@ -204,7 +170,7 @@ impl Kinds {
             let kind = kind.plural(&definition.plural);
             return if definition.namespaced { kind } else { kind.cluster_wide() };
         }
-        if CLUSTER_WIDE.contains(&(group, name)) { kind.cluster_wide() } else { kind }
+        if CLUSTER_SCOPED.contains(&(group, name)) { kind.cluster_wide() } else { kind }
     }
 }
 

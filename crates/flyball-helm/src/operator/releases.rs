@@ -317,7 +317,9 @@ impl Plan<'_> {
         let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
         let asked = Asked { values, release: target, seed, at, evaluates };
         let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
-        super::places::check(&rendered, self.kinds, namespace).map_err(|error| Error::from(error).terminal())?;
+        let structure_from_values = self.watch.structure_from_values;
+        super::places::check(&rendered, self.kinds, namespace, structure_from_values)
+            .map_err(|error| Error::from(error).terminal())?;
         let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
         let manifest = resources::manifest(texts);
         let now = rfc3339(at);
@@ -363,7 +365,7 @@ impl Plan<'_> {
                 |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
             values.set_string(&argument).map_err(wrong)?;
         }
-        let inputs = self.source.inputs(&values, self.watch.evaluate_templates);
+        let inputs = self.source.inputs(&values, self.watch);
         Ok(Wanted { owner, values, inputs })
     }
 

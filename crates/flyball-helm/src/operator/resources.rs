@@ -87,6 +87,24 @@ pub enum ManifestError {
         /// Where it would be.
         place: String,
     },
+    /// A custom resource gives an object outside of its namespace another structure.
+    #[error(
+        "{path} gives {kind} {name} in {place}, where the custom resource makes more than a scalar of {field}: outside of its own \
+         namespace, fields, items and the text around values must be the chart's own. Quote the values in the template, or set \
+         structureFromValues in watches.yaml"
+    )]
+    Structure {
+        /// The template.
+        path: String,
+        /// The kind.
+        kind: String,
+        /// The name.
+        name: String,
+        /// Where it would be.
+        place: String,
+        /// The field.
+        field: String,
+    },
     /// Two objects are the same.
     #[error("{path} gives {kind} {name}, which the chart renders twice")]
     Twice {

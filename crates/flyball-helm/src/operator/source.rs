@@ -131,11 +131,14 @@ impl Source {
     }
 
     /// Returns the digest of all that a revision follows from, but for what templates look up in the cluster.
-    pub(super) fn inputs(&self, values: &Values, evaluates: bool) -> String {
+    pub(super) fn inputs(&self, values: &Values, watch: &Watch) -> String {
         let values = Value::Object(values.as_map().clone()).to_string();
         let mut texts = vec![self.digest.as_bytes(), values.as_bytes()];
-        if evaluates {
+        if watch.evaluate_templates {
             texts.push(b"evaluateTemplates");
+        }
+        if watch.structure_from_values {
+            texts.push(b"structureFromValues");
         }
         hex(&texts)
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What `watches.yaml` may be at most, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// The fields of an entry.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "group",
     "version",
     "kind",
@@ -22,6 +22,7 @@ const FIELDS: [&str; 10] = [
     "reconcilePeriod",
     "maxConcurrentReconciles",
     "evaluateTemplates",
+    "structureFromValues",
 ];
 
 /// What a `watches.yaml` says: an entry for each kind.
@@ -70,6 +71,9 @@ pub struct Watch {
     /// Whether `tpl` evaluates texts of custom resources, and of objects that are looked up. Otherwise they are data: whoever writes a custom
     /// resource would run templates in the operator.
     pub evaluate_templates: bool,
+    /// Whether texts of custom resources may be more than scalars of objects outside of their namespace: fields, items of lists, and what
+    /// replaces the text around them. Whoever writes a custom resource would choose what such objects consist of.
+    pub structure_from_values: bool,
 }
 
 /// Why a `watches.yaml` is of no use.
@@ -241,6 +245,7 @@ impl Watch {
             chart,
             watch_dependent_resources: flag("watchDependentResources", true)?,
             evaluate_templates: flag("evaluateTemplates", false)?,
+            structure_from_values: flag("structureFromValues", false)?,
             override_values: override_values(entry, variable)?,
             selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
             reconcile_period: reconcile_period(entry)?,
@@ -376,11 +381,16 @@ mod tests {
         check(
             &entry("role: x"),
             "FILE: entry 1 (Memcached): role: there is no such field; there are group, version, kind, chart, \
-             watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates",
+             watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates, \
+             structureFromValues",
         );
         check(
             &entry("evaluateTemplates: 'yes'"),
             "FILE: entry 1 (Memcached): evaluateTemplates: it is neither true nor false",
+        );
+        check(
+            &entry("structureFromValues: 1"),
+            "FILE: entry 1 (Memcached): structureFromValues: it is neither true nor false",
         );
         check(
             &entry("overrideValues: {size: 3}"),

@@ -1,6 +1,7 @@
 //! Cuts what templates gave into documents, and tells hooks from the rest by their annotations.
 
 use super::order::sort_by_kind;
+use super::outline;
 use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
 use crate::template::format::quote;
 use crate::template::memory::Held;
@@ -67,12 +68,12 @@ impl Head {
     }
 }
 
-/// Puts a name in the place of all data, each with a number of its own.
-fn outlined(text: &Text) -> Vec<u8> {
+/// Puts a placeholder in the place of all data, each with a number of its own.
+pub(super) fn outlined(text: &Text) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     for (number, mark) in text.marks().iter().enumerate() {
         out.extend(&text[at..mark.start]);
-        out.extend(format!("data{number}").bytes());
+        out.extend(outline::placeholder(number).bytes());
         at = mark.end;
     }
     out.extend(&text[at..]);

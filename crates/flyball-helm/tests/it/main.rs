@@ -8,5 +8,6 @@ mod library;
 mod lookups;
 mod memcached;
 mod owners;
+mod places;
 mod project;
 mod releases;

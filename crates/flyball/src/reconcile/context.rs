@@ -195,6 +195,13 @@ impl<K: AnyResource> Context<K> {
     }
 }
 
+/// A clone is of the same reconcile: what it reads is as new, and what it writes counts as written by it.
+impl<K> Clone for Context<K> {
+    fn clone(&self) -> Self {
+        Self { pass: self.pass.clone(), kind: PhantomData }
+    }
+}
+
 impl<K> fmt::Debug for Context<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Context").field(&self.pass).finish()

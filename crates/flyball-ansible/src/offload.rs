@@ -1,0 +1,108 @@
+//! Polls futures on threads for blocking work.
+//!
+//! A run evaluates templates between its requests, for as long as its budget lasts, and the operator has one thread for all else: the other
+//! reconciles, the watches and the lease. So each poll of a run is a piece of blocking work. The runtime's own threads only wait for it.
+
+use futures_util::future::{BoxFuture, pending};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::available_parallelism;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::spawn_blocking;
+use tracing::Span;
+
+/// The slots of an operator's polls: as many as cores, in the order in which they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots(Arc<Semaphore>);
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))))
+    }
+
+    /// Awaits a future that may compute for long. If it is dropped meanwhile, the future goes when its poll ends.
+    pub(crate) async fn run<T: Send + 'static>(&self, mut future: BoxFuture<'static, T>) -> T {
+        let wakes = Arc::new(Wakes::default());
+        loop {
+            let slot = self.0.clone().acquire_owned().await.expect("it is never closed");
+            let (waker, span) = (Waker::from(wakes.clone()), Span::current());
+            let polled = spawn_blocking(move || {
+                let poll = span.in_scope(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+                drop(slot);
+                (poll, future)
+            });
+            match polled.await.map_err(|error| error.try_into_panic()) {
+                Ok((Poll::Ready(value), _)) => return value,
+                Ok((Poll::Pending, rest)) => future = rest,
+                Err(Ok(panic)) => resume_unwind(panic),
+                // The runtime shuts down.
+                Err(Err(_)) => return pending().await,
+            }
+            wakes.0.notified().await;
+        }
+    }
+}
+
+/// Wakes of a future, of which those during its poll count for the next one.
+#[derive(Default)]
+struct Wakes(Notify);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn what_computes_leaves_the_only_thread_to_others() {
+        let (done, waits) = mpsc::channel();
+        tokio::spawn(async move { done.send(()) });
+        let computes = async move { waits.recv_timeout(Duration::from_secs(60)).is_ok() };
+        assert!(Slots::new().run(computes.boxed()).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_future_is_polled_for_each_wake() {
+        let slots = Slots::new();
+        let (send, mut receive) = tokio::sync::mpsc::channel(1);
+        let sender = tokio::spawn(async move {
+            for number in 0..100 {
+                send.send(number).await.expect("somebody receives");
+            }
+        });
+        let sum = async move {
+            let mut sum = 0;
+            while let Some(number) = receive.recv().await {
+                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                sum += number;
+            }
+            sum
+        };
+        assert_eq!(slots.run(sum.boxed()).await, 4950);
+        sender.await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_given_back_between_polls_and_by_panics() {
+        let slots = Slots(Arc::new(Semaphore::new(1)));
+        let waiting = tokio::spawn({
+            let slots = slots.clone();
+            async move { slots.run(pending::<()>().boxed()).await }
+        });
+        tokio::task::yield_now().await;
+        let panicking = slots.clone();
+        let panicked = tokio::spawn(async move { panicking.run(async { panic!("so") }.boxed()).await }).await;
+        assert!(panicked.is_err_and(|error| error.is_panic()));
+        assert_eq!(slots.run(async { 3 }.boxed()).await, 3);
+        waiting.abort();
+    }
+}

@@ -1,0 +1,87 @@
+//! Objects outside of the namespace of their custom resource, which may say little of them.
+
+use crate::project::{WATCHES, apply_site, condition, operator_of, project, sites};
+use flyball_cluster::testing::{Setup, Test};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::Api;
+use std::path::PathBuf;
+
+/// Without quotes, and with what charts write of maps and lists of their values.
+const BINDING: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {{ .Release.Namespace }}-{{ .Release.Name }}\n\
+                       rules:\n- {apiGroups: [\"\"], resources: [pods], verbs: [get]}\n---\n\
+                       apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata:\n  \
+                       name: {{ .Release.Namespace }}-{{ .Release.Name }}\n  annotations:\n    owner: {{ .Values.owner }}-owner\n    \
+                       {{- toYaml .Values.annotations | nindent 4 }}\n\
+                       roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: \"{{ .Release.Namespace }}-{{ .Release.Name }}\"}\n\
+                       subjects:\n{{- range .Values.groups }}\n- kind: Group\n  apiGroup: rbac.authorization.k8s.io\n  name: {{ . | quote }}\n{{- end }}\n\
+                       - kind: User\n  apiGroup: rbac.authorization.k8s.io\n  name: {{ .Values.user }}\n";
+const VALUES: &str = "user: nobody\nowner: nobody\ngroups: []\nannotations: {purpose: none}\n";
+
+fn site(name: &str, watches: &str) -> PathBuf {
+    project(
+        name,
+        &[
+            ("watches.yaml", watches),
+            ("charts/site/templates/binding.yaml", BINDING),
+            ("charts/site/values.yaml", VALUES),
+        ],
+    )
+}
+
+fn test_of(folder: PathBuf) -> Setup {
+    Test::of(operator_of(folder)).allows_changes_of::<ClusterRole>().allows_changes_of::<ClusterRoleBinding>()
+}
+
+/// Returns whom the binding of a site names.
+async fn subjects(test: &Test, site: &str) -> Vec<String> {
+    let name = format!("{}-{site}", test.namespace());
+    let binding = Api::<ClusterRoleBinding>::all(test.client()).get_opt(&name).await.expect("the server answers");
+    let subjects = binding.and_then(|binding| binding.subjects).unwrap_or_default();
+    subjects.into_iter().map(|subject| format!("{} {}", subject.kind, subject.name)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_are_scalars_of_objects_elsewhere() {
+    let test = test_of(site("places", WATCHES)).start().await;
+    // What charts do with scalars, loops and maps of their own works.
+    let plain = "{user: jane, owner: jane, groups: [a, 'b: {c}'], annotations: {purpose: \"two\\nlines\"}}";
+    apply_site(&test, "plain", plain).await;
+    let intruder = "kind: User\\n  apiGroup: rbac.authorization.k8s.io\\n  name: mallory";
+    let refused = [
+        ("item", format!("{{user: \"jane\\n- {intruder}\"}}"), ".subjects"),
+        ("field", "{user: \"jane\\n  namespace: x\"}".to_owned(), ".subjects[0]"),
+        ("map", "{user: '{a: b}'}".to_owned(), ".subjects[0].name"),
+        ("nothing", "{user: '~'}".to_owned(), ".subjects[0].name"),
+        ("outer", format!("{{owner: \"jane\\nsubjects:\\n- {intruder}\\nx: y\"}}"), "."),
+        ("comment", "{owner: 'jane #'}".to_owned(), ".metadata.annotations.owner"),
+        ("more", "{annotations: {helm.sh/resource-policy: keep}}".to_owned(), ".metadata.annotations"),
+    ];
+    for (name, spec, _) in &refused {
+        apply_site(&test, name, spec).await;
+    }
+    test.assert_converges().await;
+    assert_eq!(subjects(&test, "plain").await, ["Group a", "Group b: {c}", "User jane"]);
+    for (name, _, field) in refused {
+        assert_eq!(subjects(&test, name).await, [""; 0], "{name}");
+        let failed = condition(&sites(&test), name, "ReleaseFailed").await;
+        let expected = format!(
+            "site/templates/binding.yaml gives ClusterRoleBinding {}-{name} in no namespace, where the custom resource makes more than a \
+             scalar of {field}: ",
+            test.namespace()
+        );
+        assert!(failed.contains(&expected) && failed.contains("structureFromValues"), "{name}: {failed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_author_lets_values_choose_the_structure() {
+    let watches = WATCHES.replace("chart:", "structureFromValues: true, chart:");
+    let test = test_of(site("places-open", &watches)).start().await;
+    apply_site(&test, "blue", "{user: \"jane\\n  apiGroup: rbac.authorization.k8s.io\\n- kind: Group\\n  name: all\\n  apiGroup: rbac.authorization.k8s.io\", annotations: {more: a}}").await;
+    // Where an object is remains up to the chart.
+    apply_site(&test, "kind", "{user: \"jane\\nkind: ClusterRole\"}").await;
+    test.assert_converges().await;
+    assert_eq!(subjects(&test, "blue").await, ["User jane", "Group all"]);
+    let failed = condition(&sites(&test), "kind", "ReleaseFailed").await;
+    assert!(failed.contains("which the custom resource chooses"), "{failed}");
+}
