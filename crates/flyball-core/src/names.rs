@@ -101,6 +101,13 @@ fn is_key_name(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
+/// Tells whether a name is one segment of a URL's path, however it is read: beyond what [`path_segment`] refuses, nothing in it begins a query
+/// or a fragment. It is asked of names that custom resources give before they become part of a request.
+pub fn is_path_segment(name: &str) -> bool {
+    let splits = |c: char| matches!(c, '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
+    !name.is_empty() && !name.contains(splits) && path_segment(name).is_empty()
+}
+
 /// Keys of labels and annotations, finalizers, condition types: `name` or `prefix.example.com/name`.
 pub fn qualified_name(text: &str) -> Vec<String> {
     const WHAT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
@@ -202,6 +209,14 @@ mod tests {
         check(dns_subdomain, &["a", "a.b-c.1"], &["", "a..b", ".a", "a.", "A.b", &"x".repeat(254)]);
         check(dns_1035_label, &["a", "a1"], &["1a", "", "a.b"]);
         check(path_segment, &["system:node", "A b"], &["a/b", "a%", ".", ".."]);
+    }
+
+    #[test]
+    fn segments_of_paths() {
+        assert!(["a.b-c", "system:node", "..a", "A_b"].into_iter().all(is_path_segment));
+        for name in ["", ".", "..", "../../other/secrets/crown", "a/b", "a%2fb", "a?b", "a#b", "a b", "a\nb", "a\\b"] {
+            assert!(!is_path_segment(name), "{name:?}");
+        }
     }
 
     #[test]

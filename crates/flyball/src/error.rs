@@ -1,5 +1,6 @@
 //! Why a reconcile did not succeed, and what is to follow from it.
 
+use crate::kind::InvalidName;
 use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
@@ -55,6 +56,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
         // Nothing can be made in a namespace that is going, and the object will go with it.
         let retry = match source.downcast_ref() {
             Some(error) if is_namespace_terminating(error) => Retry::Wait,
+            _ if is_invalid_name(&*source) => Retry::Terminal,
             _ => Retry::Backoff,
         };
         let denied = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden());
@@ -153,6 +155,14 @@ pub fn is_namespace_terminating(error: &kube::Error) -> bool {
     status.is_forbidden() && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
+/// Tells whether the object names something that cannot exist.
+fn is_invalid_name(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
+    match error.downcast_ref() {
+        Some(kube::Error::Service(error)) => error.is::<InvalidName>(),
+        _ => error.is::<InvalidName>(),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for context in self.0.context.iter().rev() {
@@ -171,6 +181,7 @@ impl fmt::Debug for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Kind;
     use kube::core::Status;
     use serde_json::json;
 
@@ -183,6 +194,15 @@ mod tests {
         assert_eq!(error("a").context("b").context("c").to_string(), "c: b: a");
         let io = Error::from(std::io::Error::other("disk"));
         assert!(io.downcast_ref::<std::io::Error>().is_some());
+    }
+
+    #[test]
+    fn an_invalid_name_is_terminal() {
+        let check = || Kind::new("", "v1", "Pod").check(["ns", "../a"]).unwrap_err();
+        for error in [Error::from(check()), kube::Error::Service(check().into()).into()] {
+            assert_eq!(error.retry(), Retry::Terminal);
+            assert!(error.to_string().contains("\"../a\" is no name"), "{error}");
+        }
     }
 
     #[test]

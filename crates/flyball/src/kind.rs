@@ -2,6 +2,7 @@
 
 mod value;
 
+pub(crate) use value::InvalidName;
 pub use value::Kind;
 
 use flyball_core::ObjectKey;

@@ -52,7 +52,9 @@ impl Run<'_> {
 
     pub(super) async fn get(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<DynamicObject>, Failure> {
         // It becomes part of a path. All that is done to an object begins here.
-        if let Some(wrong) = [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_segment(name)) {
+        if let Some(wrong) =
+            [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
+        {
             return Err(Failure::new(format!("{wrong:?} is no name of an object or a namespace")));
         }
         self.job.cx.get_of(kind, key).await.map_err(Failure::of)
@@ -153,12 +155,6 @@ impl Run<'_> {
     }
 }
 
-/// Tells whether a name is one segment of a path, however it is read.
-fn is_segment(name: &str) -> bool {
-    let splits = |c: char| matches!(c, '/' | '\\' | '%' | '?' | '#') || c.is_whitespace() || c.is_control();
-    !name.is_empty() && name != "." && name != ".." && !name.contains(splits)
-}
-
 fn decode(definition: Value) -> Result<DynamicObject, Failure> {
     serde_json::from_value(definition)
         .map_err(|error| Failure::new(format!("the definition is no object of Kubernetes: {error}")))
@@ -226,9 +222,9 @@ mod tests {
 
     #[test]
     fn names_are_one_segment_of_a_path() {
-        assert!(is_segment("a.b-c") && is_segment("system:node") && is_segment("..a"));
+        assert!(is_path_segment("a.b-c") && is_path_segment("system:node") && is_path_segment("..a"));
         for name in ["", ".", "..", "../../other/secrets/crown", "a/b", "a%2fb", "a?b", "a#b", "a\nb", "a\\b"] {
-            assert!(!is_segment(name), "{name:?}");
+            assert!(!is_path_segment(name), "{name:?}");
         }
     }
 

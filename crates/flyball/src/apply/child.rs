@@ -171,7 +171,7 @@ impl Pass {
             return Err(Error::from(text).terminal());
         };
         let key = ObjectKey::new(namespace.as_deref(), &name);
-        kind.check(&key)?;
+        kind.check(key.namespace().into_iter().chain([key.name()]))?;
         check_selected(store, &key, &object)?;
         let path = format!("{path}?fieldManager={}", self.env.manager);
         let owned = metadata_owned(&object);

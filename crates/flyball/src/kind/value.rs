@@ -205,15 +205,15 @@ impl Kind {
     ///
     /// When a name is not one segment of a path. Names may come from a custom resource, whose author must not choose another URL.
     pub(crate) fn object_path(&self, key: &ObjectKey) -> Result<String, InvalidName> {
-        self.check(key)?;
+        self.check(key.namespace().into_iter().chain([key.name()]))?;
         let mut path = self.path(key.namespace());
         ["/", key.name()].into_iter().for_each(|part| path.push_str(part));
         Ok(path)
     }
 
-    /// Fails unless the names of a key are each one segment of a path.
-    pub(crate) fn check(&self, key: &ObjectKey) -> Result<(), InvalidName> {
-        match [key.namespace(), Some(key.name())].into_iter().flatten().find(|name| !is_segment(name)) {
+    /// Fails unless each name is one segment of a path.
+    pub(crate) fn check<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Result<(), InvalidName> {
+        match names.into_iter().find(|name| !is_path_segment(name)) {
             Some(name) => Err(InvalidName { kind: self.to_string(), name: name.to_owned() }),
             None => Ok(()),
         }
@@ -226,15 +226,6 @@ impl Kind {
 pub(crate) struct InvalidName {
     kind: String,
     name: String,
-}
-
-/// Tells whether a name is one segment of a path, however it is read. Kubernetes refuses the first few as names of anything; the others
-/// would begin a query or a fragment.
-///
-/// See <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#path-segment-names>.
-fn is_segment(name: &str) -> bool {
-    let splits = |c: char| matches!(c, '/' | '%' | '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
-    !name.is_empty() && name != "." && name != ".." && !name.contains(splits)
 }
 
 /// Returns the URL below which a kind is served, with room for what follows.

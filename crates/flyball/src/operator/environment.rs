@@ -79,6 +79,7 @@ impl Environment {
         namespace: Option<&str>,
         selection: &Selection,
     ) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
+        kind.check(namespace).map_err(|error| kube::Error::Service(error.into()))?;
         let (path, query) = (kind.path(namespace), selection.query());
         let uri = query.strip_prefix('&').map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
         let body = self.client.exchange(request(uri)?).await?;
