@@ -2,6 +2,7 @@
 
 use super::Resource;
 use crate::client::{self, Sends};
+use flyball_core::names::is_path_segment;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use http::Request;
 use k8s_openapi::ClusterResourceScope;
