@@ -33,6 +33,9 @@ pub struct Bounds {
     pub received_bytes: usize,
     /// The most bytes of answers that wait until their clients read them: 64 MiB, and as many of administrators.
     pub unsent_bytes: usize,
+    /// The most bytes of memory that objects take while requests with long bodies read and change them: 64 MiB, and as
+    /// many of administrators.
+    pub read_bytes: usize,
     /// The most changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
     /// The most bytes of past states that are kept alive so, for each resource: 32 MiB.
@@ -53,6 +56,7 @@ impl Default for Bounds {
             watches: 20_000,
             received_bytes: 64 << 20,
             unsent_bytes: 64 << 20,
+            read_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 32 << 20,
             slow_watch: Duration::from_secs(30),
@@ -106,6 +110,8 @@ pub(crate) struct Shared {
     received: Levels,
     /// Bytes of answers.
     pub(crate) unsent: Levels,
+    /// Bytes of what bodies say.
+    read: Levels,
 }
 
 impl Shared {
@@ -120,6 +126,7 @@ impl Shared {
             watches: Pool::new(bounds.watches, 0),
             received: Levels::new(bounds.received_bytes, bounds.waiting),
             unsent: Levels::new(bounds.unsent_bytes, bounds.waiting),
+            read: Levels::new(bounds.read_bytes, bounds.waiting),
         }
     }
 
@@ -143,8 +150,16 @@ impl Shared {
 
     /// Waits until a flow has read enough of what it was sent for an answer of so many bytes; `None` if it does not.
     pub(crate) async fn room(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        let pool = self.unsent.of(flow);
-        // One that is longer than what a user can be given waits until there is much room, and then goes beyond it.
+        self.room_in(self.unsent.of(flow), flow, bytes).await
+    }
+
+    /// Waits until there is memory for what a flow's request says; `None` if that takes too long.
+    pub(crate) async fn memory(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
+        self.room_in(self.read.of(flow), flow, bytes).await
+    }
+
+    async fn room_in(&self, pool: &Pool, flow: &Flow, bytes: usize) -> Option<Hold> {
+        // More than what a user can be given waits until there is much room, and then goes beyond it.
         let wait = pool.clone().wait(flow.clone(), bytes.min(pool.limit() / 4));
         let mut room = tokio::time::timeout(self.patience, wait).await.ok().flatten()?;
         room.resize(bytes);
@@ -158,8 +173,8 @@ impl Shared {
 
     /// Counts the requests that were refused, by [`REFUSALS`].
     pub(crate) fn refused(&self) -> [u64; 2] {
-        let Self { received, unsent, .. } = self;
-        let levels = [&received.exempt, &received.others, &unsent.exempt, &unsent.others];
+        let Self { received, unsent, read, .. } = self;
+        let levels = [received, unsent, read].into_iter().flat_map(|levels| [&levels.exempt, &levels.others]);
         let pools = [&self.reads, &self.writes, &self.exempt, &self.watches].into_iter().chain(levels);
         let all: Vec<[u64; 2]> = pools.map(Pool::refused).collect();
         [0, 1].map(|why| all.iter().map(|refused| refused[why]).sum())

@@ -10,6 +10,7 @@ pub(crate) mod options;
 mod query;
 pub(crate) mod syntax;
 mod target;
+pub(crate) mod weight;
 
 pub(crate) use query::{Query, decode as percent_decode};
 pub(crate) use syntax::json_error;

@@ -30,7 +30,7 @@ const NEIGHBORS: usize = 20;
 /// How long resources may take to go: the external systems of some take their time.
 const MAX_DELETION: Duration = Duration::from_secs(3600);
 /// How long the payloads are reconciled.
-const PERIOD: Duration = Duration::from_secs(300);
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// An operator, and a good spec for each of its definitions.
 struct Sample {

@@ -21,6 +21,7 @@ pub(crate) fn unreadable(resource: &Resource, error: &Error, body: &[u8]) -> Sta
     let why = match error {
         Error::Json(why) => format!("couldn't get version/kind; json parse error: {why}"),
         Error::Yaml(_) => error.to_string(),
+        Error::TooLarge => return Status::too_large(error.to_string()),
     };
     unrecognized(resource, &why, body)
 }

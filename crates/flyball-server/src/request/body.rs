@@ -3,13 +3,15 @@
 //! Reading notes keys that stand twice, which a map cannot hold and strict field validation must tell.
 
 use super::syntax::json_error;
+use super::weight;
+use flyball_core::Status;
 use flyball_schema::decode::has_room;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -47,6 +49,19 @@ pub(crate) enum Error {
     /// It is no YAML.
     #[error("yaml: {0}")]
     Yaml(String),
+    /// It takes too much memory.
+    #[error("Request entity too large: it takes more than {} MiB of memory", weight::MAX_WEIGHT >> 20)]
+    TooLarge,
+}
+
+impl Error {
+    /// Refuses the body: with 413 if it is too large, else in the caller's words.
+    pub(crate) fn refuse(&self, otherwise: impl FnOnce(String) -> Status) -> Status {
+        match self {
+            Self::TooLarge => Status::too_large(self.to_string()),
+            Self::Json(_) | Self::Yaml(_) => otherwise(self.to_string()),
+        }
+    }
 }
 
 /// Reads a body.
@@ -77,12 +92,13 @@ pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
 }
 
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
-    let duplicates = RefCell::default();
-    let seed = Reader { format: Format::Json, path: Path::ROOT, duplicates: &duplicates };
+    let notes = Notes::default();
+    let seed = Reader { format: Format::Json, path: Path::ROOT, notes: &notes };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
-        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Json }),
+        Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Json }),
+        Err(_) if notes.weight.get() > weight::MAX_WEIGHT => Err(Error::TooLarge),
         Err(error) if error.is_syntax() || error.is_eof() => Err(Error::Json(json_error(bytes))),
         Err(error) => Err(Error::Json(error.to_string())),
     }
@@ -90,15 +106,18 @@ fn read_json(bytes: &[u8]) -> Result<Document, Error> {
 
 pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     // Most YAML that clients send is JSON, which is read faster and deeper as what it is.
-    if bytes.trim_ascii_start().starts_with(b"{")
-        && let Ok(document) = read_json(bytes)
-        && document.duplicates.is_empty()
-    {
-        return Ok(Document { format: Format::Yaml, ..document });
+    if bytes.trim_ascii_start().starts_with(b"{") {
+        match read_json(bytes) {
+            Ok(document) if document.duplicates.is_empty() => {
+                return Ok(Document { format: Format::Yaml, ..document });
+            }
+            Err(Error::TooLarge) => return Err(Error::TooLarge),
+            _ => {}
+        }
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Error::Yaml("invalid UTF-8".into()))?;
     let text = first_document(text);
-    let duplicates = RefCell::default();
+    let notes = Notes::default();
     let value = {
         let options = serde_saphyr::options! {
             duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
@@ -106,11 +125,12 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            Reader { format: Format::Yaml, path: Path::ROOT, duplicates: &duplicates }.deserialize(deserializer)
+            Reader { format: Format::Yaml, path: Path::ROOT, notes: &notes }.deserialize(deserializer)
         })
     };
     match value {
-        Ok(value) => Ok(Document { value, duplicates: duplicates.into_inner(), format: Format::Yaml }),
+        Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Yaml }),
+        Err(_) if notes.weight.get() > weight::MAX_WEIGHT => Err(Error::TooLarge),
         Err(error) => Err(Error::Yaml(super::flow::mistake(text).unwrap_or_else(|| yaml_error(&error.to_string())))),
     }
 }
@@ -169,11 +189,26 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// What is noted while a document is read.
+#[derive(Default)]
+struct Notes {
+    duplicates: RefCell<Vec<String>>,
+    weight: Cell<usize>,
+}
+
+impl Notes {
+    /// Adds to the memory that the document takes, which ends at a bound.
+    fn weigh<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
+        self.weight.set(self.weight.get() + bytes);
+        if self.weight.get() > weight::MAX_WEIGHT { Err(E::custom("too large")) } else { Ok(()) }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Reader<'p> {
     format: Format,
     path: Path<'p>,
-    duplicates: &'p RefCell<Vec<String>>,
+    notes: &'p Notes,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -211,11 +246,13 @@ impl<'de> Visitor<'de> for Reader<'_> {
         Number::from_f64(v).map(Value::Number).ok_or_else(|| E::custom("not a number"))
     }
 
-    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+    fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Value, E> {
+        self.notes.weigh(v.len())?;
         Ok(Value::String(v.to_owned()))
     }
 
-    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+    fn visit_string<E: serde::de::Error>(self, v: String) -> Result<Value, E> {
+        self.notes.weigh(v.len())?;
         Ok(Value::String(v))
     }
 
@@ -236,7 +273,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
         loop {
             let path = Path { parent: Some(&self.path), step: Step::Index(items.len()) };
             match access.next_element_seed(Reader { path, ..self })? {
-                Some(item) => items.push(item),
+                Some(item) => {
+                    self.notes.weigh(weight::ITEM)?;
+                    items.push(item);
+                }
                 None => return Ok(Value::Array(items)),
             }
         }
@@ -247,8 +287,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
             let value = access.next_value_seed(Reader { path, ..self })?;
-            if fields.contains_key(&key) && has_room(&self.duplicates.borrow()) {
-                self.duplicates.borrow_mut().push(match self.format {
+            self.notes.weigh(key.len() + weight::entry(fields.len()))?;
+            if fields.contains_key(&key) && has_room(&self.notes.duplicates.borrow()) {
+                self.notes.duplicates.borrow_mut().push(match self.format {
                     Format::Json => format!("duplicate field \"{path}\""),
                     Format::Yaml => format!("line {line}: key {key:?} already set in map"),
                 });

@@ -7,11 +7,14 @@
 use super::Inner;
 use super::dispatch::Call;
 use crate::bounds::{Flow, Hold, Pool, Shared};
+use crate::request::weight;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
 use std::future::poll_fn;
+use std::panic::resume_unwind;
 use std::task::{Context, Poll, ready};
+use std::thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
@@ -25,11 +28,12 @@ const LONG_LIST: usize = 1000;
 /// to show them in another view means to decode them.
 const LONG_LIST_BYTES: usize = 256 << 10;
 
-/// Tells whether a request computes for long.
-fn computes(inner: &Inner, call: &Call) -> bool {
-    let Some(path) = &call.target.resource else { return call.target.path.starts_with("/openapi") };
+/// Tells how much memory a request that computes for long takes, beside its answer; `None` if it does not compute for
+/// long.
+fn load(inner: &Inner, call: &Call) -> Option<usize> {
+    let Some(path) = &call.target.resource else { return call.target.path.starts_with("/openapi").then_some(0) };
     let table = || GroupResource::new(&path.group, &path.resource);
-    match (&path.name, call.target.verb) {
+    let computes = match (&path.name, call.target.verb) {
         (_, "watch") => false,
         (None, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
@@ -39,21 +43,41 @@ fn computes(inner: &Inner, call: &Call) -> bool {
         }
         (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
             let stored = inner.store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
-            call.body.len() + stored.map_or(0, |entry| entry.body.len()) >= LONG_BODY
+            let stored = stored.as_ref().map_or(&[][..], |entry| &entry.body);
+            let is_long = call.body.len() + stored.len() >= LONG_BODY;
+            return is_long.then(|| weight::of_text(&call.body) + weight::of_text(stored));
         }
         _ => call.body.len() >= LONG_BODY,
-    }
+    };
+    computes.then(|| weight::of_text(&call.body))
 }
 
-/// Returns the turns that a request is to be answered in, if it is to be answered apart.
-pub(super) fn turns(inner: &Inner, call: &Call) -> Option<Turns> {
-    let turns = call.connection.as_ref().and_then(|_| Turns::new(&inner.shared, &call.flow))?;
-    computes(inner, call).then_some(turns)
+/// Returns the turns that a request is to be answered in, if it is to be answered apart; `None` if there is no memory
+/// for it in time.
+pub(super) async fn turns(inner: &Inner, call: &Call) -> Option<Option<Turns>> {
+    let turns = call.connection.as_ref().and_then(|_| Turns::new(&inner.shared, &call.flow));
+    let (Some(turns), Some(bytes)) = (turns, load(inner, call)) else { return Some(None) };
+    let memory = inner.shared.memory(&call.flow, bytes).await?;
+    Some(Some(Turns { _memory: Some(memory), ..turns }))
 }
 
 /// Answers a request apart.
-pub(super) async fn answer<T>(turns: &mut Turns, mut answer: BoxFuture<'_, T>) -> T {
+pub(super) async fn answer<T: Send>(turns: &mut Turns, mut answer: BoxFuture<'_, T>) -> T {
     poll_fn(|cx| ready!(turns.poll(cx, |cx| answer.as_mut().poll(cx)))).await
+}
+
+/// Takes a step on a thread of its own, which takes the memory that allocators keep for threads with it.
+fn step_apart<T: Send>(cx: &Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T + Send) -> T {
+    let (runtime, waker) = (Handle::current(), cx.waker());
+    tokio::task::block_in_place(|| {
+        thread::scope(|scope| {
+            let step = move || {
+                let _entered = runtime.enter();
+                step(&mut Context::from_waker(waker))
+            };
+            scope.spawn(step).join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    })
 }
 
 /// What one request does apart: each step waits for its turn at a thread.
@@ -61,13 +85,19 @@ pub(crate) struct Turns {
     threads: Pool,
     flow: Flow,
     wait: Option<BoxFuture<'static, Option<Hold>>>,
+    _memory: Option<Hold>,
 }
 
 impl Turns {
     /// Has the steps of a flow's request run apart, if anything does here.
     pub(crate) fn new(shared: &Shared, flow: &Flow) -> Option<Self> {
         let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        has_workers.then(|| Self { threads: shared.threads.of(flow).clone(), flow: flow.clone(), wait: None })
+        has_workers.then(|| Self {
+            threads: shared.threads.of(flow).clone(),
+            flow: flow.clone(),
+            wait: None,
+            _memory: None,
+        })
     }
 
     /// Takes a step in a task of its own once it is this request's turn.
@@ -80,11 +110,11 @@ impl Turns {
     }
 
     /// Takes a step once it is this request's turn. It has to be polled whenever it is woken, as others wait for it.
-    fn poll<T>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T) -> Poll<T> {
+    fn poll<T: Send>(&mut self, cx: &mut Context<'_>, step: impl FnOnce(&mut Context<'_>) -> T + Send) -> Poll<T> {
         let wait = self.wait.get_or_insert_with(|| Box::pin(self.threads.clone().wait(self.flow.clone(), 1)));
         let held = ready!(wait.as_mut().poll(cx));
         self.wait = None;
-        let done = tokio::task::block_in_place(|| step(cx));
+        let done = step_apart(cx, step);
         drop(held);
         Poll::Ready(done)
     }

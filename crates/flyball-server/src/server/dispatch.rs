@@ -193,9 +193,10 @@ fn expected_length(inner: &Inner, target: &Target, sent: usize) -> usize {
 async fn route(inner: &Arc<Inner>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { DEADLINES.0 } else { DEADLINES.1 };
     let answer = webhook::within(deadline, answer(inner, &call));
-    let response = match apart::turns(inner, &call) {
-        Some(mut turns) => apart::answer(&mut turns, Box::pin(answer)).await,
-        None => answer.await,
+    let response = match apart::turns(inner, &call).await {
+        Some(Some(mut turns)) => apart::answer(&mut turns, Box::pin(answer)).await,
+        Some(None) => answer.await,
+        None => response::too_many_requests(),
     };
     // A write has come to pass, and its client learns that.
     if call.writes() { response } else { fitted(inner, &call, response).await }

@@ -316,7 +316,7 @@ async fn patch(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
     show.inner.get(&target.resource, &target.key())?;
     let mut document = body::read(Format::Json, &call.body).map_err(|error| {
         let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
-        Status::bad_request(format!("{prefix}{error}"))
+        error.refuse(|why| Status::bad_request(format!("{prefix}{why}")))
     })?;
     if kind == PatchKind::Strategic {
         flyball_schema::decode::as_go_numbers(&mut document.value);
@@ -392,8 +392,8 @@ async fn apply(show: &Presenter, call: &Call, target: &Target) -> Result<Respons
 /// Reads what an applier sends, which is always YAML, if only because JSON is; also tells of keys that stand twice.
 fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
     let bad = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
-    let document =
-        body::read_yaml(&call.body).map_err(|error| bad(&format!("error converting YAML to JSON: {error}")))?;
+    let document = body::read_yaml(&call.body)
+        .map_err(|error| error.refuse(|why| bad(&format!("error converting YAML to JSON: {why}"))))?;
     let value = if document.value.is_null() { json!({}) } else { document.value };
     let object = Object::try_from(value).map_err(|value| {
         let kind = decode::sort(&value);
@@ -422,7 +422,7 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     let bad = |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match format {
         None => protobuf::delete_options(&call.body).map_err(Status::bad_request)?,
-        Some(format) => body::read(format, &call.body).map_err(|error| bad(error.to_string()))?.value,
+        Some(format) => body::read(format, &call.body).map_err(|error| error.refuse(bad))?.value,
     };
     if !value.is_object() {
         return Err(bad("a DeleteOptions object is wanted".into()));

@@ -4,6 +4,7 @@
 //! managed fields). What can be read goes beyond that, so that nothing is ever stored that cannot be read.
 
 use super::{Error, Revision};
+use crate::request::weight;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey, Status};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -226,6 +227,9 @@ impl Entry {
             format!("with its managed fields it has {bytes} bytes; at most {MAX_BYTES} are stored")
         } else if depth > MAX_DEPTH && grows(|entry| entry.depth.into()) {
             format!("with its managed fields it is nested {depth} levels deep; at most {MAX_DEPTH} are stored")
+        } else if weight::exceeds(&self.body) && grows(|entry| weight::of_text(&entry.body)) {
+            let most = weight::MAX_WEIGHT >> 20;
+            format!("with its managed fields it takes more than {most} MiB of memory")
         } else {
             return Ok(self);
         };

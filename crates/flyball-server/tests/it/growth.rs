@@ -277,6 +277,30 @@ async fn defaults_and_managed_fields_count_towards_the_size_of_an_object() {
 }
 
 #[tokio::test]
+async fn what_takes_much_memory_is_neither_read_nor_stored() {
+    let server = simulated();
+    define(&server).await;
+    let maps = |count: usize| format!("{{\"list\":[{}0]}}", "{\"a\":1},".repeat(count));
+    let yaml = format!(
+        "apiVersion: x.io/v1\nkind: Gadget\nmetadata:\n  name: y\nspec:\n  list:\n{}",
+        "  - a: 1\n".repeat(80_000)
+    );
+    for (media, body) in [(JSON, gadget("j", &maps(80_000))), ("application/yaml", yaml)] {
+        let (code, told, _) = send(&server, Method::POST, GADGETS, media, body).await;
+        assert_eq!(
+            (code, &told["message"]),
+            (413, &json!("Request entity too large: it takes more than 48 MiB of memory"))
+        );
+    }
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(50_000))).await;
+    assert_eq!(code, 201, "{}", told["message"]);
+    let more = json!({"spec": {"more": serde_json::from_str::<Value>(&maps(50_000)).unwrap()}});
+    let (code, told, _) = send(&server, Method::PATCH, &format!("{GADGETS}/half"), MERGE, more.to_string()).await;
+    assert_eq!(code, 413, "{}", told["message"]);
+    assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{}", told["message"]);
+}
+
+#[tokio::test]
 async fn options_of_any_value_are_answered() {
     let server = simulated();
     let maps = "/api/v1/namespaces/default/configmaps";

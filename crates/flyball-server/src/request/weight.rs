@@ -1,0 +1,92 @@
+//! The memory that JSON takes once it is read.
+//!
+//! It is far more than the text: a map of one short key takes ninety times as much. So what may be read and stored is
+//! bounded by this too, and who reads much waits until there is memory for it.
+
+/// The most bytes that a body or a stored object may take once it is read. Three million bytes of ordinary objects take
+/// half of it.
+pub(crate) const MAX_WEIGHT: usize = 48 << 20;
+
+/// What a value takes in a list.
+pub(crate) const ITEM: usize = size_of::<serde_json::Value>();
+
+/// What a node of a map takes: room for eleven keys and values.
+const NODE: usize = 640;
+
+/// How many entries a node holds at the least, as maps are filled in order.
+const NODE_ENTRIES: usize = 6;
+
+/// As deep as JSON is read.
+const MAX_DEPTH: usize = 128;
+
+/// Texts up to this length take little, whatever they say: ninety times as much.
+const SHORT: usize = 64 << 10;
+
+/// Returns by how much a map grows with an entry, beside the key and the value's own.
+pub(crate) fn entry(count: usize) -> usize {
+    if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
+}
+
+/// Estimates what a text takes once it is read.
+pub(crate) fn of_text(text: &[u8]) -> usize {
+    if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        // YAML: the least that stands for a map is an item such as `- a:`.
+        return text.len().saturating_mul(NODE / 8).min(MAX_WEIGHT);
+    }
+    let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
+    // How many entries each open map has. What is deeper than JSON may be counts with the map above.
+    let mut maps = Vec::new();
+    for byte in text {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' if maps.len() < MAX_DEPTH => maps.push(0),
+            b'}' => drop(maps.pop()),
+            b':' => {
+                if let Some(count) = maps.last_mut() {
+                    weight += entry(*count);
+                    *count += 1;
+                }
+            }
+            b',' | b'[' => weight += ITEM,
+            _ => {}
+        }
+    }
+    weight
+}
+
+/// Tells whether a text would take more than it may.
+pub(crate) fn exceeds(text: &[u8]) -> bool {
+    text.len() > SHORT && of_text(text) > MAX_WEIGHT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_weigh_most() {
+        let many = |item: &str| format!("[{}0]", format!("{item},").repeat(1000));
+        let per_item = |item: &str| of_text(many(item).as_bytes()) / 1000;
+        assert!((30..50).contains(&per_item("0")) && (30..50).contains(&per_item("{ }")));
+        assert!((640..700).contains(&per_item("{\"a\":1}")) && (1280..1400).contains(&per_item("{\"a\":{\"b\":{}}}")));
+        assert!(per_item("\"{\\\"a\\\":{}}\"") < 60, "braces in a text are text");
+        assert!((640..900).contains(&per_item("{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5}")));
+        assert_eq!((0..12).map(entry).sum::<usize>(), 2 * NODE);
+    }
+
+    #[test]
+    fn ordinary_objects_of_any_length_are_within() {
+        let container = r#"{"name":"container-12345","value":"some value","ports":[1,2,3]}"#;
+        let text = format!(
+            "{{\"a\":[{}0]}}",
+            format!("{container},").repeat(super::super::body::LIMIT / (container.len() + 1))
+        );
+        assert!(!exceeds(text.as_bytes()), "{}", of_text(text.as_bytes()));
+        assert!(exceeds(format!("[{}0]", "{\"a\":{}},".repeat(100_000)).as_bytes()));
+    }
+}
