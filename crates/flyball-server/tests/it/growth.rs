@@ -326,21 +326,26 @@ async fn options_of_any_value_are_answered() {
     tokio::time::pause();
     for option in options {
         for value in values {
-            for (method, path) in [
-                (Method::GET, maps.to_owned()),
-                (Method::GET, format!("{maps}/m")),
-                (Method::DELETE, format!("{maps}/m")),
-                (Method::DELETE, maps.to_owned()),
+            let (object, change) = (r#"{"metadata":{"generateName":"g-"}}"#, r#"{"data":{"k":"v"}}"#);
+            for (method, path, content_type, body) in [
+                (Method::GET, maps.to_owned(), JSON, ""),
+                (Method::GET, format!("{maps}/m"), JSON, ""),
+                (Method::POST, maps.to_owned(), JSON, object),
+                (Method::PUT, format!("{maps}/m"), JSON, r#"{"metadata":{"name":"m","finalizers":["a/b"]}}"#),
+                (Method::PATCH, format!("{maps}/m"), MERGE, change),
+                (Method::DELETE, format!("{maps}/m"), JSON, ""),
+                (Method::DELETE, maps.to_owned(), JSON, ""),
             ] {
                 let path = format!("{path}?{option}={value}");
                 // A watch goes on for as long as it was asked to.
-                let answer = tokio::time::timeout(
-                    std::time::Duration::from_secs(10),
-                    send(&server, method.clone(), &path, JSON, ""),
-                );
-                if let Ok((code, told, _)) = answer.await {
-                    assert!(code >= 200 && code != 500 || !told["message"].is_null(), "{method} {path}: {code} {told}");
-                }
+                let sent = send(&server, method.clone(), &path, content_type, body);
+                let answer = tokio::time::timeout(std::time::Duration::from_secs(10), sent);
+                let Ok((code, told, _)) = answer.await else { continue };
+                let message = told["message"].as_str().unwrap_or_default();
+                // A real server says so, too: the resource version of a read is parsed by its storage.
+                let is_known_failure = method == Method::GET && message.starts_with("resourceVersion: Invalid value");
+                let is_answered = matches!(code, 200 | 201 | 400 | 410 | 422 | 504) || code == 500 && is_known_failure;
+                assert!(is_answered, "{method} {path}: {code} {told}");
             }
         }
     }
