@@ -3,7 +3,7 @@
 use crate::crash::Folder;
 use bytes::Bytes;
 use flyball_core::Clock;
-use flyball_server::{Caller, DataDir, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -376,4 +376,29 @@ async fn warnings_and_errors_of_one_request_are_bounded() {
     let body = json!({"metadata": {"name": "o", "ownerReferences": owners}}).to_string();
     let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
     assert!(code == 422 && told.to_string().len() < 8 * body.len(), "{code} {}", told.to_string().len());
+}
+
+#[tokio::test]
+async fn a_start_from_a_directory_reports_its_progress() {
+    let folder = Folder::new("progress");
+    let server = Server::open(Options::system().unwrap(), DataDir::open(&folder.0).unwrap()).unwrap();
+    define(&server).await;
+    for n in 0..20 {
+        assert_eq!(send(&server, Method::POST, GADGETS, JSON, gadget(&format!("g{n}"), "{}")).await.0, 201);
+    }
+    server.close();
+    drop(server);
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let noted = reports.clone();
+    let directory = DataDir::open(&folder.0).unwrap();
+    let directory = directory.on_progress(move |stage, done, of| noted.lock().unwrap().push((stage, done, of)));
+    let server = Server::open(Options::system().unwrap(), directory).unwrap();
+    let reports = std::mem::take(&mut *reports.lock().unwrap());
+    assert!(reports.is_sorted_by_key(|(stage, ..)| *stage), "{reports:?}");
+    let of_stage = |wanted| reports.iter().filter(move |(stage, ..)| *stage == wanted);
+    assert!(of_stage(OpeningStage::Reading).count() > 20, "{reports:?}");
+    assert_eq!(of_stage(OpeningStage::Definitions).collect::<Vec<_>>(), [&(OpeningStage::Definitions, 0, 1)]);
+    assert!(of_stage(OpeningStage::Selecting).any(|(_, done, of)| *done == 20 && *of > 20), "{reports:?}");
+    assert!(reports.iter().all(|(_, done, of)| done <= of), "{reports:?}");
+    server.close();
 }
