@@ -173,7 +173,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
         let now = files.read_progress();
         if now != progress {
             (progress, progressed) = (now, Instant::now());
-            if !args.quiet {
+            if !args.quiet && !progress.is_empty() {
                 say(&progress);
             }
         }
