@@ -18,6 +18,9 @@ pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
 /// Stands for every namespace in `allowNamespaces`.
 const ALL: &str = "*";
 
+/// Group and kind of requests for a token of a service account.
+pub(crate) const TOKEN_REQUEST: (&str, &str) = ("authentication.k8s.io", "TokenRequest");
+
 /// The group of objects that give rights.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -90,7 +93,7 @@ impl Reach {
             return Ok(());
         }
         let is_token = group.is_empty() && kind == "Secret" && object["type"] == SERVICE_ACCOUNT_TOKEN;
-        let is_guarded = !self.is_own(namespace) || group == RBAC;
+        let is_guarded = !self.is_own(namespace) || group == RBAC || (group, kind) == TOKEN_REQUEST;
         let what = match () {
             () if is_guarded && !named.kinds.contains(&id) => "its apiVersion and kind stand",
             () if is_token && !named.tokens => "its type stands",
@@ -146,12 +149,13 @@ pub(crate) mod tests {
                 reach.write(group, kind, namespace, &object, named).is_ok()
             };
         let id = |group: &str, kind: &str| (group.to_owned(), kind.to_owned());
-        let all: [(&str, &str, Option<&str>, Value); 5] = [
+        let all: [(&str, &str, Option<&str>, Value); 6] = [
             (RBAC, "ClusterRoleBinding", None, json!({})),
             (RBAC, "RoleBinding", Some("b"), json!({})),
             ("", "ConfigMap", Some("shared"), json!({})),
             ("", "Namespace", None, json!({})),
             ("", "Secret", Some("b"), json!({"type": SERVICE_ACCOUNT_TOKEN})),
+            (TOKEN_REQUEST.0, TOKEN_REQUEST.1, Some("b"), json!({})),
         ];
         for (group, kind, namespace, object) in all {
             let named = Literals { kinds: [id(group, kind)].into(), tokens: true };

@@ -39,7 +39,7 @@ mod webhooks;
 pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
-pub use flyball_server::{DataDir, DataDirError, Options, User};
+pub use flyball_server::{DataDir, DataDirError, OpeningStage, Options, User};
 pub use inventory::Inventory;
 pub use metrics::Metrics;
 pub use node::{

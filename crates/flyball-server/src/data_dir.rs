@@ -108,13 +108,45 @@ impl<T> During<T> for io::Result<T> {
 
 /// A data directory that this process holds. Clones are the same; with the last one it is free again.
 #[derive(Clone, Debug)]
-pub struct DataDir(Arc<Held>);
+pub struct DataDir {
+    held: Arc<Held>,
+    progress: Progress,
+}
 
 #[derive(Debug)]
 struct Held {
     path: PathBuf,
     compact_after: u64,
     _lock: File,
+}
+
+/// What a server does with a directory before it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpeningStage {
+    /// It reads bytes of a snapshot or a log.
+    Reading,
+    /// It compiles the schemas of CRDs.
+    Definitions,
+    /// It finds out by which labels and fields objects are selected.
+    Selecting,
+}
+
+/// Who is told of a stage how much of it is done, and how much there is.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Option<Arc<dyn Fn(OpeningStage, u64, u64) + Send + Sync>>);
+
+impl Progress {
+    pub(crate) fn report(&self, stage: OpeningStage, done: u64, of: u64) {
+        if let Some(report) = &self.0 {
+            report(stage, done, of);
+        }
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Progress").field("is_reported", &self.0.is_some()).finish()
+    }
 }
 
 impl DataDir {
@@ -160,16 +192,29 @@ impl DataDir {
             }
             Err(error) => return Err(error).during("read", &format),
         }
-        Ok(Self(Arc::new(Held { path, compact_after, _lock: lock })))
+        let held = Arc::new(Held { path, compact_after, _lock: lock });
+        Ok(Self { held, progress: Progress::default() })
+    }
+
+    /// Reports how far a server is that goes on with the directory: the stage, how much of it is done, and of how much.
+    /// The function is called often.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl Fn(OpeningStage, u64, u64) + Send + Sync + 'static) -> Self {
+        self.progress = Progress(Some(Arc::new(report)));
+        self
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Returns the directory's path.
     pub fn path(&self) -> &Path {
-        &self.0.path
+        &self.held.path
     }
 
     pub(crate) fn compact_after(&self) -> u64 {
-        self.0.compact_after
+        self.held.compact_after
     }
 
     /// Reads a small file, if it is there.

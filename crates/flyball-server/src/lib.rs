@@ -37,7 +37,7 @@ mod serve;
 
 pub use auth::User;
 pub use bounds::Bounds;
-pub use data_dir::{DataDir, DataDirError};
+pub use data_dir::{DataDir, DataDirError, OpeningStage};
 pub use dial::Dialer;
 pub use discovery::git_version;
 pub use kinds::built_in_schema;

@@ -231,11 +231,16 @@ impl Inner {
 
     /// Serves something else from now on; watches of what is gone find out.
     pub(crate) fn put_catalog(&self, catalog: Catalog) {
+        let catalog = Arc::new(catalog);
         let before = std::mem::replace(
             &mut *self.catalog.write().expect("nothing panics while it holds the catalog"),
-            Arc::new(catalog),
+            catalog.clone(),
         );
-        for resource in before.resources().filter(|resource| resource.custom().is_some()) {
+        let is_same = |resource: &Resource| {
+            let now = catalog.get(&resource.kind.group, &resource.kind.version, &resource.plural);
+            now.is_some_and(|now| std::ptr::eq(&*now, resource))
+        };
+        for resource in before.resources().filter(|resource| resource.custom().is_some() && !is_same(resource)) {
             self.store.bell(&resource.table).ring();
         }
     }

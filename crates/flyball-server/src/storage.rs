@@ -157,8 +157,13 @@ impl Store {
         Ok((Self::of(Image { revision, start: revision, tables }, limits), Kept { recovered, revision }))
     }
 
+    /// Counts all objects.
+    pub(crate) fn count_all(&self) -> usize {
+        self.shared.lock().image.tables.values().map(Table::len).sum()
+    }
+
     /// Says what the objects are selected by.
-    pub(crate) fn select_by(&self, facts: impl Fn(&GroupResource, &Entry) -> Facts) {
+    pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> Facts) {
         let mut state = self.shared.lock();
         state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
     }

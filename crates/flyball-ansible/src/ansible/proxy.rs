@@ -1,7 +1,7 @@
 //! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
 
 use super::target::Target;
-use crate::reach::Reach;
+use crate::reach::{Reach, TOKEN_REQUEST};
 use crate::run::Job;
 use crate::yaml;
 use base64::Engine as _;
@@ -272,7 +272,7 @@ impl Forward {
         let is_map = applies || is_map.iter().any(|known| kind.starts_with(known));
         let is_own = self.reach.is_own(target.namespace.as_deref());
         let writes = creates || matches!(parts.method, Method::PUT | Method::PATCH);
-        if target.is_part || !is_map || !(if is_own { creates || applies } else { writes }) {
+        if target.subresource.is_some() || !is_map || !(if is_own { creates || applies } else { writes }) {
             return body;
         }
         let read = serde_json::from_slice::<Value>(&body).ok();
@@ -300,17 +300,26 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
         return Ok(());
     }
     let kinds = reach.kinds();
+    let write = |group: &str, kind: &str, object: &Value| {
+        reach.write(group, kind, target.namespace.as_deref(), object, &kinds.literals)
+    };
+    if target.group.is_empty() && target.resource == "serviceaccounts" && target.subresource.as_deref() == Some("token")
+    {
+        return write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null);
+    }
     let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
     // A kind that stands nowhere is named nowhere; of Secrets it matters what they are for.
     let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
     let kind = kinds.made.iter().find(is_it).map_or(unknown, Kind::name);
-    let objects = match serde_json::from_slice(body) {
-        Ok(object) => vec![object],
-        Err(_) => std::str::from_utf8(body).ok().and_then(|text| yaml::documents(text).ok()).unwrap_or_default(),
-    };
-    let write = |object| reach.write(&target.group, kind, target.namespace.as_deref(), object, &kinds.literals);
-    write(&Value::Null)?;
-    objects.iter().try_for_each(write)
+    write(&target.group, kind, &Value::Null)?;
+    // Bodies of subresources may be anything: those of a proxy are for a program.
+    if body.is_empty() || target.subresource.is_some() {
+        return Ok(());
+    }
+    let documents = || yaml::documents(std::str::from_utf8(body).ok()?).ok();
+    let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(documents);
+    let objects = objects.ok_or("the body is neither JSON nor YAML")?;
+    objects.iter().try_for_each(|object| write(&target.group, kind, object))
 }
 
 /// Tells whether a resource that comes with every cluster has no namespaces.
@@ -354,10 +363,7 @@ mod tests {
             ("/api/v1/namespaces/shared/configmaps", json!({})),
             ("/api/v1/namespaces/b/secrets", token.clone()),
         ];
-        let check = |kinds: &Kinds, path: &str, body: &str| {
-            let target = Target::of(path).unwrap().unwrap();
-            writable(&reach(kinds.clone()), &target, &Method::POST, body.as_bytes()).is_ok()
-        };
+        let check = |kinds: &Kinds, path: &str, body: &str| is_writable(kinds, path, body.as_bytes());
         let found = Kinds { made: made.clone(), ..Kinds::default() };
         for (path, body) in &all {
             assert!(!check(&found, path, &body.to_string()), "{path}");
@@ -378,6 +384,40 @@ mod tests {
         let found = Kinds { made, literals, ..Kinds::default() };
         for (path, body) in &all {
             assert!(check(&found, path, &body.to_string()), "{path}");
+        }
+    }
+
+    fn is_writable(kinds: &Kinds, path: &str, body: &[u8]) -> bool {
+        let target = Target::of(path).unwrap().unwrap();
+        writable(&reach(kinds.clone()), &target, &Method::POST, body).is_ok()
+    }
+
+    #[test]
+    fn tokens_are_requested_if_watches_allow_it() {
+        let accounts = Kinds { made: kind_of("v1", "ServiceAccount").into_iter().collect(), ..Kinds::default() };
+        let allowed = [("authentication.k8s.io".to_owned(), "TokenRequest".to_owned())].into();
+        let allowing = Kinds { allowed, ..accounts.clone() };
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}).to_string();
+        for path in [
+            "/api/v1/namespaces/b/serviceaccounts/default/token",
+            "/api/v1/namespaces/b/serviceaccounts/default/%74oken/",
+        ] {
+            assert!(!is_writable(&accounts, path, body.as_bytes()), "{path}");
+            assert!(!is_writable(&accounts, path, b""), "{path}");
+            assert!(is_writable(&allowing, path, body.as_bytes()), "{path}");
+        }
+        assert!(is_writable(&accounts, "/api/v1/namespaces/b/serviceaccounts", b"{}"));
+        assert!(is_writable(&accounts, "/api/v1/namespaces/b/serviceaccounts/default/status", b"{}"));
+    }
+
+    #[test]
+    fn bodies_that_cannot_be_read_are_refused() {
+        let secrets = "/api/v1/namespaces/b/secrets";
+        let wide: Vec<u8> =
+            "\u{feff}type: kubernetes.io/service-account-token".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for body in [&b"k8s\0\n\x0c\n\x02v1\x12\x06Secret"[..], &wide] {
+            assert!(!is_writable(&Kinds::default(), secrets, body), "{body:?}");
+            assert!(is_writable(&Kinds::default(), "/api/v1/namespaces/b/services/a/proxy", body), "{body:?}");
         }
     }
 

@@ -11,8 +11,8 @@ pub(super) struct Target {
     pub(super) namespace: Option<String>,
     /// `None` for a collection.
     pub(super) name: Option<String>,
-    /// Whether it is a part of the object, such as its status.
-    pub(super) is_part: bool,
+    /// The subresource, such as `status`, with what follows it.
+    pub(super) subresource: Option<String>,
     /// The path of the object, or of the collection. It ends with the name: a longer one may act, such as that of a proxy.
     pub(super) path: String,
 }
@@ -40,7 +40,7 @@ impl Target {
             resource: resource.to_owned(),
             namespace: namespace.map(str::to_owned),
             name: rest.first().map(|name| (*name).to_owned()),
-            is_part: rest.len() > 1,
+            subresource: (rest.len() > 1).then(|| rest[1..].join("/")),
             path: format!("/{}", segments[..segments.len() - rest.len().saturating_sub(1)].join("/")),
         };
         Ok(match rest {
@@ -90,24 +90,25 @@ mod tests {
 
     #[test]
     fn paths_name_resources() {
-        type Expected<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, bool);
+        type Expected<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
         let check = |path: &str, expected: Option<Expected<'_>>| {
             let found = Target::of(path).unwrap();
             let found = found.as_ref().map(|found| {
-                (&*found.group, &*found.resource, found.namespace.as_deref(), found.name.as_deref(), found.is_part)
+                let text = Option::as_deref;
+                (&*found.group, &*found.resource, text(&found.namespace), text(&found.name), text(&found.subresource))
             });
             assert_eq!(found, expected, "{path}");
         };
         for path in ["/", "/api", "/api/v1", "/apis", "/apis/apps/v1", "/version", "/openapi/v3"] {
             check(path, None);
         }
-        check("/api/v1/namespaces/a/pods", Some(("", "pods", Some("a"), None, false)));
-        check("/api/v1/namespaces/a/pods/b/exec", Some(("", "pods", Some("a"), Some("b"), true)));
-        check("/apis/apps/v1/namespaces/%61/deployments/b", Some(("apps", "deployments", Some("a"), Some("b"), false)));
-        check("/apis/apps/v1/deployments", Some(("apps", "deployments", None, None, false)));
-        check("/api/v1/namespaces", Some(("", "namespaces", None, None, false)));
-        check("/api/v1/namespaces/a", Some(("", "namespaces", None, Some("a"), false)));
-        check("/api/v1/namespaces/a/status", Some(("", "namespaces", None, Some("a"), true)));
+        check("/api/v1/namespaces/a/pods", Some(("", "pods", Some("a"), None, None)));
+        check("/api/v1/namespaces/a/pods/b/exec", Some(("", "pods", Some("a"), Some("b"), Some("exec"))));
+        check("/apis/apps/v1/namespaces/%61/deployments/b", Some(("apps", "deployments", Some("a"), Some("b"), None)));
+        check("/apis/apps/v1/deployments", Some(("apps", "deployments", None, None, None)));
+        check("/api/v1/namespaces", Some(("", "namespaces", None, None, None)));
+        check("/api/v1/namespaces/a", Some(("", "namespaces", None, Some("a"), None)));
+        check("/api/v1/namespaces/a/status", Some(("", "namespaces", None, Some("a"), Some("status"))));
         for path in [
             "/api/v1/namespaces//secrets",
             "/api/v1/namespaces/a/../b/secrets",

@@ -99,6 +99,19 @@ fn aliases() -> String {
     "a0: &a0 [x,x,x,x]\n".to_owned() + &(1..12).map(line).collect::<String>()
 }
 
+/// Texts that take a pattern of the definition long: see `PATTERN` in `server.rs`.
+fn texts() -> Vec<Sent> {
+    let toy = |spec: Value| json!({"metadata": {"generateName": "h-"}, "spec": spec}).to_string();
+    let of = |length: usize| "a".repeat(length);
+    let set = json!({"spec": {"code": of(1_000_000)}}).to_string();
+    vec![
+        sent("pattern, long text", "POST", TOYS, JSON, toy(json!({"code": of(3_000_000)}))),
+        sent("pattern, many texts", "POST", TOYS, JSON, toy(json!({"codes": vec![of(100); 20_000]}))),
+        sent("pattern, texts of some length", "POST", TOYS, JSON, toy(json!({"codes": vec![of(10_000); 200]}))),
+        sent("pattern, patched", "PATCH", &format!("{TOYS}/mine"), MERGE, set),
+    ]
+}
+
 /// What may be asked for.
 fn queries(path: &str) -> Vec<Sent> {
     let get = |name, query: String| sent(name, "GET", &format!("{path}?{query}"), JSON, "");
@@ -205,6 +218,7 @@ fn own() -> Vec<Sent> {
 fn corpus(account: &str) -> Vec<Sent> {
     let mut all = objects(REVIEWS);
     all.extend(queries("/api/v1/configmaps"));
+    all.extend(texts());
     if account == "nobody" {
         all.extend(objects(MAPS));
         return all;

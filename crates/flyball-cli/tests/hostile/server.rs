@@ -15,6 +15,9 @@ use tokio::time::{Instant, sleep, timeout};
 /// How often `/healthz` is asked.
 const PACE: Duration = Duration::from_millis(10);
 
+/// A pattern that keeps thousands of states for each character of a text of `a`s.
+const PATTERN: &str = "^(a{1,60}){1,60}b$";
+
 /// A running cluster, which goes with the test.
 pub(crate) struct Cluster {
     home: PathBuf,
@@ -74,6 +77,10 @@ impl Cluster {
                 "group": "example.com", "scope": "Namespaced", "names": {"plural": "toys", "kind": "Toy"},
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                     "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                        "code": {"type": "string", "pattern": PATTERN},
+                        "codes": {"type": "array", "items": {"type": "string", "pattern": PATTERN}},
+                    }}},
                 }}}],
             },
         });

@@ -2,6 +2,7 @@
 
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Returns the status of a condition.
 pub(super) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
@@ -34,21 +35,41 @@ fn short_names(names: &Value) -> Vec<&str> {
     names["shortNames"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Works out the status of a CRD among all others.
-pub(super) fn judge<'a>(crd: &Object, all: impl Iterator<Item = &'a Object>, clock: &Clock) -> Value {
-    let group = crd.at(&["spec", "group"]);
+/// The names that CRDs of one group were given, each with the names of these CRDs.
+#[derive(Default)]
+pub(super) struct AcceptedNames {
+    /// Plurals, singulars and short names.
+    names: BTreeMap<String, Vec<String>>,
+    /// Kinds and kinds of lists.
+    kinds: BTreeMap<String, Vec<String>>,
+}
+
+impl AcceptedNames {
+    pub(super) fn of<'a>(crds: impl Iterator<Item = &'a Object>) -> Self {
+        let mut accepted = Self::default();
+        for crd in crds {
+            let Some(names) = crd.at(&["status", "acceptedNames"]) else { continue };
+            let note = |map: &mut BTreeMap<_, Vec<_>>, name: &str| {
+                map.entry(name.to_owned()).or_default().push(crd.name().to_owned());
+            };
+            ["plural", "singular"].iter().for_each(|field| note(&mut accepted.names, text(names, field)));
+            short_names(names).iter().for_each(|name| note(&mut accepted.names, name));
+            ["kind", "listKind"].iter().for_each(|field| note(&mut accepted.kinds, text(names, field)));
+        }
+        accepted
+    }
+
+    fn taken(names: &BTreeMap<String, Vec<String>>, name: &str, crd: &Object) -> bool {
+        names.get(name).is_some_and(|owners| owners.iter().any(|owner| owner != crd.name()))
+    }
+}
+
+/// Works out the status of a CRD among those of its group.
+pub(super) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
     let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
     let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
-    let others: Vec<Value> = all
-        .filter(|other| other.name() != crd.name() && other.at(&["spec", "group"]) == group)
-        .filter_map(|other| other.at(&["status", "acceptedNames"]).cloned())
-        .collect();
-    let name_taken = |name: &str| {
-        others
-            .iter()
-            .any(|o| text(o, "plural") == name || text(o, "singular") == name || short_names(o).contains(&name))
-    };
-    let kind_taken = |name: &str| others.iter().any(|o| text(o, "kind") == name || text(o, "listKind") == name);
+    let name_taken = |name: &str| AcceptedNames::taken(&group.names, name, crd);
+    let kind_taken = |name: &str| AcceptedNames::taken(&group.kinds, name, crd);
 
     let mut accepted = held.as_object().cloned().unwrap_or_default();
     let mut refusal: Option<(&str, String)> = None;

@@ -267,8 +267,10 @@ fn shown(spec: &Value) -> Shown {
         return Shown::Raw("null".into());
     }
     let versions = spec["versions"].as_array().into_iter().flatten();
+    let at_the_top: Vec<&str> =
+        PARTS.iter().map(|part| part.field).filter(|field| shared(spec, field).is_some()).collect();
     let own = |version: &Value, field: &str| {
-        if shared(spec, field).is_some() { "null".to_owned() } else { version[field].to_string() }
+        if at_the_top.contains(&field) { "null".to_owned() } else { version[field].to_string() }
     };
     let list: Vec<String> = versions
         .map(|v| {
@@ -303,11 +305,12 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
             errors.push(FieldError::required(at.field("openAPIV3Schema"), ""));
         }
     }
+    let own: Vec<&PartOfVersion> = PARTS.iter().filter(|part| shared(spec, part.field).is_none()).collect();
     for (i, version) in list.iter().enumerate() {
         let at = path.index(i);
         errors.extend(label(text(version, "name"), &at.field("name")));
         errors.extend(validate_deprecation(version, &at));
-        for part in PARTS.iter().filter(|part| shared(spec, part.field).is_none()) {
+        for part in &own {
             errors.extend((part.check)(&at.field(part.field), &version[part.field], version));
         }
     }

@@ -1,6 +1,6 @@
 //! What follows from a write to a CRD: its names are accepted, its resources served, its objects cleaned up.
 
-use super::acceptance;
+use super::acceptance::{self, AcceptedNames};
 use super::cache::Definition;
 use crate::auth::User;
 use crate::kinds::Part;
@@ -47,10 +47,17 @@ impl Inner {
     pub(crate) async fn sync_definitions(&self) {
         // Every pass settles what the one before has made possible; each writes less than the last.
         for _ in 0..8 {
+            let all = self.definitions.get(&self.store);
             let mut settled = true;
-            for definition in self.definitions.get(&self.store) {
-                settled &= !self.sync_definition(&definition).await;
+            for definition in all.iter().filter(|definition| definition.crd.deletion_timestamp().is_some()) {
+                settled &= !self.clean_up(definition).await;
             }
+            let mut groups = self.definitions.take_changed_groups();
+            while let Some(group) = groups.first() {
+                settled &= !self.accept_names(&group, &all).await;
+                groups.done();
+            }
+            drop(groups);
             self.serve_definitions();
             if settled {
                 return;
@@ -68,22 +75,29 @@ impl Inner {
         self.put_catalog(catalog);
     }
 
-    /// Takes the next step for one CRD; tells whether there was one to take.
-    async fn sync_definition(&self, definition: &Definition) -> bool {
-        let crd = &definition.crd;
-        if crd.deletion_timestamp().is_some() {
-            return self.clean_up(definition).await;
+    /// Writes the status of the CRDs of a group; tells whether any has changed.
+    async fn accept_names(&self, group: &str, all: &[Arc<Definition>]) -> bool {
+        let accepted = |all: &[Arc<Definition>]| {
+            AcceptedNames::of(all.iter().filter(|known| known.group() == group).map(|known| &known.crd))
+        };
+        let (mut names, mut changed) = (accepted(all), false);
+        let is_live = |known: &&Arc<Definition>| known.group() == group && known.crd.deletion_timestamp().is_none();
+        for definition in all.iter().filter(is_live) {
+            let crd = &definition.crd;
+            let status = acceptance::judge(crd, &names, &self.clock);
+            if crd.get("status") == Some(&status) {
+                continue;
+            }
+            let write = move |crd: &mut Object| {
+                crd.insert("status".into(), status.clone());
+                Ok(())
+            };
+            if self.write_definition(crd.name(), write).await {
+                changed = true;
+                names = accepted(&self.definitions.get(&self.store));
+            }
         }
-        let all = self.definitions.get(&self.store);
-        let status = acceptance::judge(crd, all.iter().map(|known| &known.crd), &self.clock);
-        if crd.get("status") == Some(&status) {
-            return false;
-        }
-        self.write_definition(crd.name(), move |crd| {
-            crd.insert("status".into(), status.clone());
-            Ok(())
-        })
-        .await
+        changed
     }
 
     async fn write_definition(

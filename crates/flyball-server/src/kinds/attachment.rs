@@ -5,6 +5,7 @@ use super::field::Field;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_subdomain;
+use std::collections::HashSet;
 
 type Errors = Vec<FieldError>;
 
@@ -21,9 +22,10 @@ pub(super) fn driver(object: &Object, old: Option<&Object>, _: Part) -> Errors {
         errors.push(FieldError::not_supported(modes.path(), mode, ["Persistent", "Ephemeral"]));
     }
     let tokens = spec.at("tokenRequests");
-    for (i, token) in tokens.items().enumerate() {
+    let mut audiences = HashSet::new();
+    for (token, value) in tokens.items().zip(tokens.list()) {
         let (audience, seconds) = (token.at("audience"), token.at("expirationSeconds"));
-        if tokens.list()[..i].iter().any(|before| before["audience"] == *audience.value()) {
+        if !audiences.insert(&value["audience"]) {
             errors.push(audience.duplicate());
         }
         match seconds.given_int() {
@@ -49,17 +51,16 @@ pub(super) fn node(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let spec = root.at("spec");
     let drivers = spec.at("drivers");
     let mut errors = Errors::new();
-    for (i, driver) in drivers.items().enumerate() {
+    let mut names = HashSet::new();
+    for (driver, value) in drivers.items().zip(drivers.list()) {
         let (name, id, keys) = (driver.at("name"), driver.at("nodeID"), driver.at("topologyKeys"));
         errors.extend(name.must_be_set());
         errors.extend(id.must_be_set());
         errors.extend(driver.at("allocatable.count").not_negative());
-        for (j, key) in keys.items().enumerate() {
-            if keys.list()[..j].contains(key.value()) {
-                errors.push(driver.duplicate_of(key.value().clone()));
-            }
-        }
-        if !name.is_empty() && drivers.list()[..i].iter().any(|before| before["name"] == *name.value()) {
+        let mut seen = HashSet::new();
+        let repeated = keys.list().iter().filter(|key| !seen.insert(*key));
+        errors.extend(repeated.map(|key| driver.duplicate_of(key.clone())));
+        if !name.is_empty() && !names.insert(&value["name"]) {
             errors.push(name.duplicate());
         }
     }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use x509_parser::prelude::{FromDer, X509Certificate, X509CertificationRequest};
 
 type Errors = Vec<FieldError>;
@@ -149,8 +149,9 @@ pub(super) fn signing_request(object: &Object, old: Option<&Object>, part: Part)
     let usages = spec.at("usages");
     errors.extend(usages.must_be_set());
     errors.extend(usages.items().filter_map(|usage| usage.must_be_in(USAGES)));
-    for (i, usage) in usages.items().enumerate() {
-        if usages.list()[..i].contains(usage.value()) {
+    let mut seen = HashSet::new();
+    for usage in usages.items() {
+        if !seen.insert(usage.value()) {
             errors.push(usage.duplicate());
         }
     }

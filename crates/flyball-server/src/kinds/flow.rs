@@ -14,6 +14,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain};
 use serde_json::Value;
+use std::collections::HashSet;
 
 type Errors = Vec<FieldError>;
 
@@ -56,9 +57,10 @@ fn status(root: &Field<'_>) -> Errors {
     let status = root.at("status");
     let conditions = status.at("conditions");
     let mut errors = Errors::new();
-    for (i, condition) in conditions.items().enumerate() {
+    let mut types = HashSet::new();
+    for (condition, value) in conditions.items().zip(conditions.list()) {
         let ty = condition.at("type");
-        if conditions.list()[..i].iter().any(|known| known["type"] == *ty.value()) {
+        if !types.insert(&value["type"]) {
             errors.push(ty.duplicate());
         }
         if ty.is_empty() {

@@ -6,6 +6,7 @@ use super::rules::resource;
 use super::shown::internal;
 use flyball_core::field::FieldError;
 use flyball_core::names::qualified_name;
+use flyball_core::status::MAX_CAUSES;
 use flyball_core::{Object, Quantity};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -56,6 +57,11 @@ pub(super) fn resource_quota(object: &Object, old: Option<&Object>, part: Part) 
     let scopes = spec.at("scopes");
     let mut named: Vec<&str> = Vec::new();
     for scope in scopes.texts() {
+        named.push(scope);
+        // Each error shows all scopes.
+        if errors.len() > MAX_CAUSES {
+            continue;
+        }
         if !SCOPES.contains(&scope) {
             errors.push(scopes.invalid("unsupported scope"));
         }
@@ -63,9 +69,9 @@ pub(super) fn resource_quota(object: &Object, old: Option<&Object>, part: Part) 
             limited
                 .iter()
                 .filter(|name| !scoped(scope, name))
-                .map(|_| scopes.invalid("unsupported scope applied to resource")),
+                .map(|_| scopes.invalid("unsupported scope applied to resource"))
+                .take(MAX_CAUSES),
         );
-        named.push(scope);
     }
     let conflicts = |named: &[&str]| {
         let pairs = [["BestEffort", "NotBestEffort"], ["NotTerminating", "Terminating"]];
@@ -78,14 +84,25 @@ pub(super) fn resource_quota(object: &Object, old: Option<&Object>, part: Part) 
     for requirement in expressions.list() {
         let text = |field: &str| requirement[field].as_str().unwrap_or_default();
         let (scope, operator) = (text("scopeName"), text("operator"));
+        named.push(scope);
+        if errors.len() > MAX_CAUSES {
+            continue;
+        }
         let values = requirement["values"].as_array().map_or(0, Vec::len);
         if !SCOPES.contains(&scope) {
             errors.push(expressions.at("scopeName").invalid_as(scope, "unsupported scope"));
         }
         let unscoped = limited.iter().filter(|name| !scoped(scope, name));
-        errors.extend(unscoped.map(|_| {
-            expressions.invalid_as(internal("ScopeSelector", selector.value()), "unsupported scope applied to resource")
-        }));
+        errors.extend(
+            unscoped
+                .map(|_| {
+                    expressions.invalid_as(
+                        internal("ScopeSelector", selector.value()),
+                        "unsupported scope applied to resource",
+                    )
+                })
+                .take(MAX_CAUSES),
+        );
         let at = expressions.at("operator");
         if !matches!(scope, "PriorityClass" | "VolumeAttributesClass")
             && SCOPES.contains(&scope)
@@ -109,7 +126,6 @@ pub(super) fn resource_quota(object: &Object, old: Option<&Object>, part: Part) 
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
             _ => errors.push(at.invalid_as(operator, "not a valid selector operator")),
         }
-        named.push(scope);
     }
     errors.extend((0..conflicts(&named)).map(|_| scopes.invalid("conflicting scopes")));
     if let Some(old) = old {

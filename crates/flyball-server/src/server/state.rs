@@ -3,7 +3,7 @@
 use super::{Inner, Options, Server};
 use crate::auth::{Issuer, Rbac};
 use crate::custom::schema_number;
-use crate::data_dir::{DataDir, DataDirError};
+use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
 use crate::registry::{Catalog, Resource};
 use crate::storage::{Entry, Facts, Image, Limits, Store};
 use base64::Engine;
@@ -21,8 +21,10 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Inner>, D
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
     let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
     let inner = Inner::of(store, Arc::new(issuer), Rbac::default(), options);
+    let progress = directory.progress();
+    inner.definitions.load(&inner.store, |done, of| progress.report(OpeningStage::Definitions, done, of));
     inner.serve_definitions();
-    select(&inner);
+    select(&inner, progress);
     inner.seed();
     inner.store.keep(directory, &kept)?;
     // What was to follow from the last writes to CRDs may not have come to pass.
@@ -45,11 +47,14 @@ fn secret(directory: &DataDir, new: [u8; 32]) -> Result<[u8; 32], DataDirError> 
 }
 
 /// Finds out what the objects of a recovered store are selected by.
-fn select(inner: &Inner) {
+fn select(inner: &Inner, progress: &Progress) {
     let catalog = inner.catalog();
     let mut versions: BTreeMap<&GroupResource, Vec<&Resource>> = BTreeMap::new();
     catalog.resources().for_each(|resource| versions.entry(&resource.table).or_default().push(resource));
+    let (mut done, of) = (0, inner.store.count_all() as u64);
     inner.store.select_by(|table, entry| {
+        progress.report(OpeningStage::Selecting, done, of);
+        done += 1;
         let versions = versions.get(table).map_or(&[][..], Vec::as_slice);
         let written = |resource: &&&Resource| match resource.custom() {
             Some(_) => schema_number::same_version(resource.schema_number, entry.schema),

@@ -57,7 +57,7 @@ pub(super) struct Journal {
 impl Journal {
     /// Reads what a directory holds.
     pub(crate) fn recover(directory: &DataDir) -> Result<Recovered, DataDirError> {
-        recover::recover(directory.path())
+        recover::recover(directory.path(), directory.progress())
     }
 
     /// Goes on where recovery ended, and puts on disk what has been written since.

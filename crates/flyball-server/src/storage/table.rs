@@ -109,7 +109,7 @@ impl Table {
     }
 
     /// Changes what the objects are selected by.
-    pub(super) fn select_by(&mut self, facts: impl Fn(&Entry) -> Facts) {
+    pub(super) fn select_by(&mut self, mut facts: impl FnMut(&Entry) -> Facts) {
         for entry in Arc::make_mut(&mut self.objects).values_mut() {
             let facts = facts(entry);
             match Arc::get_mut(entry) {

@@ -1,4 +1,4 @@
-//! Bad input, in ever new forms: no input makes the server panic, hang or grow.
+//! Bad input, in ever new forms: no input makes the server panic, hang, grow, fail, or show what it does not store.
 //!
 //! Each target is a way for input to come in; [`engine`] describes how a run goes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

@@ -1,11 +1,12 @@
 //! Batches of writes to a server with a data directory, which is closed and opened again after each of them.
 //!
-//! Invariant: it opens whatever was written, and each object is as it was before.
+//! Invariant: what is read after a write is what it was answered with; the directory opens whatever was written, and each
+//! object is as it was before.
 
 use crate::engine;
 use crate::targets::{
-    ACCOUNTS, DEFINITIONS, DEPLOYMENTS, JSON, MAPS, PODS, WIDGETS, account, definition, deployment, map, pod, schema,
-    send, texts, widget,
+    ACCOUNTS, DEFINITIONS, DEPLOYMENTS, JSON, MAPS, PODS, WIDGETS, account, assert_is_no_failure, assert_is_stored,
+    definition, deployment, json_of, map, pod, schema, send, texts, widget,
 };
 use flyball_core::Clock;
 use flyball_core::time::Timestamp;
@@ -115,7 +116,16 @@ impl engine::Target for Restart {
             let url = format!("{path}{}", &target[end..]);
             let headers = [("content-type", media)];
             let answer = send(&server, Some(User::admin()), method, &url, &headers, body.as_bytes().to_vec()).await;
-            said += &answer.map_or_else(|| "none".into(), |(code, _)| format!("{method} {end} {code} "));
+            said += &answer.as_ref().map_or_else(|| "none".into(), |(code, _)| format!("{method} {end} {code} "));
+            let Some((code, Some(answer))) = answer else { continue };
+            let answer = json_of(&answer);
+            assert_is_no_failure(code, &answer, false);
+            let is_write = code < 300 && ["POST", "PUT", "PATCH"].contains(&method) && !url.contains("dryRun");
+            let is_whole = target.matches('/').count() < 2 && answer["kind"] != "Status";
+            // What follows from a write to a CRD changes it, and the last finalizer takes an object with it.
+            if is_write && is_whole && *path != DEFINITIONS && answer["metadata"]["deletionTimestamp"].is_null() {
+                assert_is_stored(&server, path, &answer).await;
+            }
         }
         let before = objects(&server).await;
         server.close();

@@ -1,9 +1,11 @@
 //! Rules of policies and webhooks: what their expressions may make, and what comes of one that is not configured.
 
 use crate::facts::{post, send, server};
-use flyball_server::Server;
+use flyball_core::Clock;
+use flyball_server::{Caller, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
@@ -118,4 +120,57 @@ async fn a_job_that_wants_its_selector_made_again_is_told_of_the_selector_alone(
     let fields: Vec<&Value> =
         answer["details"]["causes"].as_array().unwrap().iter().map(|cause| &cause["field"]).collect();
     assert_eq!((code, fields), (422, vec![&json!("spec.selector")]), "{answer}");
+}
+
+/// A webhook that answers with these fields beside the UID.
+struct Answering(Value);
+
+impl Caller for Answering {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        let asked: Value = serde_json::from_slice(&call.body).unwrap();
+        let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
+        response.as_object_mut().unwrap().extend(self.0.as_object().unwrap().clone());
+        let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+        let content_type = "application/json".to_owned();
+        Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type, body: body.to_string().into() }) })
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_a_field_of_the_wrong_type_is_a_failed_call() {
+    let answers = [
+        (json!({"allowed": "no"}), "string into Go struct field AdmissionResponse.response.allowed of type bool"),
+        (
+            json!({"allowed": false, "status": {"code": "403"}}),
+            "string into Go struct field Status.response.status.code of type int32",
+        ),
+        (
+            json!({"allowed": false, "warnings": [1]}),
+            "number into Go struct field AdmissionResponse.response.warnings of type string",
+        ),
+    ];
+    let plurals = ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"];
+    for ((answer, why), plural) in answers.iter().flat_map(|answer| plurals.map(|plural| (answer, plural))) {
+        for policy in ["Fail", "Ignore"] {
+            let webhooks = Arc::new(Answering(answer.clone()));
+            let server = Server::new(Options { webhooks, ..Options::simulated(Clock::system(), 1) });
+            let hook = json!({
+                "name": "a.b.c", "clientConfig": {"url": "https://h"}, "sideEffects": "None", "failurePolicy": policy,
+                "admissionReviewVersions": ["v1"], "rules": constraints()["resourceRules"],
+            });
+            let configuration = json!({"metadata": {"name": "x"}, "webhooks": [hook]});
+            assert_eq!(post(&server, &format!("{GROUP}/{plural}"), configuration).await.0, 201);
+            let map = json!({"metadata": {"name": "m"}});
+            let (code, told) = post(&server, "/api/v1/namespaces/default/configmaps", map).await;
+            if policy == "Ignore" {
+                assert_eq!(code, 201, "{plural} {answer}: {told}");
+                continue;
+            }
+            let expected = format!(
+                "Internal error occurred: failed calling webhook \"a.b.c\": failed to call webhook: json: cannot unmarshal {why}"
+            );
+            assert_eq!((code, &told["reason"]), (500, &json!("InternalError")), "{plural} {answer}: {told}");
+            assert_eq!(told["message"], expected, "{plural} {answer}");
+        }
+    }
 }

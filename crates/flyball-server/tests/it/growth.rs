@@ -3,7 +3,7 @@
 use crate::crash::Folder;
 use bytes::Bytes;
 use flyball_core::Clock;
-use flyball_server::{Caller, DataDir, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -350,21 +350,26 @@ async fn options_of_any_value_are_answered() {
     tokio::time::pause();
     for option in options {
         for value in values {
-            for (method, path) in [
-                (Method::GET, maps.to_owned()),
-                (Method::GET, format!("{maps}/m")),
-                (Method::DELETE, format!("{maps}/m")),
-                (Method::DELETE, maps.to_owned()),
+            let (object, change) = (r#"{"metadata":{"generateName":"g-"}}"#, r#"{"data":{"k":"v"}}"#);
+            for (method, path, content_type, body) in [
+                (Method::GET, maps.to_owned(), JSON, ""),
+                (Method::GET, format!("{maps}/m"), JSON, ""),
+                (Method::POST, maps.to_owned(), JSON, object),
+                (Method::PUT, format!("{maps}/m"), JSON, r#"{"metadata":{"name":"m","finalizers":["a/b"]}}"#),
+                (Method::PATCH, format!("{maps}/m"), MERGE, change),
+                (Method::DELETE, format!("{maps}/m"), JSON, ""),
+                (Method::DELETE, maps.to_owned(), JSON, ""),
             ] {
                 let path = format!("{path}?{option}={value}");
                 // A watch goes on for as long as it was asked to.
-                let answer = tokio::time::timeout(
-                    std::time::Duration::from_secs(10),
-                    send(&server, method.clone(), &path, JSON, ""),
-                );
-                if let Ok((code, told, _)) = answer.await {
-                    assert!(code >= 200 && code != 500 || !told["message"].is_null(), "{method} {path}: {code} {told}");
-                }
+                let sent = send(&server, method.clone(), &path, content_type, body);
+                let answer = tokio::time::timeout(std::time::Duration::from_secs(10), sent);
+                let Ok((code, told, _)) = answer.await else { continue };
+                let message = told["message"].as_str().unwrap_or_default();
+                // A real server says so, too: the resource version of a read is parsed by its storage.
+                let is_known_failure = method == Method::GET && message.starts_with("resourceVersion: Invalid value");
+                let is_answered = matches!(code, 200 | 201 | 400 | 410 | 422 | 504) || code == 500 && is_known_failure;
+                assert!(is_answered, "{method} {path}: {code} {told}");
             }
         }
     }
@@ -395,4 +400,29 @@ async fn warnings_and_errors_of_one_request_are_bounded() {
     let body = json!({"metadata": {"name": "o", "ownerReferences": owners}}).to_string();
     let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
     assert!(code == 422 && told.to_string().len() < 8 * body.len(), "{code} {}", told.to_string().len());
+}
+
+#[tokio::test]
+async fn a_start_from_a_directory_reports_its_progress() {
+    let folder = Folder::new("progress");
+    let server = Server::open(Options::system().unwrap(), DataDir::open(&folder.0).unwrap()).unwrap();
+    define(&server).await;
+    for n in 0..20 {
+        assert_eq!(send(&server, Method::POST, GADGETS, JSON, gadget(&format!("g{n}"), "{}")).await.0, 201);
+    }
+    server.close();
+    drop(server);
+    let reports = Arc::new(Mutex::new(Vec::new()));
+    let noted = reports.clone();
+    let directory = DataDir::open(&folder.0).unwrap();
+    let directory = directory.on_progress(move |stage, done, of| noted.lock().unwrap().push((stage, done, of)));
+    let server = Server::open(Options::system().unwrap(), directory).unwrap();
+    let reports = std::mem::take(&mut *reports.lock().unwrap());
+    assert!(reports.is_sorted_by_key(|(stage, ..)| *stage), "{reports:?}");
+    let of_stage = |wanted| reports.iter().filter(move |(stage, ..)| *stage == wanted);
+    assert!(of_stage(OpeningStage::Reading).count() > 20, "{reports:?}");
+    assert_eq!(of_stage(OpeningStage::Definitions).collect::<Vec<_>>(), [&(OpeningStage::Definitions, 0, 1)]);
+    assert!(of_stage(OpeningStage::Selecting).any(|(_, done, of)| *done == 20 && *of > 20), "{reports:?}");
+    assert!(reports.iter().all(|(_, done, of)| done <= of), "{reports:?}");
+    server.close();
 }

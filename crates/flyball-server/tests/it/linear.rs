@@ -1,6 +1,8 @@
 //! What a request costs grows no faster than the request: twice the items take about twice the CPU time, whatever the
 //! items are.
 
+mod fields;
+
 use crate::growth::send;
 use flyball_core::Clock;
 use flyball_server::{Options, Server};
@@ -178,6 +180,8 @@ const SHAPES: &[Shape] = &[
 
 /// The CPU time that this thread has taken.
 fn cpu() -> Duration {
+    // The kernel counts when a thread gives way, else every few milliseconds.
+    std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
@@ -242,4 +246,32 @@ async fn twice_as_much_takes_about_twice_as_long() {
         }
     }
     assert!(worst.is_empty(), "{worst:#?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_definition_takes_about_twice_as_long_among_twice_as_many() {
+    let server = server().await;
+    let create = async |number: usize| {
+        let (group, plural) = (format!("g{number}.y.io"), format!("things{number}"));
+        let mut object = crd(json!({"text": {"type": "string"}}));
+        object["metadata"]["name"] = format!("{plural}.{group}").into();
+        object["spec"]["group"] = group.into();
+        object["spec"]["names"] = json!({"plural": plural, "kind": format!("Thing{number}")});
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let begun = cpu();
+        assert_eq!(send(&server, Method::POST, path, JSON, object.to_string()).await.0, 201);
+        cpu() - begun
+    };
+    let mut least = Vec::new();
+    for range in [0..150, 150..300] {
+        let mut costs = Vec::new();
+        for number in range {
+            costs.push(create(number).await);
+        }
+        least.push(costs[costs.len() - 40..].iter().min().copied().unwrap());
+    }
+    // Memory is slower the more of it there is; if each were judged among all, the ratio were 4.
+    let ratio = least[1].as_secs_f64() / least[0].as_secs_f64();
+    assert!(ratio <= 3.2, "{least:?} for the last of 150 and of 300");
 }

@@ -98,8 +98,24 @@ impl Files {
         written.and_then(|text| private::write(&path, &text)).when(format!("cannot write {}", path.display()))
     }
 
+    /// Writes down how far a cluster is that starts.
+    pub(super) fn write_progress(&self, text: &str) {
+        // Whoever waits for the cluster sees that it lives; it starts without it as well.
+        let _ = private::write(&self.file("starting"), text.as_bytes());
+    }
+
+    /// Reads how far a cluster is that starts; empty if it says nothing.
+    pub(super) fn read_progress(&self) -> String {
+        fs::read_to_string(self.file("starting")).unwrap_or_default()
+    }
+
+    pub(super) fn forget_progress(&self) {
+        let _ = fs::remove_file(self.file("starting"));
+    }
+
     /// Forgets a cluster; its log stays.
     pub(super) fn forget(&self) {
+        self.forget_progress();
         for ending in ["json", "kubeconfig"] {
             let _ = fs::remove_file(self.file(ending));
         }

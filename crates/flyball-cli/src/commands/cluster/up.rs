@@ -8,20 +8,25 @@ use crate::kubeconfig;
 use crate::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_cluster::{
-    Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, Options,
+    Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options,
 };
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-/// How often a cluster that starts is looked for, every 10 ms.
-const PATIENCE: u32 = 1000;
+/// How often a cluster that starts is looked for.
+const START_POLL: Duration = Duration::from_millis(10);
+/// How long a start may go without progress.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often the progress of a start is written down, and told.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Start a control plane, and return once it is ready
 #[derive(Args, Debug)]
@@ -148,8 +153,10 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     command.args((0..verbose).map(|_| "-v"));
     // A group of its own: Ctrl-C at this terminal is not meant for it. Its folder must not be in the way of others.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
+    files.forget_progress();
     let mut child = command.spawn().when("cannot start the cluster")?;
-    for _ in 0..PATIENCE {
+    let (mut progress, mut progressed) = (String::new(), Instant::now());
+    while progressed.elapsed() < START_TIMEOUT {
         if let Some(record) = files.read()?.filter(|record| u32::try_from(record.pid) == Ok(child.id())) {
             return Ok(record);
         }
@@ -163,11 +170,35 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
                 words.into()
             }));
         }
-        thread::sleep(Duration::from_millis(10));
+        let now = files.read_progress();
+        if now != progress {
+            (progress, progressed) = (now, Instant::now());
+            if !args.quiet && !progress.is_empty() {
+                say(&progress);
+            }
+        }
+        thread::sleep(START_POLL);
     }
     let _ = child.kill();
-    let error = Error::new("the cluster does not get ready");
+    let error = Error::new(format!("the cluster has made no progress for {} s", START_TIMEOUT.as_secs()));
     Err(error.hint(format!("see {}", files.log().display())))
+}
+
+/// Returns what writes down the progress of a start that takes longer than a moment.
+#[expect(clippy::disallowed_methods, reason = "people wait in real time")]
+fn progress_writer(files: Files) -> impl Fn(OpeningStage, u64, u64) + Send + Sync + 'static {
+    let last = Mutex::new(Instant::now());
+    move |stage, done, of| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() >= PROGRESS_INTERVAL {
+            *last = Instant::now();
+            files.write_progress(&match stage {
+                OpeningStage::Reading => format!("read {} of {} MiB", done >> 20, of >> 20),
+                OpeningStage::Definitions => format!("compiled {done} of {of} CustomResourceDefinitions"),
+                OpeningStage::Selecting => format!("indexed {done} of {of} objects"),
+            });
+        }
+    }
 }
 
 /// Is the cluster, until told to stop.
@@ -180,6 +211,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         let options = Options::system().when("cannot make a cluster")?;
         let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
         let directory = directory.map_err(|error| unusable(error, args))?;
+        let directory = directory.map(|directory| directory.on_progress(progress_writer(files.clone())));
         let endpoint = match &directory {
             Some(directory) => Endpoint::bind_kept(args.port, &options.clock, directory).await,
             None => Endpoint::bind(args.port, &options.clock).await,
@@ -245,6 +277,7 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
     if let Some(path) = &kubeconfig {
         context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
     }
+    files.forget_progress();
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let record = Record {
         name: name.clone(),

@@ -3,7 +3,7 @@
 use super::frame::{Frames, HEADER, Header, Next};
 use super::record::{Record, Records};
 use super::{Kind, file_name};
-use crate::data_dir::{DataDirError, During};
+use crate::data_dir::{DataDirError, During, OpeningStage, Progress};
 use crate::storage::{Entry, Facts, Revision};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
@@ -37,8 +37,16 @@ pub(super) struct Tail {
     pub(super) follows_others: bool,
 }
 
+/// A log to read.
+struct Written {
+    number: u64,
+    is_last: bool,
+    /// The snapshot holds what came up to this revision.
+    held: Revision,
+}
+
 /// Reads what a directory holds, and removes what is no longer needed.
-pub(super) fn recover(folder: &Path) -> Result<Recovered, DataDirError> {
+pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, DataDirError> {
     let (snapshots, mut logs) = files(folder)?;
     // One that was made, but not begun, holds nothing.
     while let Some(number) = logs.last().copied() {
@@ -53,7 +61,7 @@ pub(super) fn recover(folder: &Path) -> Result<Recovered, DataDirError> {
     let snapshot = snapshots.last().copied();
     let mut recovered = Recovered::default();
     if let Some(number) = snapshot {
-        recovered.read_snapshot(&folder.join(file_name(Kind::Snapshot, number)), number)?;
+        recovered.read_snapshot(&folder.join(file_name(Kind::Snapshot, number)), number, progress)?;
     }
     let first = snapshot.unwrap_or(1);
     let last = logs.last().copied().unwrap_or(first).max(first);
@@ -63,7 +71,8 @@ pub(super) fn recover(folder: &Path) -> Result<Recovered, DataDirError> {
     for number in first..=last {
         let path = folder.join(file_name(Kind::Log, number));
         if logs.contains(&number) {
-            recovered.read_log(&path, number, number == last, whole)?;
+            let log = Written { number, is_last: number == last, held: whole };
+            recovered.read_log(&path, &log, progress)?;
         } else if !logs.is_empty() || snapshot.is_some() {
             return Err(DataDirError::Missing { path });
         }
@@ -100,7 +109,7 @@ fn damaged(path: &Path, at: usize) -> DataDirError {
 }
 
 impl Recovered {
-    fn read_snapshot(&mut self, path: &Path, number: u64) -> Result<(), DataDirError> {
+    fn read_snapshot(&mut self, path: &Path, number: u64, progress: &Progress) -> Result<(), DataDirError> {
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
@@ -108,6 +117,7 @@ impl Recovered {
         let mut whole = false;
         loop {
             let at = frames.at;
+            progress.report(OpeningStage::Reading, at as u64, bytes.len() as u64);
             match frames.next() {
                 Next::Frame(payload) if !whole => {
                     whole = self.read_frame(payload, 0).ok_or_else(|| damaged(path, at))?;
@@ -118,13 +128,14 @@ impl Recovered {
         }
     }
 
-    /// Reads a log, of which the snapshot holds what came up to a revision.
-    fn read_log(&mut self, path: &Path, number: u64, is_last: bool, held: Revision) -> Result<(), DataDirError> {
+    fn read_log(&mut self, path: &Path, log: &Written, progress: &Progress) -> Result<(), DataDirError> {
+        let &Written { number, is_last, held } = log;
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
         loop {
             let at = frames.at;
+            progress.report(OpeningStage::Reading, at as u64, bytes.len() as u64);
             match frames.next() {
                 Next::Frame(payload) => match self.read_frame(payload, held) {
                     Some(false) => {}
