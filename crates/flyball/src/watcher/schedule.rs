@@ -26,8 +26,9 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The longest wait after a stream that ended at once, before jitter.
 const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
-/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 200 probe in a second.
-const PROBE_PERIOD: Duration = Duration::from_secs(5);
+/// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 250 probe in a second. With all jitter, and the
+/// way to the server, watches live again within 5 s of its return.
+const PROBE_PERIOD: Duration = Duration::from_secs(4);
 /// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
 const PROBE_JITTER: f64 = 0.2;
 /// How long a client hears nothing of its server before it probes it. With the time for a probe, a server that is away is known to be
@@ -303,14 +304,14 @@ mod tests {
             arrivals.sort_unstable();
             assert!(arrivals[999] <= PROBE_PERIOD.mul_f64(1.1), "{:?} after the return", arrivals[999]);
             let within =
-                |from: Duration| all.iter().flatten().filter(|at| **at >= from && **at < from + 5 * SECOND).count();
-            for begin in (0..away.as_secs()).step_by(5).map(Duration::from_secs) {
-                assert!(within(begin) <= 1050, "{} probes in 5 s from {begin:?} on", within(begin));
+                |from: Duration| all.iter().flatten().filter(|at| **at >= from && **at < from + PROBE_PERIOD).count();
+            for begin in (0..away.as_secs()).step_by(4).map(Duration::from_secs) {
+                assert!(within(begin) <= 1050, "{} probes in 4 s from {begin:?} on", within(begin));
             }
             for second in 0..6 {
                 let in_second = |at: &&Duration| at.as_secs() == second;
                 let arrived = arrivals.iter().filter(in_second).count();
-                assert!(arrived <= 260, "{arrived} arrive in second {second}");
+                assert!(arrived <= 310, "{arrived} arrive in second {second}");
             }
         }
     }
