@@ -19,7 +19,7 @@ const MAX_NAME_LENGTH: usize = 64;
 
 /// The variables of a run, and the fields of the spec that became none.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct RunVariables {
     pub(crate) vars: Vars,
     /// In the order of their names.
     pub(crate) refused: Vec<(String, Reason)>,
@@ -29,14 +29,14 @@ pub(crate) struct Given {
 /// is stronger.
 ///
 /// What comes from the object is data; only what the operator's author wrote are templates.
-pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> Given {
+pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> RunVariables {
     let (fields, refused) = of_object(object, watch, names);
     let mut vars = data(fields);
     vars.extend(templates(&watch.vars));
     if let Some(finalizer) = watch.finalizer.as_ref().filter(|_| finalizes) {
         vars.extend(templates(&finalizer.vars));
     }
-    Given { vars, refused }
+    RunVariables { vars, refused }
 }
 
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
@@ -112,7 +112,7 @@ mod tests {
             "metadata": {"name": "a", "namespace": "b"}, "spec": {"replicaCount": 2, "size": 1}});
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         let names = Names::default();
-        let Given { vars, refused } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
+        let RunVariables { vars, refused } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
         assert!(refused.is_empty());
         let data = |name: &str| match &vars[name] {
             Var::Data(value) => (**value).clone(),
@@ -126,7 +126,7 @@ mod tests {
         assert!(of(&object, &watch, &names, false).vars.contains_key("replicaCount"));
     }
 
-    fn given(spec: &Value, names: &Names, snake_case: bool) -> Given {
+    fn given(spec: &Value, names: &Names, snake_case: bool) -> RunVariables {
         let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
         let watch = Watch { gvk, snake_case, ..Watch::default() };
         let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
@@ -138,7 +138,7 @@ mod tests {
         let spec = json!({"ansibleConnection": "ssh", "ansible_ssh_common_args": "-o ProxyCommand=x", "AnsibleUser": "root",
             "vars": {"a": 1}, "hostvars": {}, "meta": {"namespace": "kube-system"}, "Meta": {}, "_example_com_shop": 1, "ａnsible_port": 1, "size": 2});
         for snake_case in [true, false] {
-            let Given { vars, refused } = given(&spec, &Names::default(), snake_case);
+            let RunVariables { vars, refused } = given(&spec, &Names::default(), snake_case);
             assert_eq!(
                 vars.keys().collect::<Vec<_>>(),
                 ["_example_com_shop", "_example_com_shop_spec", "ansible_operator_meta", "meta", "size"]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn of_two_spellings_the_one_that_is_the_variable_counts() {
-        let Given { vars, refused } =
+        let RunVariables { vars, refused } =
             given(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
         let value = |name: &str| match &vars[name] {
             Var::Data(value) | Var::Template(value) => (**value).clone(),

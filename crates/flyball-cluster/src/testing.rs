@@ -69,7 +69,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
-use neighbors::Allowed;
+use neighbors::Allowlist;
 use requests::{Crash, Log};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
@@ -106,7 +106,7 @@ pub struct Setup {
     program: Option<Arc<dyn Program>>,
     faults: Faults,
     crash: Option<Crash>,
-    allowed: Allowed,
+    allowed: Allowlist,
 }
 
 /// An operator that runs on a cluster, until this is dropped.
@@ -275,7 +275,7 @@ impl Test {
             program: None,
             faults,
             crash: None,
-            allowed: Allowed::default(),
+            allowed: Allowlist::default(),
         }
     }
 

@@ -6,6 +6,7 @@
 mod builtins;
 mod case;
 mod certificates;
+mod cost;
 mod crypto;
 pub(crate) mod dates;
 mod decimal;
@@ -24,15 +25,19 @@ mod toml;
 mod urls;
 mod versions;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use helm::MESSAGE as FAILURE;
 
 use crate::template::text::{Marks, Text, Writer};
 use crate::template::value::{IntKind, List, ListKind, Map, MapKind, Type, Value};
 use crate::template::world::Call;
+use cost::Cost;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A function: what it takes, and what it does.
+/// A function: what it takes, what it costs, and what it does.
 #[derive(Clone, Copy)]
 pub(crate) struct Function {
     pub(crate) params: &'static [Type],
@@ -40,11 +45,10 @@ pub(crate) struct Function {
     pub(crate) is_variadic: bool,
     pub(crate) call: Body,
     pub(crate) handling: Handling,
-    /// How many steps a call counts, besides what its arguments count.
-    pub(crate) weight: u64,
+    pub(crate) cost: Cost,
 }
 
-/// What a function does with its arguments: what a call counts, and what becomes of data.
+/// What a function does with its arguments, and so what becomes of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handling {
     /// Gives what it was given, or something that no text is part of. It looks at no more than one item.
@@ -157,23 +161,6 @@ const MARKS: &[&str] = &[
     "without",
 ];
 
-/// Functions that take long, in steps of about 20 ns.
-const WEIGHTS: &[(&str, u64)] = &[
-    ("bcrypt", 3_000_000),
-    ("buildCustomCert", 20_000),
-    ("decryptAES", 1_000),
-    ("derivePassword", 10_000_000),
-    ("encryptAES", 1_000),
-    ("genCA", 10_000_000),
-    ("genCAWithKey", 1_000_000),
-    ("genPrivateKey", 10_000_000),
-    ("genSelfSignedCert", 10_000_000),
-    ("genSelfSignedCertWithKey", 1_000_000),
-    ("genSignedCert", 10_000_000),
-    ("genSignedCertWithKey", 1_000_000),
-    ("htpasswd", 3_000_000),
-];
-
 fn handling(name: &str) -> Handling {
     if MOVES.contains(&name) {
         Handling::Moves
@@ -229,23 +216,19 @@ pub(crate) fn functions() -> BTreeMap<&'static str, Function> {
 struct Table(BTreeMap<&'static str, Function>);
 
 impl Table {
-    fn add(&mut self, name: &'static str, params: &'static [Type], call: Body) {
-        self.insert(name, params, false, call);
+    fn add(&mut self, name: &'static str, cost: Cost, params: &'static [Type], call: Body) {
+        self.0.insert(name, Function { params, is_variadic: false, call, handling: handling(name), cost });
     }
 
-    fn variadic(&mut self, name: &'static str, params: &'static [Type], call: Body) {
-        self.insert(name, params, true, call);
-    }
-
-    fn insert(&mut self, name: &'static str, params: &'static [Type], is_variadic: bool, call: Body) {
-        let weight = WEIGHTS.iter().find(|(other, _)| *other == name).map_or(1, |(_, weight)| *weight);
-        self.0.insert(name, Function { params, is_variadic, call, handling: handling(name), weight });
+    /// A function whose last parameter may be given any number of times.
+    fn variadic(&mut self, name: &'static str, cost: Cost, params: &'static [Type], call: Body) {
+        self.0.insert(name, Function { params, is_variadic: true, call, handling: handling(name), cost });
     }
 
     /// A function of one name or two: the second is sprig's for those who want errors.
-    fn both(&mut self, name: &'static str, must: &'static str, params: &'static [Type], call: Body) {
-        self.add(name, params, call);
-        self.add(must, params, call);
+    fn both(&mut self, name: &'static str, must: &'static str, cost: Cost, params: &'static [Type], call: Body) {
+        self.add(name, cost, params, call);
+        self.add(must, cost, params, call);
     }
 }
 

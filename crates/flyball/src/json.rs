@@ -235,12 +235,12 @@ pub(crate) struct Raw<'a>(pub(crate) &'a str);
 
 /// A value in JSON text whose end nobody looked for yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun<'a> {
+pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> Cursor<'a> {
     pub(crate) fn is_object(self) -> bool {
         self.text.as_bytes().get(self.at) == Some(&b'{')
     }
@@ -278,13 +278,13 @@ impl<'a> Named<'a> {
     }
 
     /// Returns the next member; the one after it is looked for where that ends.
-    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Begun<'a>)>, Malformed> {
+    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, Malformed> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
         let name = match self.members.escaped {
             true => unquoted(&self.text[key.start - 1..=key.end]).ok_or(Malformed(key.start))?,
             false => Cow::Borrowed(&self.text[key]),
         };
-        Ok(Some((name, Begun { text: self.text, at })))
+        Ok(Some((name, Cursor { text: self.text, at })))
     }
 
     /// Goes on behind a value.
@@ -305,8 +305,8 @@ impl<'a> Raw<'a> {
     }
 
     /// Forgets where it ends.
-    pub(crate) fn begun(self) -> Begun<'a> {
-        Begun { text: self.0, at: 0 }
+    pub(crate) fn begun(self) -> Cursor<'a> {
+        Cursor { text: self.0, at: 0 }
     }
 
     /// Finds a member of an object.

@@ -96,8 +96,8 @@ pub struct Operator {
     controllers: Vec<Declaration>,
     plans: Vec<Plan>,
     crds: Vec<CustomResourceDefinition>,
-    webhooks: Vec<webhook::Declared>,
-    policies: Vec<policy::Declared>,
+    webhooks: Vec<webhook::Declaration>,
+    policies: Vec<policy::Declaration>,
     webhook_live: Arc<OnceLock<Live>>,
     webhook_address: Option<SocketAddr>,
     webhook_url: Option<String>,
@@ -592,12 +592,9 @@ impl Operator {
         self.controllers.iter().flat_map(|controller| controller.rules.clone()).collect()
     }
 
-    /// Returns the rules for what tells the API server of webhooks, unless others do that, and for asking who may see metrics.
+    /// Returns the rules for what tells the API server of webhooks, and for asking who may see metrics.
     fn cluster_rules(&self) -> Vec<PolicyRule> {
-        let mut rules = match self.webhook_certificates {
-            Certificates::Own => webhook::cluster_rules(self.installed_name(), &self.webhooks),
-            Certificates::Files(_) | Certificates::CertManager { .. } => Vec::new(),
-        };
+        let mut rules = webhook::cluster_rules(self.installed_name(), &self.webhook_certificates, &self.webhooks);
         if self.protects_metrics {
             rules.extend(guard::rules());
         }

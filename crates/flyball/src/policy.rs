@@ -60,12 +60,12 @@ use std::marker::PhantomData;
 /// - An expression that fails, such as one that reads a field that is not there, refuses the write, unless the policy is
 ///   [`optional`](Self::optional).
 pub struct Policy<T> {
-    declared: Declared,
+    declared: Declaration,
     kind: PhantomData<fn(T)>,
 }
 
 /// A policy of whatever kind.
-pub(crate) struct Declared {
+pub(crate) struct Declaration {
     scope: Scope,
     variables: Vec<Variable>,
     mutations: Vec<Mutation>,
@@ -132,7 +132,7 @@ impl<T: Resource> Policy<T> {
     /// Makes a policy without rules.
     pub fn new() -> Self {
         let scope = Scope::of::<T>();
-        let declared = Declared { scope, variables: Vec::new(), mutations: Vec::new(), rules: Vec::new() };
+        let declared = Declaration { scope, variables: Vec::new(), mutations: Vec::new(), rules: Vec::new() };
         Self { declared, kind: PhantomData }
     }
 
@@ -189,7 +189,7 @@ impl<T: Resource> Policy<T> {
         self
     }
 
-    pub(crate) fn declared(self) -> Declared {
+    pub(crate) fn declared(self) -> Declaration {
         self.declared
     }
 }
@@ -202,7 +202,7 @@ impl<T: Resource> Default for Policy<T> {
 
 impl<T> fmt::Debug for Policy<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Declared { scope, .. } = &self.declared;
+        let Declaration { scope, .. } = &self.declared;
         f.debug_struct("Policy")
             .field("kind", &scope.kind)
             .field("rules", &self.declared.told())
@@ -210,7 +210,7 @@ impl<T> fmt::Debug for Policy<T> {
     }
 }
 
-impl Declared {
+impl Declaration {
     pub(crate) fn kind(&self) -> &Kind {
         &self.scope.kind
     }

@@ -234,11 +234,26 @@ impl Watcher {
     async fn watch(&mut self, mut chunks: Chunks) -> Pause {
         let began = Instant::now();
         let mut lines = Lines::default();
+        let reach = self.reach.clone();
+        let mut turned = pin!(reach.turned());
         let end = loop {
-            let chunk = match chunks.next().await {
+            let chunk = tokio::select! {
+                biased;
+                chunk = chunks.next() => chunk,
+                is_there = &mut turned => {
+                    if is_there {
+                        break End::Lost;
+                    }
+                    self.writer.store().set_trouble(Some("the API server sends nothing and answers no probes"));
+                    turned.set(reach.turned());
+                    continue;
+                }
+            };
+            let chunk = match chunk {
                 Ok(chunk) => chunk,
                 Err(end) => break end,
             };
+            reach.answered();
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
             let mut stop = None;
             let pushed = lines.push(&chunk, |line| {

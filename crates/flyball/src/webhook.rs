@@ -33,7 +33,8 @@
 //!   `https://host.docker.internal:9443` leads here, with `--webhook-addr :9443`.
 //!
 //! The service leads to replicas that are ready, and a replica is ready once it has shaken hands with itself, trusting what its
-//! configurations tell the API server to trust.
+//! configurations tell the API server to trust, whoever makes the certificate. A configuration that is not there, that the operator may
+//! not read, or that holds no bundle makes `/readyz` say `not verified`.
 //!
 //! # What is not asked about
 //!
@@ -78,7 +79,7 @@ pub(crate) use certificate::Identity;
 pub(crate) use files::read as read_certificate;
 pub use handler::{Defaulter, Validator};
 pub(crate) use keeper::Keeper;
-pub(crate) use listener::{Serving, serve, serve_tls};
+pub(crate) use listener::{Serving, Verification, serve, serve_tls};
 pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
 pub use request::{AdmissionRequest, Operation};
 pub(crate) use scope::{ADMISSION, Scope};
@@ -171,12 +172,12 @@ pub enum Certificates {
 ///
 /// Writes through any version of the kind are asked about, converted to that of `T`.
 pub struct Webhook<T: Resource> {
-    declared: Declared,
+    declared: Declaration,
     kind: PhantomData<fn(T)>,
 }
 
 /// A webhook of whatever kind.
-pub(crate) struct Declared {
+pub(crate) struct Declaration {
     pub(crate) scope: Scope,
     validates: Option<Arc<dyn Handler>>,
     defaults: Option<Arc<dyn Handler>>,
@@ -186,7 +187,7 @@ pub(crate) struct Declared {
     max_conversion_bytes: usize,
 }
 
-impl Declared {
+impl Declaration {
     /// Names what is asked, for people.
     pub(crate) fn duties(&self) -> Vec<&'static str> {
         let duties = [
@@ -201,7 +202,7 @@ impl Declared {
 impl<T: Resource + Serialize> Webhook<T> {
     /// Makes a webhook that is asked nothing yet.
     pub fn new() -> Self {
-        let declared = Declared {
+        let declared = Declaration {
             scope: Scope::of::<T>(),
             validates: None,
             defaults: None,
@@ -285,7 +286,7 @@ impl<T: Resource + Serialize> Webhook<T> {
         self
     }
 
-    pub(crate) fn declared(self) -> Declared {
+    pub(crate) fn declared(self) -> Declaration {
         self.declared
     }
 }
@@ -298,7 +299,7 @@ impl<T: Resource + Serialize> Default for Webhook<T> {
 
 impl<T: Resource> fmt::Debug for Webhook<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Declared { scope, .. } = &self.declared;
+        let Declaration { scope, .. } = &self.declared;
         f.debug_struct("Webhook")
             .field("kind", &scope.kind)
             .field("asked", &self.declared.duties())

@@ -121,7 +121,6 @@ impl<'r> Run<'r> {
 
     /// Runs one task, for each of its items if it has a loop.
     async fn task(&mut self, task: &'r Task, frame: &Frame<'r>) -> Result<(), Stop> {
-        let fail = |problem: String| Stop::Failed(Failure { task: of(task), ..Failure::new(problem) });
         let result = match &task.repeat {
             None => self.once(task, frame, &Vars::new()).await?,
             Some(repeat) => {
@@ -132,7 +131,7 @@ impl<'r> Run<'r> {
                     Err(problem) => {
                         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
                             Ok(false) => Done::skipped(),
-                            _ => return Err(fail(format!("loop: {problem}"))),
+                            _ => Done::failed(Failure::new(format!("loop: {problem}"))),
                         }
                     }
                 }

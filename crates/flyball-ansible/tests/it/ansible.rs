@@ -1,7 +1,7 @@
 //! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the `PATH`, and it has
 //! the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
 
-use crate::project::{Written, api, change, condition, shops};
+use crate::project::{Project, api, change, condition, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
@@ -46,7 +46,7 @@ async fn a_task_that_fails_says_why_and_users_write_no_templates() {
   when: size | int < 2
 - ansible.builtin.shell: test -n \"$KUBECONFIG\"
 ";
-    let written = Written::role("real", tasks);
+    let written = Project::role("real", tasks);
     let Some(test) = test_of(written.folder().to_owned()).await else { return };
     test.apply(
         "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {size: 1, word: '{{ 1 + 1 }}'}}",
@@ -63,7 +63,7 @@ async fn a_task_that_fails_says_why_and_users_write_no_templates() {
 
 #[tokio::test]
 async fn no_field_of_a_spec_runs_a_command() {
-    let written = Written::role("canary", "- ansible.builtin.command: echo {{ title | default('x') }}\n");
+    let written = Project::role("canary", "- ansible.builtin.command: echo {{ title | default('x') }}\n");
     let Some(test) = test_of(written.folder().to_owned()).await else { return };
     let canary = written.folder().join("CANARY");
     let script = written.folder().join("script");

@@ -1,6 +1,6 @@
 //! What is wrong is told: before anything runs where that can be known, and in the status where it cannot.
 
-use crate::project::{Written, api, change, condition, operator_of, shops};
+use crate::project::{Project, api, change, condition, operator_of, shops};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
@@ -13,7 +13,7 @@ const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {nam
 #[tokio::test(start_paused = true)]
 async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
     let tasks = "- {name: sizes are checked, fail: {msg: 'size must be > 1, not {{ size }}'}, when: size < 2}\n";
-    let written = Written::role("fails", tasks);
+    let written = Project::role("fails", tasks);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
     test.apply(SHOP).await;
@@ -39,7 +39,7 @@ async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
 async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
     let tasks = "- block:\n  - debug: {msg: '{{ text is search(item) }}'}\n    loop: '{{ items }}'\n    ignore_errors: true\n  \
                  rescue:\n  - debug: {msg: rescued}\n";
-    let written = Written::role("works", tasks);
+    let written = Project::role("works", tasks);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
     let spec = json!({"text": "a".repeat(200_000), "items": vec!["b"; 1000]});
@@ -58,7 +58,7 @@ async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_done_names_its_remedy() {
     let check = async |name: &str, tasks: &str, expected: &str| {
-        let written = Written::role(name, tasks);
+        let written = Project::role(name, tasks);
         let folder = written.folder().to_owned();
         let test = Test::of(move || operator_of(&folder)).start().await;
         test.apply(SHOP).await;
@@ -88,7 +88,7 @@ async fn what_cannot_be_done_names_its_remedy() {
 #[tokio::test(start_paused = true)]
 async fn objects_of_others_are_not_taken_over() {
     let tasks = "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: b}}}";
-    let written = Written::role("foreign", tasks);
+    let written = Project::role("foreign", tasks);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
     test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: c}}").await;
@@ -104,7 +104,7 @@ async fn objects_of_others_are_not_taken_over() {
 #[test]
 fn what_is_not_known_is_found_when_a_role_is_read() {
     let check = |name: &str, tasks: &str, expected: &str| {
-        let error = Written::role(name, tasks).refused().to_string();
+        let error = Project::role(name, tasks).refused().to_string();
         assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
     };
     check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor has no module shell");
@@ -126,19 +126,19 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
 #[test]
 fn a_template_that_is_wrong_is_found_with_its_file() {
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/templates/x.j2", "{{ a | nonsense }}")];
-    let error = Written::new("templates", &files).refused().to_string();
+    let error = Project::new("templates", &files).refused().to_string();
     assert!(error.contains("roles/a/templates/x.j2: ") && error.contains("no filter nonsense"), "{error}");
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/defaults/main.yml", "a: '{{'")];
-    let error = Written::new("defaults", &files).refused().to_string();
+    let error = Project::new("defaults", &files).refused().to_string();
     assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");
     let files = [("watches.yaml", "- {version: v1, kind: A, role: b}")];
-    let error = Written::new("watches", &files).refused().to_string();
+    let error = Project::new("watches", &files).refused().to_string();
     assert!(error.contains("watches.yaml: entry 1 (A), field role: there is no role b"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_includes_itself_comes_to_an_end() {
-    let written = Written::role("endless", "- include_tasks: main.yml");
+    let written = Project::role("endless", "- include_tasks: main.yml");
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
     test.apply(SHOP).await;
@@ -175,7 +175,7 @@ async fn a_playbook_with_roles_and_its_own_tasks_runs() {
         ("roles/a/tasks/main.yml", &*map("a")),
         ("roles/b/tasks/main.yml", &*map("b")),
     ];
-    let written = Written::new("playbook", &files);
+    let written = Project::new("playbook", &files);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
     test.apply(SHOP).await;

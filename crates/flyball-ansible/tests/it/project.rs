@@ -43,9 +43,9 @@ pub(crate) fn condition(object: &DynamicObject, kind: &str) -> Value {
 }
 
 /// Writes a project with one role `a` of these tasks, for the kind `Shop` of the project `shop`.
-pub(crate) struct Written(PathBuf);
+pub(crate) struct Project(PathBuf);
 
-impl Written {
+impl Project {
     pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flyball-ansible").join(name);
         let _ = fs::remove_dir_all(&folder);

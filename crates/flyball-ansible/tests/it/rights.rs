@@ -1,6 +1,6 @@
 //! What users write makes no objects of other kinds than a role means, and what is not to be logged stays hidden.
 
-use crate::project::{Written, api, condition, operator_of, shops};
+use crate::project::{Project, api, condition, operator_of, shops};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
@@ -32,7 +32,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 async fn start(name: &str, watches: &str) -> Test {
     let files =
         [("watches.yaml", watches), ("roles/a/tasks/main.yml", TASKS), ("roles/a/templates/page.yaml.j2", PAGE)];
-    let written = Written::new(name, &files);
+    let written = Project::new(name, &files);
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).allows_changes_of::<Namespace>().start().await;
     test.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shared}}").await;
@@ -97,7 +97,7 @@ async fn an_author_allows_kinds_in_templates() {
 #[tokio::test(start_paused = true)]
 async fn no_log_holds_for_all_that_is_within() {
     let check = async |name: &str, files: &[(&str, &str)], is_hidden: bool| {
-        let written = Written::new(&format!("no-log-{name}"), files);
+        let written = Project::new(&format!("no-log-{name}"), files);
         let folder = written.folder().to_owned();
         let test = Test::of(move || operator_of(&folder)).start().await;
         test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}}").await;
@@ -120,6 +120,10 @@ async fn no_log_holds_for_all_that_is_within() {
     role("applied", "- include_tasks: {file: more.yml, apply: {no_log: true}}", true).await;
     role("import-role", "- {import_role: {name: b}, no_log: true}", true).await;
     role("include-role", "- {include_role: {name: b}, no_log: true}", true).await;
+    // What a loop goes through is told by a template, which fails before there is an item.
+    let failing = "{debug: {msg: a}, loop: \"{{ ['a'] | select('search', 'SECRET(') | list }}\"}";
+    role("loop", &format!("- {{block: [{failing}], no_log: true}}"), true).await;
+    role("loop-said", &format!("- {failing}"), false).await;
     let dependency = [
         ("roles/a/meta/main.yml", "dependencies: [{role: b, no_log: true}]"),
         ("roles/a/tasks/main.yml", "[]"),

@@ -1,6 +1,6 @@
 //! What `watches.yaml` may say, each in its effect.
 
-use crate::project::{Written, api, change, condition, data, operator_of, shops};
+use crate::project::{Project, api, change, condition, data, operator_of, shops};
 use flyball::Kind;
 use flyball_cluster::testing::{Setup, Test};
 use k8s_openapi::api::events::v1::Event;
@@ -25,7 +25,7 @@ const PAGE: &str = "
 /// Makes a test of a project whose entry says this on top.
 fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
     let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
-    let written = Written::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
+    let written = Project::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
     let folder = written.folder().to_owned();
     Test::of(move || operator_of(&folder))
 }
@@ -206,7 +206,7 @@ async fn kinds_without_a_namespace_and_namesakes_are_reconciled_too() {
     let malls = definition("mall.example.com");
     let files =
         [("watches.yaml", watches), ("config/crd/bases/malls.yaml", &*malls), ("roles/a/tasks/main.yml", tasks)];
-    let written = Written::new("namesakes", &files);
+    let written = Project::new("namesakes", &files);
     let folder = written.folder().to_owned();
     let mut test = Test::of(move || operator_of(&folder)).start().await;
     test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: small}, spec: {size: 1}}").await;

@@ -106,7 +106,7 @@ impl Test {
 
 /// Returns what is to be the same in each run.
 fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
-    let drawn = Drawn::of(&objects);
+    let drawn = Placeholders::of(&objects);
     let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut state = BTreeMap::new();
     for (plural, object) in objects {
@@ -141,9 +141,9 @@ fn told(time: Timestamp, created: Option<Timestamp>) -> String {
 }
 
 /// What was drawn in a run, each with what stands for it: UIDs, and names of which the beginning only was chosen.
-struct Drawn(Vec<(String, String)>);
+struct Placeholders(Vec<(String, String)>);
 
-impl Drawn {
+impl Placeholders {
     fn of(objects: &[(String, DynamicObject)]) -> Self {
         let mut drawn = Vec::new();
         for metadata in objects.iter().map(|(_, object)| &object.metadata) {
@@ -302,11 +302,11 @@ mod tests {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
-        Drawn::of(&[]).settle(&mut value, None);
+        Placeholders::of(&[]).settle(&mut value, None);
         let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
         let pod = json!({"metadata": {"name": "web-x7k2p", "generateName": "web-", "uid": "12-34"}});
-        let drawn = Drawn::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
+        let drawn = Placeholders::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
         let mut value = json!({"ready": ["web-x7k2p"], "versions": {"web-x7k2p": "1"}, "snapshot": "web_12-34.db"});
         drawn.settle(&mut value, None);
         assert_eq!(value, json!({"ready": ["web-*"], "versions": {"web-*": "1"}, "snapshot": "web_a UID.db"}));

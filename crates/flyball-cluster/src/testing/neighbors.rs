@@ -1,7 +1,7 @@
 //! What an operator changes outside of the namespace of its test: cluster-scoped objects, and those of other namespaces.
 //!
 //! It is read off the operator's requests and their answers, so that only what the operator itself did counts. A change is expected
-//! of objects that the test made, of the operator's own kinds, of what such objects own, and of what the test [allows](Allowed).
+//! of objects that the test made, of the operator's own kinds, of what such objects own, and of what the test [allows](Allowlist).
 //! This module sends no requests.
 
 use http::{Method, Uri};
@@ -14,7 +14,7 @@ const PASSING_GROUPS: [&str; 4] =
 
 /// What an operator may change outside of the namespace of its test.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Allowed {
+pub(super) struct Allowlist {
     pub(super) namespaces: BTreeSet<String>,
     /// Groups and plurals.
     pub(super) resources: BTreeSet<(String, String)>,
@@ -22,7 +22,7 @@ pub(super) struct Allowed {
 
 /// An object that a request writes, or all of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WriteTarget {
     group: String,
     namespace: Option<String>,
     plural: String,
@@ -31,7 +31,7 @@ pub(super) struct Written {
     collection: String,
 }
 
-impl Written {
+impl WriteTarget {
     /// Returns what a request writes; `None` if it writes no object.
     pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let is_dry = uri.query().unwrap_or_default().split('&').any(|option| option == "dryRun=All");
@@ -72,7 +72,7 @@ impl Written {
 #[derive(Debug, Default)]
 pub(super) struct Neighbors {
     home: String,
-    allowed: Allowed,
+    allowed: Allowlist,
     /// Objects that the test made, by path.
     made: BTreeSet<String>,
     /// UIDs of what may own something.
@@ -84,12 +84,12 @@ pub(super) struct Neighbors {
 }
 
 impl Neighbors {
-    pub(super) fn new(home: &str, allowed: Allowed) -> Self {
+    pub(super) fn new(home: &str, allowed: Allowlist) -> Self {
         Self { home: home.to_owned(), allowed, ..Self::default() }
     }
 
     /// Takes in what the test wrote.
-    pub(super) fn made(&mut self, place: &Written, answer: &Value) {
+    pub(super) fn made(&mut self, place: &WriteTarget, answer: &Value) {
         self.made.insert(place.object(answer));
         self.owners.extend(answer["metadata"]["uid"].as_str().map(str::to_owned));
         if answer["kind"] == "CustomResourceDefinition" {
@@ -100,7 +100,7 @@ impl Neighbors {
     }
 
     /// Takes in what the operator wrote.
-    pub(super) fn changed(&mut self, method: &Method, place: &Written, answer: &Value) {
+    pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, answer: &Value) {
         if place.is_passing() || place.namespace.as_ref() == Some(&self.home) {
             return;
         }
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn place(method: &Method, path: &str) -> Option<Written> {
-        Written::of(method, &path.parse().expect("it is a path"))
+    fn place(method: &Method, path: &str) -> Option<WriteTarget> {
+        WriteTarget::of(method, &path.parse().expect("it is a path"))
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_owned_by_something_expected_is_expected() {
-        let mut neighbors = Neighbors::new("home", Allowed::default());
+        let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, uid: &str, owner: &str| {
             let place = place(&Method::POST, path).expect("it writes");
             let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]);

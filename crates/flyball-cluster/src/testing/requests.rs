@@ -1,6 +1,6 @@
 //! What an operator asked of the API server, counted.
 
-use super::neighbors::{Allowed, Neighbors, Written};
+use super::neighbors::{Allowlist, Neighbors, WriteTarget};
 use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -184,7 +184,7 @@ struct State {
     /// Panics, each with its place.
     panics: Vec<String>,
     /// The objects whose reconciles fail, by controller and object.
-    failing: BTreeMap<(String, ObjectKey), Failing>,
+    failing: BTreeMap<(String, ObjectKey), Failure>,
     /// Parts of errors that are expected to repeat.
     expected: Vec<String>,
     /// What happens outside of the namespace of the test, if that is looked at.
@@ -193,7 +193,7 @@ struct State {
 
 /// An object whose last reconcile failed, and is tried again.
 #[derive(Debug)]
-struct Failing {
+struct Failure {
     since: Instant,
     failures: u64,
     error: String,
@@ -201,17 +201,17 @@ struct Failing {
 
 impl Log {
     /// Looks from now on at what happens outside of this namespace.
-    pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowed) {
+    pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowlist) {
         self.lock().neighbors = Some(Neighbors::new(namespace, allowed));
     }
 
     /// Takes in what the test wrote.
-    pub(super) fn made(&self, place: &Written, answer: &Value) {
+    pub(super) fn made(&self, place: &WriteTarget, answer: &Value) {
         self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
     }
 
     /// Takes in what the operator wrote.
-    pub(super) fn changed(&self, method: &Method, place: &Written, answer: &Value) {
+    pub(super) fn changed(&self, method: &Method, place: &WriteTarget, answer: &Value) {
         self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
     }
 
@@ -259,13 +259,13 @@ impl Log {
     /// Describes the objects that have failed for so long, again and again.
     pub(super) fn failing_for(&self, period: Duration) -> Vec<String> {
         let state = self.lock();
-        let fails = |failing: &Failing| {
+        let fails = |failing: &Failure| {
             let is_expected = state.expected.iter().any(|part| failing.error.contains(part));
             failing.failures > 1 && failing.since.elapsed() >= period && !is_expected
         };
         let failing = state.failing.iter().filter(|(_, failing)| fails(failing));
         failing
-            .map(|((controller, object), Failing { failures, error, .. })| {
+            .map(|((controller, object), Failure { failures, error, .. })| {
                 format!("controller {controller}, object {object}, {failures} times: {error}")
             })
             .collect()
@@ -337,7 +337,7 @@ impl Log {
     pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
         {
             let mut state = self.lock();
-            let new = Failing { since: Instant::now(), failures: 0, error: String::new() };
+            let new = Failure { since: Instant::now(), failures: 0, error: String::new() };
             let failing = state.failing.entry((controller.to_owned(), object.clone())).or_insert(new);
             failing.failures += 1;
             failing.error = error.to_string();

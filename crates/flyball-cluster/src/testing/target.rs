@@ -1,6 +1,6 @@
 //! The cluster that a test runs on: one of its own, or a real one.
 
-use super::neighbors::Written;
+use super::neighbors::WriteTarget;
 use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
@@ -242,7 +242,7 @@ fn recorded(client: Client, log: Log) -> Client {
     let pass = move |request: Request<Body>| {
         let (client, log) = (client.clone(), log.clone());
         async move {
-            let place = Written::of(request.method(), request.uri());
+            let place = WriteTarget::of(request.method(), request.uri());
             let answer = client.send(request).await?;
             let Some(place) = place.filter(|_| answer.status().is_success()) else { return Ok(answer) };
             let (answer, value) = read(answer).await?;
@@ -263,7 +263,7 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
                 log.crash().await;
             }
             let permission = log.asked(request.method(), request.uri());
-            let (method, place) = (request.method().clone(), Written::of(request.method(), request.uri()));
+            let (method, place) = (request.method().clone(), WriteTarget::of(request.method(), request.uri()));
             let mut answer = client.send(request).await?;
             if let Some(place) = place.filter(|_| answer.status().is_success()) {
                 let value;

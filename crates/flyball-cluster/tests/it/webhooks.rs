@@ -416,6 +416,43 @@ async fn certificates_change_without_a_call_that_fails() {
     );
 }
 
+#[tokio::test]
+async fn an_overwritten_bundle_is_restored_within_seconds() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    drop(socket);
+    let dialer = Dialer::with_resolver(move |_| Some(address.to_string()));
+    let cluster = Cluster::new(Options { webhooks: Arc::new(dialer), ..Options::system().unwrap() });
+    let admin = cluster.admin();
+    install_with_rights(&cluster, &operator()).await;
+    let client = cluster.client(User::new("widget-operator", &["system:authenticated"]));
+    let operator = operator().webhook_address(address).home("default");
+    tokio::spawn(async move { operator.run(client, pending()).await.unwrap() });
+    eventually("all bundles", || async { bundles(&admin).await.iter().all(|bundle| !bundle.is_empty()) }).await;
+    // The look that follows the operator's own writes is over.
+    minute().await;
+    let good = bundles(&admin).await;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(
+        "admissionregistration.k8s.io",
+        "v1",
+        "ValidatingWebhookConfiguration",
+    ));
+    let configurations = Api::<DynamicObject>::all_with(admin.clone(), &resource);
+    let mut configuration = configurations.get("widget-operator-webhook").await.unwrap();
+    configuration.data["webhooks"][0]["clientConfig"]["caBundle"] = "".into();
+    configurations.replace("widget-operator-webhook", &PostParams::default(), &configuration).await.unwrap();
+    assert_ne!(bundles(&admin).await, good);
+    sleep(Duration::from_millis(100)).await;
+    tokio::time::pause();
+    for _ in 0..8 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    tokio::time::resume();
+    // Sooner than the period would have it.
+    let restored = eventually("the bundle", || async { bundles(&admin).await == good });
+    tokio::time::timeout(Duration::from_secs(20), restored).await.unwrap();
+}
+
 /// Installs an operator, and lets the user of its name do what its roles say and nothing else.
 async fn install_with_rights(cluster: &Cluster, operator: &Operator) {
     let admin = cluster.admin();

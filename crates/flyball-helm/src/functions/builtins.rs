@@ -1,20 +1,21 @@
 //! Go's own functions: comparison, `index`, `len`, `print` and the escapes.
 
-use super::{ANY, REFLECT, STR, Table, bytes, text};
+use super::{ANY, REFLECT, STR, Table, bytes, cost, text};
 use crate::template::format::{display, sprint, sprintf, sprintln};
 use crate::template::value::{IntKind, Value};
 use std::cmp::Ordering;
 
 pub(super) fn add(table: &mut Table) {
     // `and` and `or` are done where arguments are evaluated, since they evaluate no more than they need.
-    table.variadic("and", &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
-    table.variadic("or", &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
-    table.add("not", &[REFLECT], |_, args| Ok(Value::Bool(!args[0].truth())));
-    table.add("len", &[REFLECT], |_, args| length(&args[0]));
-    table.variadic("index", &[REFLECT, REFLECT], |_, args| index(args));
-    table.variadic("print", &[ANY], |_, args| super::written(sprint(args)));
-    table.variadic("println", &[ANY], |_, args| super::written(sprintln(args)));
-    table.variadic("printf", &[STR, ANY], |call, args| {
+    table
+        .variadic("and", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
+    table.variadic("or", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
+    table.add("not", cost::constant, &[REFLECT], |_, args| Ok(Value::Bool(!args[0].truth())));
+    table.add("len", cost::constant, &[REFLECT], |_, args| length(&args[0]));
+    table.variadic("index", cost::constant, &[REFLECT, REFLECT], |_, args| index(args));
+    table.variadic("print", cost::deep, &[ANY], |_, args| super::written(sprint(args)));
+    table.variadic("println", cost::deep, &[ANY], |_, args| super::written(sprintln(args)));
+    table.variadic("printf", cost::deep, &[STR, ANY], |call, args| {
         let format = super::marked(&args[0]);
         // A bracket that nothing closes is looked for to the end, and a verb may write an argument once more.
         let brackets = format.iter().filter(|byte| **byte == b'[').count();
@@ -26,24 +27,26 @@ pub(super) fn add(table: &mut Table) {
         call.world.take(out.len() / 64, out.len() * 2)?;
         super::written(out)
     });
-    table.variadic("html", &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
-    table.variadic("js", &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
-    table.variadic("urlquery", &[ANY], |_, args| Ok(Value::str(super::urls::query_escape(joined(args).as_bytes()))));
-    table.variadic("call", &[REFLECT, REFLECT], |_, args| match &args[1] {
+    table.variadic("html", cost::deep, &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
+    table.variadic("js", cost::deep, &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
+    table.variadic("urlquery", cost::deep, &[ANY], |_, args| {
+        Ok(Value::str(super::urls::query_escape(joined(args).as_bytes())))
+    });
+    table.variadic("call", cost::constant, &[REFLECT, REFLECT], |_, args| match &args[1] {
         Value::Nil => Err("call of nil".to_owned()),
         other => Err(format!("non-function {} of type {}", text(&args[0]), other.type_name())),
     });
-    table.variadic("eq", &[REFLECT, REFLECT], |_, args| equal(args).map(Value::Bool));
-    table.add("ne", &[REFLECT, REFLECT], |_, args| equal(args).map(|is| Value::Bool(!is)));
-    table.add("lt", &[REFLECT, REFLECT], |_, args| Ok(Value::Bool(compare(args)? == Some(Ordering::Less))));
-    table.add("le", &[REFLECT, REFLECT], |_, args| {
+    table.variadic("eq", cost::deep, &[REFLECT, REFLECT], |_, args| equal(args).map(Value::Bool));
+    table.add("ne", cost::deep, &[REFLECT, REFLECT], |_, args| equal(args).map(|is| Value::Bool(!is)));
+    table.add("lt", cost::deep, &[REFLECT, REFLECT], |_, args| Ok(Value::Bool(compare(args)? == Some(Ordering::Less))));
+    table.add("le", cost::deep, &[REFLECT, REFLECT], |_, args| {
         Ok(Value::Bool(matches!(compare(args)?, Some(Ordering::Less | Ordering::Equal))))
     });
     // As in Go, not a number is greater than everything, because it is not less.
-    table.add("gt", &[REFLECT, REFLECT], |_, args| {
+    table.add("gt", cost::deep, &[REFLECT, REFLECT], |_, args| {
         Ok(Value::Bool(!matches!(compare(args)?, Some(Ordering::Less | Ordering::Equal))))
     });
-    table.add("ge", &[REFLECT, REFLECT], |_, args| Ok(Value::Bool(compare(args)? != Some(Ordering::Less))));
+    table.add("ge", cost::deep, &[REFLECT, REFLECT], |_, args| Ok(Value::Bool(compare(args)? != Some(Ordering::Less))));
 }
 
 fn length(value: &Value) -> Result<Value, String> {

@@ -1,27 +1,31 @@
 //! Upper and lower case, words, and lines of a certain length.
 
-use super::{INT, STR, Table, int, text};
+use super::{INT, STR, Table, cost, int, text};
 use crate::template::value::Value;
 use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     // Go maps one character to one: ß stays.
-    table.add("upper", &[STR], |_, args| Ok(Value::str(text(&args[0]).chars().map(upper).collect::<String>())));
-    table.add("lower", &[STR], |_, args| Ok(Value::str(text(&args[0]).chars().map(lower).collect::<String>())));
-    table.add("title", &[STR], |_, args| Ok(Value::str(title(&text(&args[0])))));
-    table.add("untitle", &[STR], |_, args| Ok(Value::str(first_letters(&text(&args[0]), lower))));
-    table.add("swapcase", &[STR], |_, args| {
+    table.add("upper", cost::deep, &[STR], |_, args| {
+        Ok(Value::str(text(&args[0]).chars().map(upper).collect::<String>()))
+    });
+    table.add("lower", cost::deep, &[STR], |_, args| {
+        Ok(Value::str(text(&args[0]).chars().map(lower).collect::<String>()))
+    });
+    table.add("title", cost::deep, &[STR], |_, args| Ok(Value::str(title(&text(&args[0])))));
+    table.add("untitle", cost::deep, &[STR], |_, args| Ok(Value::str(first_letters(&text(&args[0]), lower))));
+    table.add("swapcase", cost::deep, &[STR], |_, args| {
         let swap = |c: char| if c.is_uppercase() { lower(c) } else { upper(c) };
         Ok(Value::str(text(&args[0]).chars().map(swap).collect::<String>()))
     });
-    table.add("initials", &[STR], |_, args| {
+    table.add("initials", cost::deep, &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).split_whitespace().filter_map(|word| word.chars().next()).collect::<String>()))
     });
-    table.add("snakecase", &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
-    table.add("kebabcase", &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
-    table.add("camelcase", &[STR], |_, args| Ok(Value::str(camel(&text(&args[0])))));
-    table.add("wrap", &[INT, STR], |call, args| wrap(call, &text(&args[1]), int(&args[0]), "\n", false));
-    table.add("wrapWith", &[INT, STR, STR], |call, args| {
+    table.add("snakecase", cost::deep, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
+    table.add("kebabcase", cost::deep, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
+    table.add("camelcase", cost::deep, &[STR], |_, args| Ok(Value::str(camel(&text(&args[0])))));
+    table.add("wrap", cost::deep, &[INT, STR], |call, args| wrap(call, &text(&args[1]), int(&args[0]), "\n", false));
+    table.add("wrapWith", cost::deep, &[INT, STR, STR], |call, args| {
         let separator = text(&args[1]);
         let separator = if separator.is_empty() { "\n" } else { &*separator };
         wrap(call, &text(&args[2]), int(&args[0]), separator, true)

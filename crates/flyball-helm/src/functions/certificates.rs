@@ -5,7 +5,7 @@
 
 use super::crypto::PrivateKey;
 use super::encoding::from_base64;
-use super::{INT, STR, Table, int, random, text};
+use super::{INT, STR, Table, cost, int, random, text};
 use crate::template::object::{Field, Object, Record};
 use crate::template::value::{ListKind, Type, Value};
 use crate::template::world::Call;
@@ -20,21 +20,28 @@ const CERTIFICATE: Type = Type::Object(NAME);
 const ITEMS: Type = Type::List(ListKind::Any);
 
 pub(super) fn add(table: &mut Table) {
-    table.add("genCA", &[STR, INT], |call, args| authority(call, args, &PrivateKey::rsa(call)));
-    table.add("genCAWithKey", &[STR, INT, STR], |call, args| authority(call, args, &given(&args[2])?));
-    table.add("genSelfSignedCert", &[STR, ITEMS, ITEMS, INT], |call, args| {
+    table.add("genCA", cost::slow::<10_000_000>, &[STR, INT], |call, args| {
+        authority(call, args, &PrivateKey::rsa(call))
+    });
+    table.add("genCAWithKey", cost::slow::<1_000_000>, &[STR, INT, STR], |call, args| {
+        authority(call, args, &given(&args[2])?)
+    });
+    table.add("genSelfSignedCert", cost::slow::<10_000_000>, &[STR, ITEMS, ITEMS, INT], |call, args| {
         self_signed(call, args, &PrivateKey::rsa(call))
     });
-    table.add("genSelfSignedCertWithKey", &[STR, ITEMS, ITEMS, INT, STR], |call, args| {
+    table.add("genSelfSignedCertWithKey", cost::slow::<1_000_000>, &[STR, ITEMS, ITEMS, INT, STR], |call, args| {
         self_signed(call, args, &given(&args[4])?)
     });
-    table.add("genSignedCert", &[STR, ITEMS, ITEMS, INT, CERTIFICATE], |call, args| {
+    table.add("genSignedCert", cost::slow::<10_000_000>, &[STR, ITEMS, ITEMS, INT, CERTIFICATE], |call, args| {
         signed(call, args, &PrivateKey::rsa(call))
     });
-    table.add("genSignedCertWithKey", &[STR, ITEMS, ITEMS, INT, CERTIFICATE, STR], |call, args| {
-        signed(call, args, &given(&args[5])?)
-    });
-    table.add("buildCustomCert", &[STR, STR], |_, args| {
+    table.add(
+        "genSignedCertWithKey",
+        cost::slow::<1_000_000>,
+        &[STR, ITEMS, ITEMS, INT, CERTIFICATE, STR],
+        |call, args| signed(call, args, &given(&args[5])?),
+    );
+    table.add("buildCustomCert", cost::slow::<20_000>, &[STR, STR], |_, args| {
         let decoded = |at: usize, what: &str| {
             let bytes =
                 from_base64(text(&args[at]).as_bytes()).map_err(|_| format!("unable to decode base64 {what}"))?;

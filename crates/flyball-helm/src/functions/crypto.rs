@@ -5,7 +5,7 @@ mod keys;
 mod scrypt;
 
 use super::encoding::{base64, from_base64};
-use super::{INT, STR, Table, bytes, int, random, text};
+use super::{INT, STR, Table, bytes, cost, int, random, text};
 use crate::template::value::Value;
 use crate::template::world::Call;
 use aes::Aes256;
@@ -15,25 +15,31 @@ use ring::{digest, hmac};
 pub(super) use keys::PrivateKey;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("sha1sum", &[STR], |_, args| Ok(sum(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes(&args[0]))));
-    table.add("sha256sum", &[STR], |_, args| Ok(sum(&digest::SHA256, bytes(&args[0]))));
-    table.add("sha512sum", &[STR], |_, args| Ok(sum(&digest::SHA512, bytes(&args[0]))));
-    table.add("adler32sum", &[STR], |_, args| Ok(Value::str(adler32(bytes(&args[0])).to_string())));
-    table.add("bcrypt", &[STR], |call, args| Ok(Value::str(hashed(call, bytes(&args[0])))));
-    table.add("htpasswd", &[STR, STR], |call, args| {
+    table.add("sha1sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes(&args[0]))));
+    table.add("sha256sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA256, bytes(&args[0]))));
+    table.add("sha512sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA512, bytes(&args[0]))));
+    table.add("adler32sum", cost::deep, &[STR], |_, args| Ok(Value::str(adler32(bytes(&args[0])).to_string())));
+    table.add("bcrypt", cost::slow::<3_000_000>, &[STR], |call, args| Ok(Value::str(hashed(call, bytes(&args[0])))));
+    table.add("htpasswd", cost::slow::<3_000_000>, &[STR, STR], |call, args| {
         let user = text(&args[0]);
         Ok(Value::str(match user.contains(':') {
             true => format!("invalid username: {user}"),
             false => format!("{user}:{}", hashed(call, bytes(&args[1]))),
         }))
     });
-    table.add("derivePassword", &[INT, STR, STR, STR, STR], |_, args| {
+    table.add("derivePassword", cost::slow::<10_000_000>, &[INT, STR, STR, STR, STR], |_, args| {
         let counter = u32::try_from(int(&args[0])).map_err(|_| "the counter is no 32-bit number".to_owned())?;
         Ok(Value::str(derive(counter, &text(&args[1]), bytes(&args[2]), bytes(&args[3]), bytes(&args[4]))))
     });
-    table.add("encryptAES", &[STR, STR], |call, args| Ok(Value::str(encrypt(call, bytes(&args[0]), bytes(&args[1])))));
-    table.add("decryptAES", &[STR, STR], |_, args| decrypt(bytes(&args[0]), bytes(&args[1])).map(Value::str));
-    table.add("genPrivateKey", &[STR], |call, args| Ok(Value::str(keys::generate(call, &text(&args[0])))));
+    table.add("encryptAES", cost::slow::<1_000>, &[STR, STR], |call, args| {
+        Ok(Value::str(encrypt(call, bytes(&args[0]), bytes(&args[1]))))
+    });
+    table.add("decryptAES", cost::slow::<1_000>, &[STR, STR], |_, args| {
+        decrypt(bytes(&args[0]), bytes(&args[1])).map(Value::str)
+    });
+    table.add("genPrivateKey", cost::slow::<10_000_000>, &[STR], |call, args| {
+        Ok(Value::str(keys::generate(call, &text(&args[0]))))
+    });
 }
 
 fn sum(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Value {

@@ -1,6 +1,6 @@
 //! Maps. `set`, `unset` and `merge` change the map that they are given.
 
-use super::{ANY, DICT, STR, Table, dict, marked, strval_marked, text};
+use super::{ANY, DICT, STR, Table, cost, dict, marked, strval_marked, text};
 use crate::template::value::{Key, List, ListKind, Map, MapKind, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 const DEPTH: usize = 1_000;
 
 pub(super) fn add(table: &mut Table) {
-    table.variadic("dict", &[ANY], |call, args| {
+    table.variadic("dict", cost::constant, &[ANY], |call, args| {
         let mut entries = BTreeMap::new();
         for pair in args.chunks(2) {
             call.world.weigh(&pair[..1])?;
@@ -19,49 +19,54 @@ pub(super) fn add(table: &mut Table) {
         }
         Ok(Value::map(entries))
     });
-    table.add("get", &[DICT, STR], |_, args| Ok(dict(&args[0]).get(&text(&args[1])).unwrap_or(Value::str(""))));
-    table.add("set", &[DICT, STR, ANY], |_, args| {
+    table.add("get", cost::constant, &[DICT, STR], |_, args| {
+        Ok(dict(&args[0]).get(&text(&args[1])).unwrap_or(Value::str("")))
+    });
+    table.add("set", cost::constant, &[DICT, STR, ANY], |_, args| {
         let Value::Map(map) = &args[0] else { return Err("assignment to entry in nil map".to_owned()) };
         map.set(key(&args[1]), args[2].clone());
         Ok(args[0].clone())
     });
-    table.add("unset", &[DICT, STR], |_, args| {
+    table.add("unset", cost::constant, &[DICT, STR], |_, args| {
         dict(&args[0]).entries.borrow_mut().remove(&text(&args[1]));
         Ok(args[0].clone())
     });
-    table.add("hasKey", &[DICT, STR], |_, args| Ok(Value::Bool(dict(&args[0]).get(&text(&args[1])).is_some())));
-    table.variadic("pluck", &[STR, DICT], |_, args| {
+    table.add("hasKey", cost::constant, &[DICT, STR], |_, args| {
+        Ok(Value::Bool(dict(&args[0]).get(&text(&args[1])).is_some()))
+    });
+    table.variadic("pluck", cost::shallow, &[STR, DICT], |_, args| {
         Ok(Value::list(args[1..].iter().filter_map(|map| dict(map).get(&text(&args[0]))).collect()))
     });
-    table.variadic("keys", &[DICT], |_, args| {
+    table.variadic("keys", cost::shallow, &[DICT], |_, args| {
         let keys = args.iter().flat_map(|map| dict(map).keys()).map(|key| key.to_value()).collect();
         Ok(Value::List(List::new(ListKind::Strings, keys)))
     });
-    table
-        .add("values", &[DICT], |_, args| Ok(Value::list(dict(&args[0]).entries.borrow().values().cloned().collect())));
-    table.variadic("pick", &[DICT, STR], |_, args| {
+    table.add("values", cost::shallow, &[DICT], |_, args| {
+        Ok(Value::list(dict(&args[0]).entries.borrow().values().cloned().collect()))
+    });
+    table.variadic("pick", cost::shallow, &[DICT, STR], |_, args| {
         let map = dict(&args[0]);
         let picked = args[1..].iter().filter_map(|name| Some((key(name), map.get(&text(name))?)));
         Ok(Value::map(picked.collect()))
     });
-    table.variadic("omit", &[DICT, STR], |_, args| {
+    table.variadic("omit", cost::shallow, &[DICT, STR], |_, args| {
         let mut entries = BTreeMap::clone(&dict(&args[0]).entries.borrow());
         args[1..].iter().for_each(|key| _ = entries.remove(&*text(key)));
         Ok(Value::map(entries))
     });
     for name in ["merge", "mustMerge"] {
-        table.variadic(name, &[DICT, DICT], |_, args| merge_all(args, false));
+        table.variadic(name, cost::deep, &[DICT, DICT], |_, args| merge_all(args, false));
     }
     for name in ["mergeOverwrite", "mustMergeOverwrite"] {
-        table.variadic(name, &[DICT, DICT], |_, args| merge_all(args, true));
+        table.variadic(name, cost::deep, &[DICT, DICT], |_, args| merge_all(args, true));
     }
-    table.both("deepCopy", "mustDeepCopy", &[ANY], |_, args| {
+    table.both("deepCopy", "mustDeepCopy", cost::deep, &[ANY], |_, args| {
         if args[0].is_deeper_than(DEPTH) {
             return Err(format!("the value is nested deeper than {DEPTH}"));
         }
         Ok(args[0].deep_copy())
     });
-    table.variadic("dig", &[ANY], |_, args| dig(args));
+    table.variadic("dig", cost::shallow, &[ANY], |_, args| dig(args));
 }
 
 /// A text as the key of a map.

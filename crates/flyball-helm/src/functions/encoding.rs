@@ -1,6 +1,6 @@
 //! YAML, JSON, TOML, and bytes as letters.
 
-use super::{ANY, STR, Table, bytes, json, text, toml};
+use super::{ANY, STR, Table, bytes, cost, json, text, toml};
 use crate::template::object::Object;
 use crate::template::text::Text;
 use crate::template::value::{Map, MapKind, Value};
@@ -10,22 +10,22 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("toYaml", &[ANY], |_, args| Ok(to_yaml(&args[0])));
-    table.add("mustToYaml", &[ANY], |_, args| yaml_text(&args[0]));
-    table.add("toYamlPretty", &[ANY], |_, args| {
+    table.add("toYaml", cost::deep, &[ANY], |_, args| Ok(to_yaml(&args[0])));
+    table.add("mustToYaml", cost::deep, &[ANY], |_, args| yaml_text(&args[0]));
+    table.add("toYamlPretty", cost::deep, &[ANY], |_, args| {
         Ok(match data(&args[0], false) {
             Ok(data) => Value::str(yaml::write(&data, Version::Three).trim_end_matches('\n')),
             Err(_) => Value::str(""),
         })
     });
-    table.add("fromYaml", &[STR], |call, args| {
+    table.add("fromYaml", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match yaml::read_map(bytes(&args[0])) {
             Ok(map) => Value::from(&Data::Map(map).to_values()),
             Err(error) => with_error(error.to_string()),
         })
     });
-    table.add("fromYamlArray", &[STR], |call, args| {
+    table.add("fromYamlArray", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         let list = yaml::read(bytes(&args[0])).and_then(|data| match data {
             Data::Null => Ok(Vec::new()),
@@ -37,19 +37,21 @@ pub(super) fn add(table: &mut Table) {
             Err(error) => Value::list(vec![Value::str(error.to_string())]),
         })
     });
-    table.add("toJson", &[ANY], |_, args| Ok(Value::str(json::write(&args[0], true).unwrap_or_default())));
-    table.add("mustToJson", &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
-    table.add("toPrettyJson", &[ANY], |_, args| {
+    table.add("toJson", cost::deep, &[ANY], |_, args| Ok(Value::str(json::write(&args[0], true).unwrap_or_default())));
+    table.add("mustToJson", cost::deep, &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
+    table.add("toPrettyJson", cost::deep, &[ANY], |_, args| {
         Ok(Value::str(json::write(&args[0], true).map(|text| json::indent(&text)).unwrap_or_default()))
     });
-    table.add("mustToPrettyJson", &[ANY], |_, args| Ok(Value::str(json::indent(&json::write(&args[0], true)?))));
-    table.add("toRawJson", &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustToRawJson", &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustFromJson", &[STR], |call, args| {
+    table.add("mustToPrettyJson", cost::deep, &[ANY], |_, args| {
+        Ok(Value::str(json::indent(&json::write(&args[0], true)?)))
+    });
+    table.add("toRawJson", cost::deep, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("mustToRawJson", cost::deep, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("mustFromJson", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         json::read(bytes(&args[0]))
     });
-    table.add("fromJson", &[STR], |call, args| {
+    table.add("fromJson", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::Map(_)) => value,
@@ -58,7 +60,7 @@ pub(super) fn add(table: &mut Table) {
             Err(message) => with_error(message),
         })
     });
-    table.add("fromJsonArray", &[STR], |call, args| {
+    table.add("fromJsonArray", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::List(_)) => value,
@@ -67,16 +69,22 @@ pub(super) fn add(table: &mut Table) {
             Err(message) => Value::list(vec![Value::str(message)]),
         })
     });
-    table.add("toToml", &[ANY], |_, args| Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message))));
-    table.add("mustToToml", &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
-    table.add("fromToml", &[STR], |call, args| {
+    table.add("toToml", cost::deep, &[ANY], |_, args| {
+        Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message)))
+    });
+    table.add("mustToToml", cost::deep, &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
+    table.add("fromToml", cost::deep, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error))
     });
-    table.add("b64enc", &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
-    table.add("b64dec", &[STR], |_, args| Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str)));
-    table.add("b32enc", &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
-    table.add("b32dec", &[STR], |_, args| Ok(from_base32(bytes(&args[0])).map_or_else(Value::str, Value::str)));
+    table.add("b64enc", cost::deep, &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
+    table.add("b64dec", cost::deep, &[STR], |_, args| {
+        Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str))
+    });
+    table.add("b32enc", cost::deep, &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
+    table.add("b32dec", cost::deep, &[STR], |_, args| {
+        Ok(from_base32(bytes(&args[0])).map_or_else(Value::str, Value::str))
+    });
 }
 
 /// Counts what it takes to read a text, of which every other byte may become a value.

@@ -1,21 +1,21 @@
 //! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`.
 
-use super::{ANY, STR, Table, marked, text};
+use super::{ANY, STR, Table, cost, marked, text};
 use crate::template::value::{Map, MapKind, Value};
 
 /// Between these stands what `required` and `fail` say, which is shown without where it was said.
 pub(crate) const MESSAGE: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 pub(super) fn add(table: &mut Table) {
-    table.add("include", &[STR, ANY], |call, args| call.include(&text(&args[0]), args[1].clone()));
-    table.add("tpl", &[STR, ANY], |call, args| call.tpl(&marked(&args[0]), args[1].clone()));
-    table.add("required", &[STR, ANY], |_, args| match &args[1] {
+    table.add("include", cost::constant, &[STR, ANY], |call, args| call.include(&text(&args[0]), args[1].clone()));
+    table.add("tpl", cost::constant, &[STR, ANY], |call, args| call.tpl(&marked(&args[0]), args[1].clone()));
+    table.add("required", cost::constant, &[STR, ANY], |_, args| match &args[1] {
         Value::Nil => Err(wrapped(&text(&args[0]))),
         Value::Str(bytes) if bytes.is_empty() => Err(wrapped(&text(&args[0]))),
         value => Ok(value.clone()),
     });
-    table.add("fail", &[STR], |_, args| Err(wrapped(&text(&args[0]))));
-    table.add("lookup", &[STR, STR, STR, STR], |call, args| {
+    table.add("fail", cost::deep, &[STR], |_, args| Err(wrapped(&text(&args[0]))));
+    table.add("lookup", cost::constant, &[STR, STR, STR, STR], |call, args| {
         let Some(cluster) = call.world.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
         if call.is_evaluated {
             return Err("lookup is not for text of the custom resource: only the chart's own templates look things up"
@@ -30,7 +30,7 @@ pub(super) fn add(table: &mut Table) {
         Ok(found.map_or_else(|| Value::Map(Map::empty(MapKind::Any)), |object| Value::from(&object).to_data()))
     });
     // A name is looked up by nobody: what a chart renders to does not depend on a resolver.
-    table.add("getHostByName", &[STR], |_, _| Ok(Value::str("")));
+    table.add("getHostByName", cost::deep, &[STR], |_, _| Ok(Value::str("")));
 }
 
 fn wrapped(message: &str) -> String {

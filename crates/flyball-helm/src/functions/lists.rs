@@ -1,49 +1,49 @@
 //! Lists. Nothing changes a list; what adds to one makes another.
 
-use super::{ANY, INT, LONGEST_LIST, NIL_POINTER, Table, int};
+use super::{ANY, INT, LONGEST_LIST, NIL_POINTER, Table, cost, int};
 use crate::template::value::{List, ListKind, Value};
 use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     for name in ["list", "tuple"] {
-        table.variadic(name, &[ANY], |_, args| Ok(Value::list(args.to_vec())));
+        table.variadic(name, cost::constant, &[ANY], |_, args| Ok(Value::list(args.to_vec())));
     }
     for name in ["append", "push", "mustAppend", "mustPush"] {
-        table.add(name, &[ANY, ANY], |_, args| {
+        table.add(name, cost::shallow, &[ANY, ANY], |_, args| {
             let mut items = items(&args[0], "Cannot push on type")?;
             items.push(args[1].clone());
             bounded(items)
         });
     }
-    table.both("prepend", "mustPrepend", &[ANY, ANY], |_, args| {
+    table.both("prepend", "mustPrepend", cost::shallow, &[ANY, ANY], |_, args| {
         let mut items = items(&args[0], "Cannot prepend on type")?;
         items.insert(0, args[1].clone());
         bounded(items)
     });
-    table.both("first", "mustFirst", &[ANY], |_, args| {
+    table.both("first", "mustFirst", cost::shallow, &[ANY], |_, args| {
         Ok(items(&args[0], "Cannot find first on type")?.into_iter().next().unwrap_or(Value::Nil))
     });
-    table.both("last", "mustLast", &[ANY], |_, args| {
+    table.both("last", "mustLast", cost::shallow, &[ANY], |_, args| {
         Ok(items(&args[0], "Cannot find last on type")?.pop().unwrap_or(Value::Nil))
     });
-    table.both("rest", "mustRest", &[ANY], |_, args| {
+    table.both("rest", "mustRest", cost::shallow, &[ANY], |_, args| {
         let items = items(&args[0], "Cannot find rest on type")?;
         Ok(if items.is_empty() { nil() } else { Value::list(items[1..].to_vec()) })
     });
-    table.both("initial", "mustInitial", &[ANY], |_, args| {
+    table.both("initial", "mustInitial", cost::shallow, &[ANY], |_, args| {
         let mut items = items(&args[0], "Cannot find initial on type")?;
         Ok(if items.pop().is_none() { nil() } else { Value::list(items) })
     });
-    table.both("reverse", "mustReverse", &[ANY], |_, args| {
+    table.both("reverse", "mustReverse", cost::shallow, &[ANY], |_, args| {
         let mut items = items(&args[0], "Cannot find reverse on type")?;
         items.reverse();
         Ok(Value::list(items))
     });
-    table.both("compact", "mustCompact", &[ANY], |_, args| {
+    table.both("compact", "mustCompact", cost::shallow, &[ANY], |_, args| {
         let items = items(&args[0], "Cannot compact on type")?;
         Ok(Value::list(items.into_iter().filter(|item| !super::is_empty(item)).collect()))
     });
-    table.both("uniq", "mustUniq", &[ANY], |call, args| {
+    table.both("uniq", "mustUniq", cost::deep, &[ANY], |call, args| {
         take_comparisons(call, args, &args[0])?;
         let mut found: Vec<Value> = Vec::new();
         for item in items(&args[0], "Cannot find uniq on type")? {
@@ -54,22 +54,22 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::list(found))
     });
     for name in ["without", "mustWithout"] {
-        table.variadic(name, &[ANY, ANY], |call, args| {
+        table.variadic(name, cost::deep, &[ANY, ANY], |call, args| {
             let items = items(&args[0], "Cannot find without on type")?;
             take_comparisons(call, &args[..1], &Value::list(args[1..].to_vec()))?;
             Ok(Value::list(items.into_iter().filter(|item| !holds(&args[1..], item)).collect()))
         });
     }
-    table.both("has", "mustHas", &[ANY, ANY], |_, args| {
+    table.both("has", "mustHas", cost::deep, &[ANY, ANY], |_, args| {
         if matches!(args[1], Value::Nil) {
             return Ok(Value::Bool(false));
         }
         Ok(Value::Bool(holds(&items(&args[1], "Cannot find has on type")?, &args[0])))
     });
     for name in ["slice", "mustSlice"] {
-        table.variadic(name, &[ANY, ANY], |_, args| slice(args));
+        table.variadic(name, cost::shallow, &[ANY, ANY], |_, args| slice(args));
     }
-    table.variadic("concat", &[ANY], |_, args| {
+    table.variadic("concat", cost::shallow, &[ANY], |_, args| {
         let mut all = Vec::new();
         for arg in args {
             if arg.items().is_none() && !matches!(arg, Value::Nil) {
@@ -79,7 +79,7 @@ pub(super) fn add(table: &mut Table) {
         }
         if all.is_empty() { Ok(nil()) } else { bounded(all) }
     });
-    table.both("chunk", "mustChunk", &[INT, ANY], |_, args| {
+    table.both("chunk", "mustChunk", cost::shallow, &[INT, ANY], |_, args| {
         let items = items(&args[1], "Cannot chunk type")?;
         let Some(size) = usize::try_from(int(&args[0])).ok().filter(|size| *size > 0) else {
             return Err("runtime error: integer divide by zero".to_owned());

@@ -1,46 +1,58 @@
 //! Numbers: conversions as spf13/cast makes them, arithmetic that wraps around, sequences.
 
 use super::decimal::Decimal;
-use super::{ANY, FLOAT, INT, LONGEST_LIST, STR, Table, float, int, ints, text};
+use super::{ANY, FLOAT, INT, LONGEST_LIST, STR, Table, cost, float, int, ints, text};
 use crate::template::format::display;
 use crate::template::number::{parse_float, parse_int};
 use crate::template::value::{IntKind, Value};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("atoi", &[STR], |_, args| Ok(Value::int(parse_int(&text(&args[0]), 10).unwrap_or(0))));
-    table.add("int", &[ANY], |_, args| Ok(Value::int(to_int(&args[0]))));
-    table.add("int64", &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]))));
-    table.add("float64", &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]))));
-    table.add("toDecimal", &[ANY], |_, args| Ok(Value::int64(parse_int(&display(&args[0]), 8).unwrap_or(0))));
-    table.add("add1", &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]).wrapping_add(1))));
-    table.variadic("add", &[ANY], |_, args| Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add))));
-    table.add("sub", &[ANY, ANY], |_, args| Ok(Value::int64(to_int(&args[0]).wrapping_sub(to_int(&args[1])))));
-    table.add("div", &[ANY, ANY], |_, args| divide(args, i64::wrapping_div));
-    table.add("mod", &[ANY, ANY], |_, args| divide(args, i64::wrapping_rem));
-    table.variadic("mul", &[ANY, ANY], |_, args| Ok(Value::int64(args.iter().map(to_int).fold(1, i64::wrapping_mul))));
-    table.add("add1f", &[ANY], |_, args| decimals(&args[0], &[Value::int(1)], Decimal::add));
-    table.variadic("addf", &[ANY], |_, args| decimals(&Value::Float(0.0), args, Decimal::add));
-    table.variadic("subf", &[ANY, ANY], |_, args| decimals(&args[0], &args[1..], Decimal::sub));
-    table.variadic("mulf", &[ANY, ANY], |_, args| decimals(&args[0], &args[1..], Decimal::mul));
-    table.variadic("divf", &[ANY, ANY], |_, args| {
+    table.add("atoi", cost::deep, &[STR], |_, args| Ok(Value::int(parse_int(&text(&args[0]), 10).unwrap_or(0))));
+    table.add("int", cost::deep, &[ANY], |_, args| Ok(Value::int(to_int(&args[0]))));
+    table.add("int64", cost::deep, &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]))));
+    table.add("float64", cost::deep, &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]))));
+    table.add("toDecimal", cost::deep, &[ANY], |_, args| {
+        Ok(Value::int64(parse_int(&display(&args[0]), 8).unwrap_or(0)))
+    });
+    table.add("add1", cost::deep, &[ANY], |_, args| Ok(Value::int64(to_int(&args[0]).wrapping_add(1))));
+    table.variadic("add", cost::deep, &[ANY], |_, args| {
+        Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
+    });
+    table.add("sub", cost::deep, &[ANY, ANY], |_, args| {
+        Ok(Value::int64(to_int(&args[0]).wrapping_sub(to_int(&args[1]))))
+    });
+    table.add("div", cost::deep, &[ANY, ANY], |_, args| divide(args, i64::wrapping_div));
+    table.add("mod", cost::deep, &[ANY, ANY], |_, args| divide(args, i64::wrapping_rem));
+    table.variadic("mul", cost::deep, &[ANY, ANY], |_, args| {
+        Ok(Value::int64(args.iter().map(to_int).fold(1, i64::wrapping_mul)))
+    });
+    table.add("add1f", cost::deep, &[ANY], |_, args| decimals(&args[0], &[Value::int(1)], Decimal::add));
+    table.variadic("addf", cost::deep, &[ANY], |_, args| decimals(&Value::Float(0.0), args, Decimal::add));
+    table.variadic("subf", cost::deep, &[ANY, ANY], |_, args| decimals(&args[0], &args[1..], Decimal::sub));
+    table.variadic("mulf", cost::deep, &[ANY, ANY], |_, args| decimals(&args[0], &args[1..], Decimal::mul));
+    table.variadic("divf", cost::deep, &[ANY, ANY], |_, args| {
         if args[1..].iter().any(|arg| to_float(arg) == 0.0) {
             return Err("decimal division by 0".to_owned());
         }
         decimals(&args[0], &args[1..], Decimal::div)
     });
     for name in ["max", "biggest"] {
-        table.variadic(name, &[ANY, ANY], |_, args| Ok(Value::int64(args.iter().map(to_int).max().unwrap_or(0))));
+        table.variadic(name, cost::deep, &[ANY, ANY], |_, args| {
+            Ok(Value::int64(args.iter().map(to_int).max().unwrap_or(0)))
+        });
     }
-    table.variadic("min", &[ANY, ANY], |_, args| Ok(Value::int64(args.iter().map(to_int).min().unwrap_or(0))));
-    table.variadic("maxf", &[ANY, ANY], |_, args| {
+    table.variadic("min", cost::deep, &[ANY, ANY], |_, args| {
+        Ok(Value::int64(args.iter().map(to_int).min().unwrap_or(0)))
+    });
+    table.variadic("maxf", cost::deep, &[ANY, ANY], |_, args| {
         Ok(Value::Float(args.iter().map(to_float).fold(f64::NEG_INFINITY, f64::max)))
     });
-    table.variadic("minf", &[ANY, ANY], |_, args| {
+    table.variadic("minf", cost::deep, &[ANY, ANY], |_, args| {
         Ok(Value::Float(args.iter().map(to_float).fold(f64::INFINITY, f64::min)))
     });
-    table.add("ceil", &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]).ceil())));
-    table.add("floor", &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]).floor())));
-    table.variadic("round", &[ANY, INT, FLOAT], |_, args| {
+    table.add("ceil", cost::deep, &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]).ceil())));
+    table.add("floor", cost::deep, &[ANY], |_, args| Ok(Value::Float(to_float(&args[0]).floor())));
+    table.variadic("round", cost::deep, &[ANY, INT, FLOAT], |_, args| {
         #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
         let power = 10f64.powf(int(&args[1]) as f64);
         let bound = args.get(2).map_or(0.5, float);
@@ -48,12 +60,14 @@ pub(super) fn add(table: &mut Table) {
         let rounded = if scaled.fract() >= bound { scaled.ceil() } else { scaled.floor() };
         Ok(Value::Float(rounded / power))
     });
-    table.add("until", &[INT], |_, args| {
+    table.add("until", cost::deep, &[INT], |_, args| {
         let count = int(&args[0]);
         Ok(ints(range(0, count, if count < 0 { -1 } else { 1 })?))
     });
-    table.add("untilStep", &[INT, INT, INT], |_, args| Ok(ints(range(int(&args[0]), int(&args[1]), int(&args[2]))?)));
-    table.variadic("seq", &[INT], |_, args| {
+    table.add("untilStep", cost::deep, &[INT, INT, INT], |_, args| {
+        Ok(ints(range(int(&args[0]), int(&args[1]), int(&args[2]))?))
+    });
+    table.variadic("seq", cost::deep, &[INT], |_, args| {
         let numbers: Vec<i64> = args.iter().map(int).collect();
         let numbers = match numbers.as_slice() {
             [end] => {

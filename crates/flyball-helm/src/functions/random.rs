@@ -1,7 +1,7 @@
 //! Random texts and numbers, drawn from the seed that the rendering is given.
 
 use super::encoding::base64;
-use super::{INT, STR, Table, int, text};
+use super::{INT, STR, Table, cost, int, text};
 use crate::template::value::Value;
 use crate::template::world::Call;
 
@@ -10,25 +10,27 @@ const LONGEST: i64 = 1 << 20;
 
 pub(super) fn add(table: &mut Table) {
     const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    table.add("randAlphaNum", &[INT], |call, args| draw(call, int(&args[0]), &format!("{LETTERS}0123456789")));
-    table.add("randAlpha", &[INT], |call, args| draw(call, int(&args[0]), LETTERS));
-    table.add("randNumeric", &[INT], |call, args| draw(call, int(&args[0]), "0123456789"));
-    table.add("randAscii", &[INT], |call, args| {
+    table.add("randAlphaNum", cost::deep, &[INT], |call, args| {
+        draw(call, int(&args[0]), &format!("{LETTERS}0123456789"))
+    });
+    table.add("randAlpha", cost::deep, &[INT], |call, args| draw(call, int(&args[0]), LETTERS));
+    table.add("randNumeric", cost::deep, &[INT], |call, args| draw(call, int(&args[0]), "0123456789"));
+    table.add("randAscii", cost::deep, &[INT], |call, args| {
         let printable: String = (' '..='~').collect();
         draw(call, int(&args[0]), &printable)
     });
-    table.add("randInt", &[INT, INT], |call, args| {
+    table.add("randInt", cost::deep, &[INT, INT], |call, args| {
         let (least, bound) = (int(&args[0]), int(&args[1]));
         match bound.checked_sub(least).and_then(|span| u64::try_from(span).ok()).filter(|span| *span > 0) {
             Some(span) => Ok(Value::int(least + i64::try_from(call.world.draws.below(span)).unwrap_or(0))),
             None => Err("invalid argument to Intn".to_owned()),
         }
     });
-    table.add("randBytes", &[INT], |call, args| {
+    table.add("randBytes", cost::deep, &[INT], |call, args| {
         let count = checked(call, int(&args[0]))?;
         Ok(Value::str(base64(&bytes(call, count))))
     });
-    table.add("shuffle", &[STR], |call, args| {
+    table.add("shuffle", draws, &[STR], |call, args| {
         let mut chars: Vec<char> = text(&args[0]).chars().collect();
         for at in (1..chars.len()).rev() {
             let bound = u64::try_from(at + 1).unwrap_or(u64::MAX);
@@ -36,13 +38,20 @@ pub(super) fn add(table: &mut Table) {
         }
         Ok(Value::str(chars.into_iter().collect::<String>()))
     });
-    table.add("uuidv4", &[], |call, _| {
+    table.add("uuidv4", cost::deep, &[], |call, _| {
         let mut id = bytes(call, 16);
         id[6] = id[6] & 0x0f | 0x40;
         id[8] = id[8] & 0x3f | 0x80;
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Value::str(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])))
     });
+}
+
+/// Cost of drawing a place for each character of a text.
+fn draws(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    let length = text(&args[0]).len();
+    cost::deep(call, args)?;
+    call.world.take(length, length * size_of::<char>())
 }
 
 fn checked(call: &Call<'_>, count: i64) -> Result<usize, String> {

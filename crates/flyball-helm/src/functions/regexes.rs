@@ -1,48 +1,39 @@
 //! Regular expressions. The syntax is RE2's, which the crate `regex` shares but for details.
 
-use super::{INT, STR, Table, bytes, int, text};
+use super::{INT, STR, Table, bytes, cost, int, text};
 use crate::template::value::{List, ListKind, Value};
 use crate::template::world::Call;
 use regex::bytes::{NoExpand, Regex};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("regexMatch", &[STR, STR], |call, args| {
-        take(call, args)?;
+    table.add("regexMatch", search, &[STR, STR], |_, args| {
         Ok(Value::Bool(compile(args).is_ok_and(|regex| regex.is_match(bytes(&args[1])))))
     });
-    table.add("mustRegexMatch", &[STR, STR], |call, args| {
-        take(call, args)?;
+    table.add("mustRegexMatch", search, &[STR, STR], |_, args| {
         Ok(Value::Bool(compile(args)?.is_match(bytes(&args[1]))))
     });
-    table.both("regexFind", "mustRegexFind", &[STR, STR], |call, args| {
-        take(call, args)?;
+    table.both("regexFind", "mustRegexFind", search, &[STR, STR], |_, args| {
         Ok(Value::str(compile(args)?.find(bytes(&args[1])).map_or(&b""[..], |found| found.as_bytes())))
     });
-    table.both("regexFindAll", "mustRegexFindAll", &[STR, STR, INT], |call, args| {
-        take_parts(call, args)?;
+    table.both("regexFindAll", "mustRegexFindAll", search_parts, &[STR, STR, INT], |call, args| {
         let limit = usize::try_from(int(&args[2])).unwrap_or(usize::MAX);
         let regex = compile(args)?;
         let found: Vec<&[u8]> =
             matches(call, &regex, bytes(&args[1]))?.into_iter().map(|found| found.as_bytes()).take(limit).collect();
         Ok(if found.is_empty() { none() } else { Value::strings(found) })
     });
-    table.both("regexReplaceAll", "mustRegexReplaceAll", &[STR, STR, STR], |call, args| {
-        take(call, args)?;
+    table.both("regexReplaceAll", "mustRegexReplaceAll", search, &[STR, STR, STR], |call, args| {
         let (regex, template) = (compile(args)?, expansion(&text(&args[2])));
         take_replacement(call, &regex, bytes(&args[1]), template.as_bytes())?;
         super::bounded(regex.replace_all(bytes(&args[1]), template.as_bytes()).into_owned())
     });
-    table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", &[STR, STR, STR], |call, args| {
-        take(call, args)?;
+    table.both("regexReplaceAllLiteral", "mustRegexReplaceAllLiteral", search, &[STR, STR, STR], |call, args| {
         let regex = compile(args)?;
         take_replacement(call, &regex, bytes(&args[1]), bytes(&args[2]))?;
         super::bounded(regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
     });
-    table.both("regexSplit", "mustRegexSplit", &[STR, STR, INT], |call, args| {
-        take_parts(call, args)?;
-        split(call, args)
-    });
-    table.add("regexQuoteMeta", &[STR], |_, args| {
+    table.both("regexSplit", "mustRegexSplit", search_parts, &[STR, STR, INT], split);
+    table.add("regexQuoteMeta", cost::deep, &[STR], |_, args| {
         let subject = text(&args[0]);
         let quoted = subject.chars().flat_map(|c| {
             let escape = r"\.+*?()|[]{}^$".contains(c).then_some('\\');
@@ -52,10 +43,11 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Counts what it takes to compile a pattern and to go through a text with it, and what its matches take.
-fn take(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+/// Cost of compiling a pattern and of going through a text with it, and of what it finds.
+fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const CLASS: usize = 100;
     const LARGEST_PROGRAM: usize = 1 << 22;
+    cost::deep(call, args)?;
     let (pattern, subject) = (bytes(&args[0]), bytes(&args[1]).len());
     // Repetitions within repetitions multiply.
     let numbers = pattern.split(|byte| !byte.is_ascii_digit()).filter_map(|digits| std::str::from_utf8(digits).ok());
@@ -67,10 +59,10 @@ fn take(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     call.world.take(500 + program / 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
 }
 
-/// The same if each match becomes a value; there may be one at each byte.
-fn take_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+/// Cost of a search of which each match becomes a value; there may be one at each byte.
+fn search_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const PART: usize = 128;
-    take(call, args)?;
+    search(call, args)?;
     call.world.take(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
 }
 

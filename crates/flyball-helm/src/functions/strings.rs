@@ -1,6 +1,6 @@
 //! Texts: cutting, trimming, joining, quoting. Positions count bytes, as in Go.
 
-use super::{ANY, INT, STR, Table, bytes, int, marked, strslice, strslice_marked, strval_marked, text, written};
+use super::{ANY, INT, STR, Table, bytes, cost, int, marked, strslice, strslice_marked, strval_marked, text, written};
 use crate::template::format::{quote, write};
 use crate::template::text::{Text, Writer};
 use crate::template::value::{Map, MapKind, Value};
@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 const SET_BYTES: usize = 16;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("hello", &[], |_, _| Ok(Value::str("Hello!")));
-    table.add("abbrev", &[INT, STR], |_, args| Ok(abbreviate(bytes(&args[1]), 0, int(&args[0]))));
-    table.add("abbrevboth", &[INT, INT, STR], |_, args| {
+    table.add("hello", cost::deep, &[], |_, _| Ok(Value::str("Hello!")));
+    table.add("abbrev", cost::deep, &[INT, STR], |_, args| Ok(abbreviate(bytes(&args[1]), 0, int(&args[0]))));
+    table.add("abbrevboth", cost::deep, &[INT, INT, STR], |_, args| {
         let (left, right) = (int(&args[0]), int(&args[1]));
         if right < 4 || (left > 0 && right < 7) {
             return Ok(args[2].clone());
         }
         Ok(abbreviate(bytes(&args[2]), left, right))
     });
-    table.add("trunc", &[INT, STR], |_, args| {
+    table.add("trunc", cost::deep, &[INT, STR], |_, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));
         let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
         let at = |position: i64| usize::try_from(position).unwrap_or(0);
@@ -32,28 +32,30 @@ pub(super) fn add(table: &mut Table) {
             _ => args[1].clone(),
         })
     });
-    table.add("substr", &[INT, INT, STR], |_, args| substring(int(&args[0]), int(&args[1]), bytes(&args[2])));
-    table.add("trim", &[STR], |_, args| Ok(trimmed(&args[0], str::trim)));
+    table.add("substr", cost::deep, &[INT, INT, STR], |_, args| {
+        substring(int(&args[0]), int(&args[1]), bytes(&args[2]))
+    });
+    table.add("trim", cost::deep, &[STR], |_, args| Ok(trimmed(&args[0], str::trim)));
     for name in ["trimall", "trimAll"] {
-        table.add(name, &[STR, STR], |call, args| {
+        table.add(name, cost::deep, &[STR, STR], |call, args| {
             let length = bytes(&args[0]).len();
             call.world.take((length + bytes(&args[1]).len()) / 4, length * SET_BYTES)?;
             let set: BTreeSet<char> = text(&args[0]).chars().collect();
             Ok(trimmed(&args[1], |text| text.trim_matches(|c| set.contains(&c))))
         });
     }
-    table.add("trimSuffix", &[STR, STR], |_, args| {
+    table.add("trimSuffix", cost::deep, &[STR, STR], |_, args| {
         let text = marked(&args[1]);
         Ok(Value::Str(text.strip_suffix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
-    table.add("trimPrefix", &[STR, STR], |_, args| {
+    table.add("trimPrefix", cost::deep, &[STR, STR], |_, args| {
         let text = marked(&args[1]);
         Ok(Value::Str(text.strip_prefix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
-    table.add("nospace", &[STR], |_, args| {
+    table.add("nospace", cost::deep, &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).chars().filter(|c| !c.is_whitespace()).collect::<String>()))
     });
-    table.add("repeat", &[INT, STR], |call, args| {
+    table.add("repeat", cost::deep, &[INT, STR], |call, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));
         let Ok(count) = usize::try_from(count) else { return Err("strings: negative Repeat count".to_owned()) };
         if text.len().saturating_mul(count) > super::LARGEST_TEXT {
@@ -63,35 +65,39 @@ pub(super) fn add(table: &mut Table) {
         call.world.take(length / 64, length * 2)?;
         Ok(Value::str(text.repeat(count)))
     });
-    table.add("contains", &[STR, STR], |call, args| {
+    table.add("contains", cost::deep, &[STR, STR], |call, args| {
         call.world.take(search_steps(&args[1], &args[0]), 0)?;
         Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some()))
     });
-    table.add("hasPrefix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).starts_with(bytes(&args[0])))));
-    table.add("hasSuffix", &[STR, STR], |_, args| Ok(Value::Bool(bytes(&args[1]).ends_with(bytes(&args[0])))));
-    table.variadic("quote", &[ANY], |_, args| {
+    table.add("hasPrefix", cost::deep, &[STR, STR], |_, args| {
+        Ok(Value::Bool(bytes(&args[1]).starts_with(bytes(&args[0]))))
+    });
+    table.add("hasSuffix", cost::deep, &[STR, STR], |_, args| {
+        Ok(Value::Bool(bytes(&args[1]).ends_with(bytes(&args[0]))))
+    });
+    table.variadic("quote", cost::deep, &[ANY], |_, args| {
         words(args, |out, arg| {
             let text = strval_marked(arg);
             out.written(text.is_data(), |bytes| bytes.extend(quote(&text).bytes()));
         })
     });
-    table.variadic("squote", &[ANY], |_, args| {
+    table.variadic("squote", cost::deep, &[ANY], |_, args| {
         words(args, |out, arg| {
             out.add(b"'");
             write(out, arg);
             out.add(b"'");
         })
     });
-    table.variadic("cat", &[ANY], |_, args| Ok(trimmed(&words(args, write)?, str::trim)));
-    table.add("indent", &[INT, STR], |call, args| indent(call, "", int(&args[0]), &marked(&args[1])));
-    table.add("nindent", &[INT, STR], |call, args| indent(call, "\n", int(&args[0]), &marked(&args[1])));
-    table.add("replace", &[STR, STR, STR], |call, args| {
+    table.variadic("cat", cost::deep, &[ANY], |_, args| Ok(trimmed(&words(args, write)?, str::trim)));
+    table.add("indent", cost::deep, &[INT, STR], |call, args| indent(call, "", int(&args[0]), &marked(&args[1])));
+    table.add("nindent", cost::deep, &[INT, STR], |call, args| indent(call, "\n", int(&args[0]), &marked(&args[1])));
+    table.add("replace", cost::deep, &[STR, STR, STR], |call, args| {
         replace(call, &marked(&args[2]), bytes(&args[0]), &marked(&args[1]))
     });
-    table.add("plural", &[STR, STR, INT], |_, args| Ok(args[usize::from(int(&args[2]) != 1)].clone()));
-    table.add("toString", &[ANY], |_, args| Ok(Value::Str(strval_marked(&args[0]))));
-    table.add("toStrings", &[ANY], |_, args| Ok(Value::strings(strslice(&args[0]))));
-    table.add("join", &[STR, ANY], |call, args| {
+    table.add("plural", cost::deep, &[STR, STR, INT], |_, args| Ok(args[usize::from(int(&args[2]) != 1)].clone()));
+    table.add("toString", cost::deep, &[ANY], |_, args| Ok(Value::Str(strval_marked(&args[0]))));
+    table.add("toStrings", cost::deep, &[ANY], |_, args| Ok(Value::strings(strslice(&args[0]))));
+    table.add("join", cost::deep, &[STR, ANY], |call, args| {
         let (joint, parts) = (marked(&args[0]), strslice_marked(&args[1]));
         let joints = joint.len().saturating_mul(parts.len());
         call.world.take(joints / 64, joints.saturating_mul(2))?;
@@ -104,16 +110,16 @@ pub(super) fn add(table: &mut Table) {
         }
         written(out)
     });
-    table.add("sortAlpha", &[ANY], |_, args| {
+    table.add("sortAlpha", cost::deep, &[ANY], |_, args| {
         let mut items = strslice(&args[0]);
         items.sort();
         Ok(Value::strings(items))
     });
-    table.add("split", &[STR, STR], |call, args| {
+    table.add("split", cost::deep, &[STR, STR], |call, args| {
         take_split(call, &args[1], &args[0])?;
         Ok(numbered(split(bytes(&args[1]), bytes(&args[0]), None)))
     });
-    table.add("splitn", &[STR, INT, STR], |call, args| {
+    table.add("splitn", cost::deep, &[STR, INT, STR], |call, args| {
         take_split(call, &args[2], &args[0])?;
         let count = int(&args[1]);
         Ok(match usize::try_from(count) {
@@ -122,7 +128,7 @@ pub(super) fn add(table: &mut Table) {
             Err(_) => numbered(split(bytes(&args[2]), bytes(&args[0]), None)),
         })
     });
-    table.add("splitList", &[STR, STR], |call, args| {
+    table.add("splitList", cost::deep, &[STR, STR], |call, args| {
         take_split(call, &args[1], &args[0])?;
         Ok(Value::strings(split(bytes(&args[1]), bytes(&args[0]), None)))
     });

@@ -1,11 +1,11 @@
 //! URLs, as Go's `net/url` takes them apart and puts them together.
 
-use super::{DICT, STR, Table, dict, text};
+use super::{DICT, STR, Table, cost, dict, text};
 use crate::template::format::quote;
 use crate::template::value::{Map, Value};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("urlParse", &[STR], |_, args| {
+    table.add("urlParse", cost::deep, &[STR], |_, args| {
         let written = text(&args[0]);
         let url = Url::parse(&written)
             .map_err(|message| format!("unable to parse url: parse {}: {message}", quote(written.as_bytes())))?;
@@ -21,7 +21,7 @@ pub(super) fn add(table: &mut Table) {
         ];
         Ok(Value::map(entries.into_iter().map(|(key, value)| (key.to_owned(), Value::str(value))).collect()))
     });
-    table.add("urlJoin", &[DICT], |_, args| {
+    table.add("urlJoin", cost::deep, &[DICT], |_, args| {
         let map = dict(&args[0]);
         let user = word(&map, "userinfo")?;
         let url = Url {

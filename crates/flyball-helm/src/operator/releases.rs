@@ -10,7 +10,7 @@ use super::install::{Progress, Work, time_to_retry};
 use super::kinds::Kinds;
 use super::rendering::Slots;
 use super::resources::{self, Owner};
-use super::source::{Asked, Source};
+use super::source::{RenderRequest, Source};
 use super::status::{self, Report, Trouble};
 use super::watches::{Watch, period};
 use super::{FINALIZER, PAUSED, PERIOD, WAITS};
@@ -315,7 +315,7 @@ impl Plan<'_> {
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
         let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
-        let asked = Asked { values, release: target, seed, at, evaluates };
+        let asked = RenderRequest { values, release: target, seed, at, evaluates };
         let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
         let structure_from_values = self.watch.structure_from_values;
         super::places::check(&rendered, self.kinds, namespace, structure_from_values)

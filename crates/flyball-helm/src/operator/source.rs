@@ -30,7 +30,7 @@ const NOBODY: (&str, &str) = ("release-name", "default");
 
 /// A release that is to be rendered.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct RenderRequest {
     pub(super) values: Values,
     pub(super) release: Release,
     pub(super) seed: Seed,
@@ -42,14 +42,14 @@ pub(super) struct Asked {
 /// The same with all that it takes.
 struct Job {
     chart: Arc<Chart>,
-    asked: Asked,
+    asked: RenderRequest,
     capabilities: Capabilities,
     answers: Answers,
 }
 
 impl Job {
     fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
-        let Asked { values, release, seed, at, evaluates } = &self.asked;
+        let RenderRequest { values, release, seed, at, evaluates } = &self.asked;
         let (at, seed) = (*at, seed.clone());
         let options = RenderOptions {
             clock: Clock::new(move || at),
@@ -149,14 +149,14 @@ impl Source {
         cx: &Context<DynamicObject>,
         kinds: &Arc<Kinds>,
         slots: &Slots,
-        Asked { values, release, seed, at, evaluates }: Asked,
+        RenderRequest { values, release, seed, at, evaluates }: RenderRequest,
     ) -> Result<Option<Rendered>> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
             true => discovery::capabilities(cx).await?,
             false => Capabilities::default(),
         };
         let answers = Answers::new(Arc::clone(kinds), &release.namespace);
-        let asked = Asked { values, release, seed, at, evaluates };
+        let asked = RenderRequest { values, release, seed, at, evaluates };
         let mut job = Job { chart: Arc::clone(&self.chart), asked, capabilities, answers };
         for _ in 0..ROUNDS {
             let (back, rendered) = slots.run(job, Job::render).await?;

@@ -510,25 +510,19 @@ impl<'t> State<'t, '_> {
         if matches!(name, "and" | "or") {
             return self.short_circuit(dot, name, &args[1..], last);
         }
-        let Function { params, is_variadic, call, handling, weight } = *function;
+        let Function { params, is_variadic, call, handling, cost } = *function;
         let mut values = self.arguments(dot, name, params, is_variadic, &args[1..], last)?;
         if name == "call" {
             values.insert(0, Value::str(args.get(1).map(ToString::to_string).unwrap_or_default()));
         }
-        let weighed = match handling {
-            Handling::Moves => self.world.take(weight, 0),
-            Handling::Copies => self.world.take_shallow(weight, &values),
-            Handling::Marks | Handling::Makes => {
-                self.world.take(weight, 0).and_then(|()| self.world.weigh(&values)).map(drop)
-            }
-        };
-        weighed.or_else(|message| self.error(message))?;
         let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
         let is_literal = !self.tree.source.is_evaluated
             && values.len() + 1 == args.len()
             && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
         let is_evaluated = self.tree.source.is_evaluated;
-        match call(&Call { world: self.world, templates: self.templates, is_literal, is_evaluated }, &values) {
+        let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
+        cost(&context, &values).or_else(|message| self.error(message))?;
+        match call(&context, &values) {
             Ok(value) => {
                 if handling != Handling::Moves {
                     // What is made of little may be long.

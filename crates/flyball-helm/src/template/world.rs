@@ -147,6 +147,12 @@ impl<'w> World<'w> {
         }
     }
 
+    /// Returns how many steps were counted.
+    #[cfg(test)]
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
     pub(crate) fn function(&self, name: &str) -> Option<&Function> {
         self.functions.get(name)
     }

@@ -119,3 +119,58 @@ impl Turns {
         Poll::Ready(done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Query, Target};
+    use crate::server::{Options, Server, dispatch};
+    use crate::{Body, User};
+    use bytes::Bytes;
+    use flyball_core::Clock;
+    use http::Request;
+    use http_body_util::Full;
+    use serde_json::json;
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    fn request(method: Method, uri: &str, body: String) -> Request<Full<Bytes>> {
+        let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
+        let mut request = request.body(Full::new(Bytes::from(body))).unwrap();
+        request.extensions_mut().insert(User::new("admin", &["system:masters"]));
+        request
+    }
+
+    /// Tells whether the server takes a list in this view for one that computes for long.
+    async fn is_long(server: &Server, view: &str) -> bool {
+        let mut request = request(Method::GET, MAPS, String::new());
+        request.headers_mut().insert(http::header::ACCEPT, view.parse().unwrap());
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let target = Target::parse(&parts.method, parts.uri.path(), &query);
+        let Ok(call) = dispatch::receive(&server.0, parts, query, target, body).await else { panic!("it is let in") };
+        computes(&server.0, &call)
+    }
+
+    #[tokio::test]
+    async fn a_list_of_few_large_objects_computes_for_long_in_each_view() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let views = ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"];
+        let create = async |n: usize, bytes: usize| {
+            let object = json!({"metadata": {"name": format!("map-{n}")}, "data": {"a": "a".repeat(bytes)}});
+            let answer = server.handle(request(Method::POST, MAPS, object.to_string())).await;
+            assert_eq!(answer.status(), 201);
+            drop::<http::Response<Body>>(answer);
+        };
+        for n in 0..10 {
+            create(n, 100).await;
+        }
+        for view in views {
+            assert!(!is_long(&server, view).await, "{view}");
+        }
+        create(10, LONG_LIST_BYTES).await;
+        for view in views {
+            assert!(is_long(&server, view).await, "{view}");
+        }
+    }
+}

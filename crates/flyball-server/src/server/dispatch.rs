@@ -126,7 +126,13 @@ impl From<Status> for Refused {
 }
 
 /// Finds out who sends a request and whether it may, reads its body and waits for a slot.
-async fn receive<B>(inner: &Inner, parts: Parts, query: Query, target: Target, body: B) -> Result<Call, Refused>
+pub(super) async fn receive<B>(
+    inner: &Inner,
+    parts: Parts,
+    query: Query,
+    target: Target,
+    body: B,
+) -> Result<Call, Refused>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,

@@ -1,6 +1,6 @@
 //! Children: what an object owns, and what goes when it goes.
 
-use super::drawn_names::Drawn;
+use super::drawn_names::Reservation;
 use super::unchanged::without_nulls;
 use crate::cache::{self, Entry, Store};
 use crate::client;
@@ -176,7 +176,7 @@ impl Pass {
         let path = format!("{path}?fieldManager={}", self.env.manager);
         let owned = metadata_owned(&object);
         let is_again = drawn.as_ref().is_some_and(|drawn| drawn.is_again);
-        let mut settle = || drawn.iter_mut().for_each(Drawn::settle);
+        let mut settle = || drawn.iter_mut().for_each(Reservation::settle);
         let number = self.note(store, &key);
         for attempt in 1.. {
             let request = Request::post(&path)

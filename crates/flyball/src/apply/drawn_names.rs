@@ -30,7 +30,12 @@ impl Default for DrawnNames {
 
 impl DrawnNames {
     /// Takes a name for an object: one that is in doubt and whose object is not `known`, or else a new one.
-    pub(super) fn take(&self, place: Place, known: impl Fn(&str) -> bool, draw: impl FnOnce() -> String) -> Drawn<'_> {
+    pub(super) fn take(
+        &self,
+        place: Place,
+        known: impl Fn(&str) -> bool,
+        draw: impl FnOnce() -> String,
+    ) -> Reservation<'_> {
         let mut places = self.lock();
         let mut names = places.remove(&place).unwrap_or_default();
         names.retain(|name| !known(name));
@@ -39,7 +44,7 @@ impl DrawnNames {
             places.insert(place.clone(), names);
         }
         drop(places);
-        Drawn { names: self, place, is_again: again.is_some(), name: again.unwrap_or_else(draw), in_doubt: true }
+        Reservation { names: self, place, is_again: again.is_some(), name: again.unwrap_or_else(draw), in_doubt: true }
     }
 
     fn keep(&self, place: Place, name: String) {
@@ -58,7 +63,7 @@ impl DrawnNames {
 
 /// A name that a create uses. Unless it is [settled](Self::settle) what became of that, the next one takes the name.
 #[derive(Debug)]
-pub(super) struct Drawn<'a> {
+pub(super) struct Reservation<'a> {
     names: &'a DrawnNames,
     place: Place,
     pub(super) name: String,
@@ -67,14 +72,14 @@ pub(super) struct Drawn<'a> {
     in_doubt: bool,
 }
 
-impl Drawn<'_> {
+impl Reservation<'_> {
     /// Takes in that it is known whether the object was made.
     pub(super) fn settle(&mut self) {
         self.in_doubt = false;
     }
 }
 
-impl Drop for Drawn<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.in_doubt {
             self.names.keep(std::mem::take(&mut self.place), std::mem::take(&mut self.name));

@@ -9,7 +9,7 @@
 //! [`Rephrased`] remembers what came of applying it.
 
 use crate::cache::StoreId;
-use crate::json::{self, Begun, Malformed, Raw};
+use crate::json::{self, Cursor, Malformed, Raw};
 use flyball_core::ObjectKey;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ impl Level {
 }
 
 /// Returns where `live` ends (0 if it is not there), or `None` if applying would change it.
-fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Begun<'_>>) -> Result<Option<usize>, Malformed> {
+fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Cursor<'_>>) -> Result<Option<usize>, Malformed> {
     // A leaf, or a list or map that is owned as a whole.
     if owned.members()?.begin()?.is_none() {
         return contains(live, desired);
@@ -73,7 +73,7 @@ fn fields(
     level: Level,
     owned: Raw<'_>,
     desired: &Map<String, Value>,
-    live: Option<Begun<'_>>,
+    live: Option<Cursor<'_>>,
 ) -> Result<Option<usize>, Malformed> {
     let (mut fields, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
     while let Some((name, owned)) = members.next()? {
@@ -198,7 +198,7 @@ fn holds_empty(desired: &Value) -> bool {
 }
 
 /// Returns where `live` ends (0 if it is not there), or `None` if it has not all that `desired` has.
-fn contains(live: Option<Begun<'_>>, desired: &Value) -> Result<Option<usize>, Malformed> {
+fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, Malformed> {
     let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
     match desired {
         Value::Object(desired) if live.is_object() => {

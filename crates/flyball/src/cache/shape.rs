@@ -18,16 +18,16 @@ pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
 }
 
 /// What a type asks for at some place.
-enum Asked {
+enum Shape {
     Struct(&'static str, &'static [&'static str]),
     Map,
     /// Something that is taken as a whole, or that is not known.
     Value,
 }
 
-fn explore(ask: &dyn Fn(&[&str]) -> Asked, path: &mut Vec<&'static str>, within: &mut Vec<&'static str>) -> Fields {
+fn explore(ask: &dyn Fn(&[&str]) -> Shape, path: &mut Vec<&'static str>, within: &mut Vec<&'static str>) -> Fields {
     match ask(path) {
-        Asked::Struct(name, members) if !within.contains(&name) => {
+        Shape::Struct(name, members) if !within.contains(&name) => {
             within.push(name);
             let mut known = BTreeMap::new();
             for member in members {
@@ -38,18 +38,18 @@ fn explore(ask: &dyn Fn(&[&str]) -> Asked, path: &mut Vec<&'static str>, within:
             within.pop();
             Fields::Some(known, Box::new(Fields::None))
         }
-        Asked::Map => {
+        Shape::Map => {
             path.push("key");
             let others = explore(ask, path, within);
             path.pop();
             if others == Fields::All { others } else { Fields::Some(BTreeMap::new(), Box::new(others)) }
         }
-        Asked::Struct(..) | Asked::Value => Fields::All,
+        Shape::Struct(..) | Shape::Value => Fields::All,
     }
 }
 
-fn asked<T: DeserializeOwned>(path: &[&str]) -> Asked {
-    let mut found = Asked::Value;
+fn asked<T: DeserializeOwned>(path: &[&str]) -> Shape {
+    let mut found = Shape::Value;
     // Whether or not something comes of it.
     let _ = T::deserialize(Probe { path, found: &mut found });
     found
@@ -58,11 +58,11 @@ fn asked<T: DeserializeOwned>(path: &[&str]) -> Asked {
 /// Shows a type nothing but the value at a path, and notes what it takes that for.
 struct Probe<'p> {
     path: &'p [&'p str],
-    found: &'p mut Asked,
+    found: &'p mut Shape,
 }
 
 impl<'p> Probe<'p> {
-    fn lead<'de, V: Visitor<'de>>(self, visitor: V, end: Asked) -> Result<V::Value, End>
+    fn lead<'de, V: Visitor<'de>>(self, visitor: V, end: Shape) -> Result<V::Value, End>
     where
         'p: 'de,
     {
@@ -122,7 +122,7 @@ impl<'de> Deserializer<'de> for Probe<'de> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, End> {
-        self.lead(visitor, Asked::Map)
+        self.lead(visitor, Shape::Map)
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -131,7 +131,7 @@ impl<'de> Deserializer<'de> for Probe<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, End> {
-        self.lead(visitor, Asked::Struct(name, fields))
+        self.lead(visitor, Shape::Struct(name, fields))
     }
 
     serde::forward_to_deserialize_any! {

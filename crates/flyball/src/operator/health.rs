@@ -7,7 +7,7 @@ use super::metrics::Metrics;
 use super::pace::Received;
 use crate::cache::{Caches, Store, Trouble};
 use crate::latch::Latch;
-use crate::webhook::{Serving, serve_tls};
+use crate::webhook::{Serving, Verification, serve_tls};
 use http::{
     Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, WWW_AUTHENTICATE},
@@ -90,10 +90,13 @@ impl Report {
             code = StatusCode::SERVICE_UNAVAILABLE;
             text.push_str("[-]shutdown failed: the process is shutting down\n");
         }
-        match self.serving.as_ref().map(|serving| serving.verified()) {
+        match self.serving.as_ref().map(|serving| serving.verification()) {
             None => {}
-            Some(Ok(())) => text.push_str("[+]webhooks ok\n"),
-            Some(Err(complaint)) => {
+            Some(Verification::Trusted) => text.push_str("[+]webhooks ok\n"),
+            Some(Verification::Unknown(why)) => {
+                writeln!(text, "[+]webhooks ok: not verified: {why}").expect("as above")
+            }
+            Some(Verification::Untrusted(complaint)) => {
                 code = StatusCode::SERVICE_UNAVAILABLE;
                 writeln!(text, "[-]webhooks failed: {complaint}").expect("as above");
             }

@@ -150,6 +150,7 @@ impl Operator {
             running.tasks.spawn(panics.within(task.run(env.clone(), running.stop.clone())));
         }
         let reach = Arc::<Reachability>::default();
+        let has_watches = !writers.is_empty() || elect.is_some();
         for writer in writers {
             let store = writer.store();
             let watch = metrics.watch(&store.kind().to_string(), store.namespace());
@@ -160,7 +161,8 @@ impl Operator {
             let master = metrics.master(standing.lease.name());
             let election = Election::new(&everywhere, &self.rng, settings, &instance, standing.clone(), master);
             let (writer, watch) = (election.watched(), WatchMetrics::default());
-            running.others.spawn(Watcher::new(client.clone(), reach, writer, manager, &self.rng, watch).run());
+            let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
+            running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
             let caches = caches.clone();
             let warm = async move {
                 for store in caches.stores() {
@@ -181,6 +183,7 @@ impl Operator {
             let keeper = Keeper {
                 client: client.kube().clone(),
                 clock: everywhere.clock.clone(),
+                rng: self.rng.fork("webhooks"),
                 operator: installed.clone(),
                 reach: self.webhook_url.map_or_else(service, |url| Reach::url(&url, address.port())),
                 namespace,
@@ -188,7 +191,13 @@ impl Operator {
                 targets,
                 serving: serving.clone(),
                 address,
+                changed: Arc::default(),
             };
+            for writer in keeper.watched() {
+                let (client, reach, manager) = (client.clone(), reach.clone(), manager.clone());
+                let watch = WatchMetrics::default();
+                running.others.spawn(Watcher::new(client, reach, writer, manager, &self.rng, watch).run());
+            }
             running.others.spawn(keeper.run());
             running.others.spawn(webhook::serve(listener, webhooks, serving.clone()));
         }
@@ -216,6 +225,10 @@ impl Operator {
         for (recorder, env) in running.recorders.iter().zip([everywhere, leading]) {
             let recorder = recorder.clone();
             running.events.spawn(async move { recorder.run(env.client.kube()).await });
+        }
+        if has_watches {
+            let rng = self.rng.fork("probe");
+            running.others.spawn(async move { reach.probe_when_quiet(&client, rng).await });
         }
         running.lease = standing.map(|standing| standing.lease.to_string()).unwrap_or_default();
         Ok(running)

@@ -1,13 +1,13 @@
 //! What the API server is given of a policy.
 
-use super::{Declared, Mutation};
+use super::{Declaration, Mutation};
 use crate::webhook::ADMISSION;
 use serde_json::{Value, json};
 
 /// Lets objects go, whatever the rules say of them.
 const NOT_BEING_DELETED: (&str, &str) = ("not-being-deleted", "!has(object.metadata.deletionTimestamp)");
 
-impl Declared {
+impl Declaration {
     /// Makes the policies and their bindings.
     pub(crate) fn manifests(&self, operator: &str) -> Vec<Value> {
         let name = format!("{operator}-{}", self.scope.kind.resource());
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_made() {
-        let kinds = |declared: Declared| {
+        let kinds = |declared: Declaration| {
             let kind = |manifest: &Value| format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
             declared.manifests("op").iter().map(kind).collect::<Vec<_>>()
         };

@@ -4,6 +4,9 @@
 //! The shell around [`Probes`], which decide whose turn it is; it sends the probes. A watch asks for nothing but to go
 //! on; it knows of no other watch.
 //!
+//! Streams that are open take part as well: they end once a server is back that was away. What was sent meanwhile may be lost with a
+//! connection that looks as before.
+//!
 //! A probe is a request of its own, for the health of the server: kube-apiserver answers that at once, however busy it
 //! is ([API Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it),
 //! and to everybody. So little time shows that a server hangs, while a list may take much longer to begin.
@@ -11,6 +14,7 @@
 use super::schedule::{Probes, Schedule, Turn};
 use super::session::is_gateway_error;
 use crate::client::{OwnPace, Sends};
+use flyball_core::Rng;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
@@ -30,13 +34,46 @@ pub(crate) struct Reachability {
     probes: Mutex<Probes>,
     /// Rings when the server is back.
     back: Notify,
+    /// Rings when the server turns out to be away, and when one that was away is back.
+    turned: Notify,
 }
 
 impl Reachability {
-    /// Takes in that the server answered, whatever it said; what a load balancer says for it is no answer.
+    /// Takes in that the server sent something, whatever it said; what a load balancer says for it is no answer.
     pub(super) fn answered(&self) {
-        if self.probes().answered() {
+        let mut probes = self.probes();
+        let was_away = probes.is_away();
+        let was_missing = probes.answered(Instant::now());
+        drop(probes);
+        if was_missing {
             self.back.notify_waiters();
+        }
+        if was_away {
+            self.turned.notify_waiters();
+        }
+    }
+
+    /// Waits until the server turns out to be away, or is back that was, and tells whether it is there.
+    pub(super) async fn turned(&self) -> bool {
+        self.turned.notified().await;
+        !self.probes().is_away()
+    }
+
+    /// Probes the server whenever nothing was heard of it for a while. Streams alone do not show that it is away: a proxy may keep their
+    /// connections open that lead nowhere.
+    pub(crate) async fn probe_when_quiet(&self, client: &dyn Sends, rng: Rng) {
+        let (schedule, start) = (Schedule::new(rng), Instant::now());
+        loop {
+            let time = schedule.quiet();
+            loop {
+                let due = self.probes().quiet_at(start, time);
+                if due <= Instant::now() {
+                    break;
+                }
+                sleep_until(due).await;
+            }
+            self.probes().suspect(Instant::now());
+            self.reached(client, &schedule).await;
         }
     }
 
@@ -60,7 +97,7 @@ impl Reachability {
                 Turn::Probe => tokio::select! {
                     biased;
                     () = back => {}
-                    is_there = probe(client) => if is_there { self.answered() } else { self.probes().failed() },
+                    is_there = probe(client) => if is_there { self.answered() } else { self.failed() },
                 },
                 Turn::Wait(next) => tokio::select! {
                     biased;
@@ -68,6 +105,12 @@ impl Reachability {
                     () = sleep_until(next) => {}
                 },
             }
+        }
+    }
+
+    fn failed(&self) {
+        if self.probes().failed() {
+            self.turned.notify_waiters();
         }
     }
 

@@ -30,8 +30,9 @@ const REFUSALS_OF_ABSENT_KIND: u32 = 3;
 const ERRORS_OF_ABSENT_SERVER: u32 = 3;
 /// How much longer than it was asked to a server may keep a watch open.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long a server that sends a bookmark a minute, as kube-apiserver does, may be silent.
-const LONGEST_SILENCE: Duration = Duration::from_secs(150);
+/// How long a watch may be silent whose server sends a bookmark a minute, as kube-apiserver does. To resume it costs the server little
+/// if that one was half a minute late.
+const LONGEST_SILENCE: Duration = Duration::from_secs(90);
 /// How long an unfinished list may be silent.
 const LONGEST_SILENCE_OF_LIST: Duration = Duration::from_secs(30);
 /// Objects in a page.

@@ -1,21 +1,24 @@
 //! Keeps certificates good, and the API server informed of where webhooks are and whom to trust.
 //!
 //! Each look ends with a handshake of the operator with its own listener, under the name by which the API server calls it, that trusts
-//! what the API server trusts: the bundles as they were just read from the configurations. The operator is ready only if all of them
-//! verify what is served. Configurations that do not exist (yet) ask nothing, and keep it from being ready no more than they could be
-//! called; so a Deployment becomes ready before they are applied.
+//! what the API server trusts: the bundles as they were just read from the configurations, whoever wrote them. An operator is not ready
+//! while one of them does not verify the served certificate. A configuration that does not exist yet, that the operator may not read, or
+//! that names no bundle leaves it ready, and `/readyz` says so; a Deployment becomes ready before its configurations are applied.
+//!
+//! A watch of the configurations' metadata begins the next look when one of them changes; where it is not allowed, the period does.
 
 use super::certificate::Now;
-use super::listener::Serving;
+use super::listener::{Serving, Verification};
 use super::manifests::{Reach, Target, conversion, secret_name};
 use super::probe::{self, Failure};
 use super::secret::Kept;
 use super::{Certificates, files};
+use crate::cache::{Change, Kept as Fields, Listener, Portion, Selection, Store, StoreId, Writer};
 use crate::client::{chain, exchange, exchange_dated};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flyball_core::Clock;
 use flyball_core::time::Timestamp;
+use flyball_core::{Clock, Rng};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -23,13 +26,20 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 use tower::BoxError;
 
-/// Between two looks at what is there.
+/// Between two looks at what is there, before jitter.
 const LOOK: Duration = Duration::from_secs(60);
-/// Between two looks at files, which is what controller-runtime takes as well.
+/// Between two looks at files, before jitter; controller-runtime takes as long.
 const LOOK_AT_FILES: Duration = Duration::from_secs(10);
+/// The part of a period that is drawn, so that replicas do not look at the same time.
+const LOOK_JITTER: f64 = 0.2;
+/// The shortest time between two looks: two operators that overwrite each other's configurations must not do so without a pause.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Within this time a change is looked at, not by all replicas at once.
+const CHANGE_JITTER: Duration = Duration::from_secs(1);
 /// Until the next look when something is missing; it doubles each time.
 const SOON: Duration = Duration::from_secs(1);
 /// The longest of these waits: configurations that were just applied fail calls until they are looked at.
@@ -41,6 +51,7 @@ const ATTEMPTS: u32 = 5;
 pub(crate) struct Keeper {
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
+    pub(crate) rng: Rng,
     pub(crate) operator: String,
     /// Where the secret is.
     pub(crate) namespace: String,
@@ -50,10 +61,38 @@ pub(crate) struct Keeper {
     pub(crate) serving: Arc<Serving>,
     /// Where the webhooks are served.
     pub(crate) address: SocketAddr,
+    /// Rings when a target changes.
+    pub(crate) changed: Arc<Notify>,
 }
 
-/// The bundles that the API server trusts, with what holds them.
-type Published = Vec<(String, String)>;
+/// A bundle by which calls of a host are verified, and the object that holds it.
+struct Bundle {
+    place: String,
+    host: String,
+    pem: String,
+}
+
+/// The bundles that the API server trusts, as far as they can be read.
+#[derive(Default)]
+struct Published {
+    bundles: Vec<Bundle>,
+    /// Why others are not known.
+    unknown: Vec<String>,
+}
+
+/// Rings when an object changes.
+#[derive(Debug)]
+struct ChangeBell(Arc<Notify>);
+
+impl Listener for ChangeBell {
+    fn changed(&self, _: &Change<'_>) {
+        self.0.notify_one();
+    }
+
+    fn seen(&self, _: StoreId, _: u64) {}
+
+    fn listed(&self, _: &Store, _: u64) {}
+}
 
 /// What one replica remembers from one look to the next.
 #[derive(Default)]
@@ -66,11 +105,23 @@ struct Memory {
 }
 
 impl Keeper {
+    /// Makes a store for the metadata of each target, whose changes begin a look.
+    pub(crate) fn watched(&self) -> Vec<Writer> {
+        let watched = |target: &Target| {
+            // A role can allow this one without allowing the others.
+            let portion = Portion { selection: Selection::named(&target.name), kept: Fields::Metadata };
+            let (_, mut writer) = Store::of(0, target.kind(), None, portion.into());
+            writer.subscribe(Arc::new(ChangeBell(self.changed.clone())));
+            writer
+        };
+        self.targets.iter().map(watched).collect()
+    }
+
     /// Does so until it is dropped.
     pub(crate) async fn run(self) {
         let (mut memory, mut soon) = (Memory::default(), SOON);
         loop {
-            let (looked, wait) = match &self.certificates {
+            let (looked, period) = match &self.certificates {
                 Certificates::Own => (self.look(&mut memory).await, LOOK),
                 Certificates::Files(directory) | Certificates::CertManager { directory, .. } => {
                     (self.look_at_files(directory).await, LOOK_AT_FILES)
@@ -80,7 +131,11 @@ impl Keeper {
                 Ok(()) => {
                     memory.complaint.clear();
                     soon = SOON;
-                    sleep(wait).await;
+                    let wait = period.mul_f64(1.0 - LOOK_JITTER * self.rng.fraction());
+                    sleep(MIN_LOOK_INTERVAL).await;
+                    if timeout(wait - MIN_LOOK_INTERVAL, self.changed.notified()).await.is_ok() {
+                        sleep(CHANGE_JITTER.mul_f64(self.rng.fraction())).await;
+                    }
                 }
                 Err(error) => {
                     let complaint = chain(&*error);
@@ -98,14 +153,28 @@ impl Keeper {
     async fn look_at_files(&self, directory: &Path) -> Result<(), BoxError> {
         let (certificate, key) = files::read(directory)?;
         self.serving.set(&certificate, &key)?;
-        // Who makes the certificate publishes its authority, and may put it here as well.
-        match files::read_authority(directory)? {
-            Some(authority) => self.verify(&[("ca.crt".into(), authority)], self.clock.now()).await,
-            None => {
-                self.serving.verify(Ok(()));
-                Ok(())
+        let (mut published, mut now) = (Published::default(), None);
+        for target in &self.targets {
+            match self.get(&target.url()).await {
+                Ok((object, date)) => {
+                    now = date.or(now);
+                    self.add(&mut published, target, object.as_ref());
+                }
+                Err(kube::Error::Api(status)) if status.code == 403 => published.unknown.push(status.message),
+                Err(error) => {
+                    let why = format!("{}: {}", target.place(), chain(&error));
+                    self.serving.verify_unless_known(Verification::Unknown(why));
+                    return Err(error.into());
+                }
             }
         }
+        // Whoever makes the certificate publishes its authority, and may put it here as well.
+        if published.bundles.is_empty()
+            && let Some(pem) = files::read_authority(directory)?
+        {
+            published.bundles.push(Bundle { place: "ca.crt".into(), host: self.reach.host(), pem });
+        }
+        self.verify(&published, now.unwrap_or_else(|| self.clock.now())).await
     }
 
     async fn look(&self, memory: &mut Memory) -> Result<(), BoxError> {
@@ -113,8 +182,9 @@ impl Keeper {
         let (kept, now) = self.share(&memory.kept, known).await?;
         memory.kept = kept;
         let bundle = memory.kept.bundle();
+        let shared = Bundle { place: secret_name(&self.operator), host: self.reach.host(), pem: bundle.clone() };
+        let mut published = Published { bundles: vec![shared], unknown: Vec::new() };
         // Trust first: what is served next must be believed.
-        let mut published = vec![(secret_name(&self.operator), bundle.clone())];
         let told = self.tell(&bundle, &mut published).await;
         if let Some(current) = &memory.kept.current {
             self.serving.set(&current.certificate, &current.key)?;
@@ -126,26 +196,28 @@ impl Keeper {
         Ok(())
     }
 
-    /// Calls the listener as the API server would, once for each different bundle.
-    async fn verify(&self, published: &[(String, String)], now: Timestamp) -> Result<(), BoxError> {
-        let name = self.reach.names().into_iter().next().unwrap_or_default();
-        let mut verified: Vec<&str> = Vec::new();
-        for (place, bundle) in published {
-            if verified.contains(&&**bundle) {
+    /// Calls the listener as the API server would, once for each different host and bundle.
+    async fn verify(&self, published: &Published, now: Timestamp) -> Result<(), BoxError> {
+        let mut verified: Vec<(&str, &str)> = Vec::new();
+        for Bundle { place, host, pem } in &published.bundles {
+            if verified.contains(&(host, pem)) {
                 continue;
             }
-            match probe::handshake(self.address, &name, bundle, now).await {
-                Ok(()) => verified.push(bundle),
+            match probe::handshake(self.address, host, pem, now).await {
+                Ok(()) => verified.push((host, pem)),
                 Err(Failure::Untrusted(why)) => {
-                    let why = format!("{place} does not verify the certificate that is served for {name}: {why}");
-                    self.serving.verify(Err(why.clone()));
+                    let why = format!("{place} does not verify the certificate that is served for {host}: {why}");
+                    self.serving.verify(Verification::Untrusted(why.clone()));
                     return Err(why.into());
                 }
                 // A listener that is busy does not make the certificate worse.
                 Err(unreachable) => return Err(unreachable.into()),
             }
         }
-        self.serving.verify(Ok(()));
+        self.serving.verify(match published.unknown.is_empty() {
+            true => Verification::Trusted,
+            false => Verification::Unknown(published.unknown.join("; ")),
+        });
         Ok(())
     }
 
@@ -192,25 +264,60 @@ impl Keeper {
         }
     }
 
-    /// Writes place and authority of the webhooks into all objects that hold them; adds the bundles that they hold then.
+    /// Writes place and authority of the webhooks into all targets; adds the bundles that they hold then. A target that cannot be
+    /// written keeps none of the others from it.
     async fn tell(&self, bundle: &str, published: &mut Published) -> Result<(), BoxError> {
-        let mut missing = Vec::new();
+        let mut complaints = Vec::new();
         for target in &self.targets {
-            let place = format!("{}/{}", target.resource, target.name);
-            let Some(mut object) = self.get(&target.url()).await?.0 else {
-                missing.push(place);
-                continue;
+            let mut object = match self.get(&target.url()).await {
+                Ok((object, _)) => object,
+                Err(error) => {
+                    published.unknown.push(chain(&error));
+                    complaints.push(chain(&error));
+                    continue;
+                }
             };
-            if aim(&mut object, target, &self.reach, bundle) {
-                object = self.send(Method::PUT, &target.url(), &object).await?;
-                tracing::info!(target.resource, target.name, "told the API server of the webhooks");
+            match &object {
+                None => complaints.push(format!("{} not found: apply what `manifests` prints", target.place())),
+                Some(found) => match self.aim_at(target, found, bundle).await {
+                    Ok(told) => object = Some(told),
+                    Err(error) => complaints.push(chain(&error)),
+                },
             }
-            published.extend(bundles(&object, target).map(|bundle| (place.clone(), bundle)));
+            self.add(published, target, object.as_ref());
         }
-        if missing.is_empty() {
-            return Ok(());
+        if complaints.is_empty() { Ok(()) } else { Err(complaints.join("; ").into()) }
+    }
+
+    /// Points a target at the webhooks, and returns it as it is stored.
+    async fn aim_at(&self, target: &Target, found: &Value, bundle: &str) -> kube::Result<Value> {
+        let mut object = found.clone();
+        if aim(&mut object, target, &self.reach, bundle) {
+            object = self.send(Method::PUT, &target.url(), &object).await?;
+            tracing::info!(target.resource, target.name, "told the API server of the webhooks");
         }
-        Err(format!("{} not found: apply what `manifests` prints", missing.join(", ")).into())
+        Ok(object)
+    }
+
+    /// Adds the bundles that a target holds.
+    fn add(&self, published: &mut Published, target: &Target, object: Option<&Value>) {
+        let place = target.place();
+        let Some(object) = object else {
+            published.unknown.push(format!("{place} not found"));
+            return;
+        };
+        for client in clients(object, target) {
+            let pem = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
+            let pem = String::from_utf8_lossy(&pem).into_owned();
+            match Reach::of(client) {
+                None => published.unknown.push(format!("{place} names no webhook")),
+                // The API server goes by the roots of its system then, which hold no authority of an operator's own.
+                Some(_) if pem.is_empty() && self.certificates != Certificates::Own => {
+                    published.unknown.push(format!("{place} holds no caBundle"));
+                }
+                Some(reach) => published.bundles.push(Bundle { place: place.clone(), host: reach.host(), pem }),
+            }
+        }
     }
 
     /// Reads an object, and when the API server answered.
@@ -232,15 +339,12 @@ impl Keeper {
     }
 }
 
-/// Reads the bundles by which the webhooks of a target are verified.
-fn bundles(object: &Value, target: &Target) -> impl Iterator<Item = String> {
+/// Returns where the webhooks of a target lead, and whom to trust there.
+fn clients<'a>(object: &'a Value, target: &'a Target) -> impl Iterator<Item = &'a Value> {
     let conversion = target.paths.contains_key("").then(|| &object["spec"]["conversion"]["webhook"]["clientConfig"]);
     let is_ours = |webhook: &&Value| webhook["name"].as_str().is_some_and(|name| target.paths.contains_key(name));
     let webhooks = object["webhooks"].as_array().into_iter().flatten().filter(is_ours);
-    conversion.into_iter().chain(webhooks.map(|webhook| &webhook["clientConfig"])).map(|client| {
-        let bundle = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
-        String::from_utf8_lossy(&bundle).into_owned()
-    })
+    conversion.into_iter().chain(webhooks.map(|webhook| &webhook["clientConfig"]))
 }
 
 /// Points an object at the webhooks; tells whether it did not point there already. What others added to it stays.
@@ -277,9 +381,38 @@ mod tests {
     use rustls::sign::CertifiedKey;
     use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
+    use std::path::PathBuf;
     use std::sync::Mutex;
     use tokio::net::TcpListener;
     use tower::service_fn;
+
+    /// Returns the operator's validating configuration as a target.
+    fn target() -> Target {
+        Target {
+            resource: "validatingwebhookconfigurations",
+            group: "admissionregistration.k8s.io",
+            name: "op-webhook".into(),
+            paths: [("ours".to_owned(), "/validate".to_owned())].into(),
+        }
+    }
+
+    /// Makes a keeper without targets; whoever it asks does not answer.
+    fn keeper(certificates: Certificates, serving: Arc<Serving>, address: SocketAddr, clock: Clock) -> Keeper {
+        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
+        Keeper {
+            client: kube::Client::new(nobody, "ns"),
+            clock,
+            rng: Rng::from_seed(1),
+            operator: "op".into(),
+            namespace: "ns".into(),
+            certificates,
+            reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
+            targets: Vec::new(),
+            serving,
+            address,
+            changed: Arc::default(),
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn files_are_served_and_read_again_when_they_change() {
@@ -295,25 +428,15 @@ mod tests {
                 |made: &Identity| CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap() == key.cert[0];
             made.iter().position(is)
         };
-        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
-        let keeper = Keeper {
-            client: kube::Client::new(nobody, "ns"),
-            clock: Clock::system(),
-            operator: "op".into(),
-            namespace: "ns".into(),
-            certificates: Certificates::Files(directory.clone()),
-            reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
-            targets: Vec::new(),
-            serving: serving.clone(),
-            address: ([127, 0, 0, 1], 1).into(),
-        };
+        let certificates = Certificates::Files(directory.clone());
+        let keeper = keeper(certificates, serving.clone(), ([127, 0, 0, 1], 1).into(), Clock::system());
         tokio::spawn(keeper.run());
         sleep(LOOK).await;
         assert_eq!(served(), None);
         put("tls.crt", &made[0].certificate);
         put("tls.key", &made[0].key);
         sleep(LOOK_AT_FILES).await;
-        assert_eq!((served(), serving.verified()), (Some(0), Ok(())));
+        assert_eq!((served(), serving.verification()), (Some(0), Verification::Trusted));
         // Half of a change is none.
         put("tls.crt", &made[1].certificate);
         sleep(LOOK).await;
@@ -422,22 +545,11 @@ mod tests {
         for off in hours_off {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let (asked, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
-            let target = Target {
-                resource: "validatingwebhookconfigurations",
-                group: "admissionregistration.k8s.io",
-                name: "op-webhook".into(),
-                paths: [("ours".to_owned(), "/validate".to_owned())].into(),
-            };
+            let clock = Clock::new(move || ticks.lock().unwrap().now + SignedDuration::from_hours(off));
             let keeper = Keeper {
                 client: kube::Client::new(service_fn(move |request| Api::answer(asked.clone(), request)), "ns"),
-                clock: Clock::new(move || ticks.lock().unwrap().now + SignedDuration::from_hours(off)),
-                operator: "op".into(),
-                namespace: "ns".into(),
-                certificates: Certificates::Own,
-                reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
-                targets: vec![target],
-                serving: serving.clone(),
-                address: listener.local_addr().unwrap(),
+                targets: vec![target()],
+                ..keeper(Certificates::Own, serving.clone(), listener.local_addr().unwrap(), clock)
             };
             tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
             replicas.push((keeper, Memory::default()));
@@ -458,7 +570,7 @@ mod tests {
                 let at = (at + day as usize) % 3;
                 let (keeper, memory) = &mut replicas[at];
                 keeper.look(memory).await.unwrap();
-                assert_eq!(keeper.serving.verified(), Ok(()));
+                assert_eq!(keeper.serving.verification(), Verification::Trusted);
                 noticed = if noticed.is_empty() { bundle() } else { noticed };
                 let state = (bundle(), replicas.iter().map(|(keeper, _)| keeper.serving.get()).collect::<Vec<_>>());
                 // What was called with success is called again with success, until it is too old.
@@ -488,37 +600,147 @@ mod tests {
         }
     }
 
+    /// An operator that serves a certificate, whose configuration an API server answers with a code.
+    struct Hosted {
+        keeper: Keeper,
+        directory: PathBuf,
+        api: Arc<Mutex<(u16, Value)>>,
+        ours: Identity,
+        other: Identity,
+        now: Timestamp,
+    }
+
+    impl Hosted {
+        async fn start(name: &str, certificates: impl Fn(&Path) -> Certificates) -> Self {
+            let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
+            let [ours, other] = [(); 2].map(|()| Identity::make("op", &["named.apart.svc".into()], now).unwrap());
+            let directory = std::env::temp_dir().join(format!("flyball-hosted-{name}-{}", std::process::id()));
+            fs::create_dir_all(&directory).unwrap();
+            for (name, pem) in [("tls.crt", &ours.certificate), ("tls.key", &ours.key)] {
+                fs::write(directory.join(name), pem).unwrap();
+            }
+            let (serving, api) = (Arc::<Serving>::default(), Arc::new(Mutex::new((404, Value::Null))));
+            serving.set(&ours.certificate, &ours.key).unwrap();
+            let asked = api.clone();
+            let client = service_fn(move |request: Request<Body>| {
+                let (code, object) = asked.lock().unwrap().clone();
+                async move {
+                    let code = if request.method() == Method::GET { code } else { 403 };
+                    if code == 0 {
+                        return Err::<Response<Body>, BoxError>("connection refused".into());
+                    }
+                    let reason = if code == 404 { "NotFound" } else { "Forbidden" };
+                    let status =
+                        json!({"kind": "Status", "code": code, "reason": reason, "message": format!("code {code}")});
+                    let body = if code == 200 { object } else { status };
+                    Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))?)
+                }
+            });
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
+            let keeper = Keeper {
+                client: kube::Client::new(client, "ns"),
+                targets: vec![target()],
+                ..keeper(certificates(&directory), serving.clone(), address, clock)
+            };
+            tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
+            Self { keeper, directory, api, ours, other, now }
+        }
+
+        /// Has the API server answer with a configuration that holds a bundle.
+        fn publish(&self, bundle: &str) {
+            let service = json!({"namespace": "apart", "name": "named"});
+            let client = json!({"service": service, "caBundle": STANDARD.encode(bundle)});
+            *self.api.lock().unwrap() = (200, json!({"webhooks": [{"name": "ours", "clientConfig": client}]}));
+        }
+
+        fn answer(&self, code: u16) {
+            self.api.lock().unwrap().0 = code;
+        }
+
+        /// Looks at the files and the configuration.
+        async fn look(&self) -> Verification {
+            let _ = self.keeper.look_at_files(&self.directory).await;
+            self.keeper.serving.verification()
+        }
+    }
+
+    impl Drop for Hosted {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+
     #[tokio::test]
-    async fn who_is_not_trusted_is_not_ready() {
+    async fn certificates_from_files_are_verified_by_the_published_bundle() {
+        let manager = |directory: &Path| Certificates::CertManager {
+            certificate: "ns/op".into(),
+            directory: directory.to_owned(),
+        };
+        let kinds: [(&str, &dyn Fn(&Path) -> Certificates); 2] =
+            [("files", &|path| Certificates::Files(path.to_owned())), ("manager", &manager)];
+        for (name, certificates) in kinds {
+            let hosted = Hosted::start(name, certificates).await;
+            let unknown = |why: &str| Verification::Unknown(why.to_owned());
+            let place = "validatingwebhookconfigurations/op-webhook";
+            hosted.answer(0);
+            let refused = format!("{place}: ServiceError: connection refused");
+            assert_eq!(hosted.look().await, unknown(&refused), "ready while nothing else is known");
+            hosted.answer(404);
+            assert_eq!(hosted.look().await, unknown(&format!("{place} not found")));
+            hosted.answer(403);
+            assert_eq!(hosted.look().await, unknown("code 403"));
+            hosted.publish("");
+            assert_eq!(hosted.look().await, unknown(&format!("{place} holds no caBundle")));
+            hosted.publish(&hosted.other.authority);
+            let Verification::Untrusted(why) = hosted.look().await else { panic!("another authority is published") };
+            assert!(why.starts_with(&format!("{place} does not verify")) && why.contains("named.apart.svc"), "{why}");
+            hosted.answer(0);
+            assert_eq!(hosted.look().await, Verification::Untrusted(why), "nothing shows that it changed");
+            hosted.publish(&hosted.ours.authority);
+            assert_eq!(hosted.look().await, Verification::Trusted);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bundle_that_the_operator_may_not_write_makes_it_not_ready() {
+        let hosted = Hosted::start("own", |_| Certificates::Own).await;
+        let own = &hosted.keeper;
+        let verification = async || {
+            let mut published = Published::default();
+            let told = own.tell(&hosted.ours.authority, &mut published).await;
+            let _ = own.verify(&published, hosted.now).await;
+            (told.map_err(|error| error.to_string()), own.serving.verification())
+        };
+        hosted.publish(&hosted.other.authority);
+        let (told, verification) = verification().await;
+        assert!(told.unwrap_err().contains("code 403") && matches!(verification, Verification::Untrusted(_)));
+    }
+
+    #[tokio::test]
+    async fn an_untrusted_certificate_makes_the_operator_not_ready() {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
         let serving = Arc::<Serving>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
-        let nobody = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("is not asked".into()));
-        let keeper = Keeper {
-            client: kube::Client::new(nobody, "ns"),
-            clock: Clock::new(move || now),
-            operator: "op".into(),
-            namespace: "ns".into(),
-            certificates: Certificates::Own,
-            reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
-            targets: Vec::new(),
-            serving: serving.clone(),
-            address: listener.local_addr().unwrap(),
-        };
+        let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
+        let keeper = keeper(Certificates::Own, serving.clone(), address, clock);
         let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving.clone()));
-        let published =
-            |bundle: &str| vec![("validatingwebhookconfigurations/op-webhook".to_owned(), bundle.to_owned())];
+        let published = |bundle: &str| {
+            let (place, host) = ("validatingwebhookconfigurations/op-webhook".into(), "op-webhook.ns.svc".into());
+            Published { bundles: vec![Bundle { place, host, pem: bundle.to_owned() }], unknown: Vec::new() }
+        };
         keeper.verify(&published(&ours.authority), now).await.unwrap();
-        assert_eq!(serving.verified(), Ok(()));
+        assert_eq!(serving.verification(), Verification::Trusted);
         keeper.verify(&published(&other.authority), now).await.unwrap_err();
-        let why = serving.verified().unwrap_err();
+        let Verification::Untrusted(why) = serving.verification() else { panic!("it is not trusted") };
         assert!(why.contains("validatingwebhookconfigurations/op-webhook does not verify"), "{why}");
         keeper.verify(&published(&ours.authority), now).await.unwrap();
         serves.abort();
         assert!(serves.await.is_err());
         keeper.verify(&published(&ours.authority), now).await.unwrap_err();
-        assert_eq!(serving.verified(), Ok(()), "a listener that is busy says nothing about its certificate");
+        let still = serving.verification();
+        assert_eq!(still, Verification::Trusted, "a listener that is busy says nothing about its certificate");
     }
 }

@@ -19,12 +19,23 @@ use tokio_rustls::TlsAcceptor;
 /// Connections at the same time.
 const MAX_CONNECTIONS: usize = 256;
 
+/// Whether the API server trusts the served certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verification {
+    /// All published bundles verify it.
+    Trusted,
+    /// No bundle that can be read contradicts it, and some cannot be read, for this reason.
+    Unknown(String),
+    /// It is not served, or a published bundle does not verify it.
+    Untrusted(String),
+}
+
 /// The certificate that is served now, and whether those who call trust it.
 #[derive(Debug, Default)]
 pub(crate) struct Serving {
     key: RwLock<Option<Arc<CertifiedKey>>>,
-    /// Outcome of the last handshake that verified it.
-    verified: RwLock<Option<Result<(), String>>>,
+    /// Outcome of the last handshakes that verified it.
+    verification: RwLock<Option<Verification>>,
 }
 
 /// Why a certificate cannot be served.
@@ -46,18 +57,23 @@ impl Serving {
         Ok(())
     }
 
-    /// Notes whether the certificate is trusted.
-    pub(super) fn verify(&self, outcome: Result<(), String>) {
-        *self.verified.write().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    /// Takes in whether the certificate is trusted.
+    pub(super) fn verify(&self, outcome: Verification) {
+        *self.verification.write().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
-    /// Tells whether the certificate is served and trusted; if not, why.
-    pub(crate) fn verified(&self) -> Result<(), String> {
+    /// Takes in an outcome that is worth less than an earlier one.
+    pub(super) fn verify_unless_known(&self, outcome: Verification) {
+        self.verification.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
+    }
+
+    /// Returns whether the certificate is served and trusted.
+    pub(crate) fn verification(&self) -> Verification {
         if self.get().is_none() {
-            return Err("there is no certificate to serve yet".into());
+            return Verification::Untrusted("there is no certificate to serve yet".into());
         }
-        let verified = self.verified.read().unwrap_or_else(PoisonError::into_inner).clone();
-        verified.unwrap_or_else(|| Err("the certificate is not verified yet".into()))
+        let verification = self.verification.read().unwrap_or_else(PoisonError::into_inner).clone();
+        verification.unwrap_or_else(|| Verification::Untrusted("the certificate is not verified yet".into()))
     }
 
     pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
@@ -120,13 +136,14 @@ mod tests {
     use std::sync::OnceLock;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::runtime::Runtime;
     use tokio::time::Instant;
     use tokio_rustls::client::TlsStream;
 
     #[test]
     fn what_cannot_be_served_leaves_what_is() {
         let serving = Serving::default();
-        assert!(serving.verified().is_err());
+        assert!(matches!(serving.verification(), Verification::Untrusted(_)));
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
         let [one, other] = [(); 2].map(|()| Identity::make("op", &["localhost".into()], now).unwrap());
         serving.set(&one.certificate, &one.key).unwrap();
@@ -137,12 +154,26 @@ mod tests {
         assert_eq!(served(), first);
         serving.set(&other.certificate, &other.key).unwrap();
         assert_ne!(served(), first);
-        assert!(serving.verified().unwrap_err().contains("not verified yet"));
-        serving.verify(Ok(()));
-        assert_eq!(serving.verified(), Ok(()));
+        assert_eq!(serving.verification(), Verification::Untrusted("the certificate is not verified yet".into()));
+        let unknown = || Verification::Unknown("no right".into());
+        serving.verify_unless_known(unknown());
+        assert_eq!(serving.verification(), unknown());
+        serving.verify(Verification::Trusted);
+        serving.verify_unless_known(unknown());
+        assert_eq!(serving.verification(), Verification::Trusted);
     }
 
     const NAME: &str = "op-webhook.ns.svc";
+
+    /// The longest that a review may take, whatever others do.
+    const MAX_LATENCY: Duration = Duration::from_secs(1);
+
+    /// Makes threads of their own, as another machine has them: a review must not wait for those who flood its listener to be
+    /// polled.
+    fn threads(name: &str) -> Runtime {
+        let mut threads = tokio::runtime::Builder::new_multi_thread();
+        threads.worker_threads(2).thread_name(name).enable_all().build().unwrap()
+    }
 
     /// A listener with a webhook, whose clients trust an authority.
     struct Served {
@@ -152,7 +183,7 @@ mod tests {
     }
 
     impl Served {
-        async fn start() -> Self {
+        async fn start(threads: &Runtime) -> Self {
             let webhook = Webhook::<ConfigMap>::new().validates(|_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow()));
             let live = Arc::<OnceLock<Live>>::default();
             let (caches, _) = Caches::new([], &BTreeSet::new());
@@ -164,7 +195,7 @@ mod tests {
             serving.set(&identity.certificate, &identity.key).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            tokio::spawn(serve(listener, Webhooks::new(&[webhook.declared()], live), serving));
+            threads.spawn(serve(listener, Webhooks::new(&[webhook.declared()], live), serving));
             Self { address, authority: identity.authority, now }
         }
 
@@ -207,15 +238,16 @@ mod tests {
         pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test]
     async fn large_bodies_take_bounded_memory_and_keep_no_review_waiting() {
-        let served = Arc::new(Served::start().await);
+        let (server, clients) = (threads("server"), threads("flood"));
+        let served = Arc::new(Served::start(&server).await);
         served.review().await;
         let before = resident();
         let mut floods = tokio::task::JoinSet::new();
         for at in 0..300 {
             let served = served.clone();
-            floods.spawn(async move {
+            let flood = async move {
                 let piece = vec![b' '; 64 << 10];
                 loop {
                     let Some(mut stream) = served.connect().await else { continue };
@@ -237,27 +269,31 @@ mod tests {
                         }
                     }
                 }
-            });
+            };
+            floods.spawn_on(flood, clients.handle());
         }
-        let (mut slowest, mut most) = (Duration::ZERO, 0);
+        let (mut took, mut most) = (Vec::new(), 0);
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            slowest = slowest.max(served.review().await);
+            took.push(served.review().await);
             most = most.max(resident());
         }
         floods.abort_all();
+        [server, clients].into_iter().for_each(Runtime::shutdown_background);
         let grown = most.saturating_sub(before) >> 20;
         assert!(grown < 256, "{grown} MiB");
-        assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+        took.sort();
+        assert!(took[19] < MAX_LATENCY, "{took:?}");
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[tokio::test]
     async fn a_thousand_slow_clients_keep_no_review_waiting() {
-        let served = Arc::new(Served::start().await);
+        let (server, clients) = (threads("server"), threads("slow"));
+        let served = Arc::new(Served::start(&server).await);
         let mut slow = tokio::task::JoinSet::new();
         for at in 0..1000 {
             let served = served.clone();
-            slow.spawn(async move {
+            let client = async move {
                 loop {
                     tokio::time::sleep(Duration::from_millis(500)).await;
                     // Most of them do not even shake hands.
@@ -277,7 +313,8 @@ mod tests {
                         tokio::time::sleep(Duration::from_millis(300)).await;
                     }
                 }
-            });
+            };
+            slow.spawn_on(client, clients.handle());
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut took = Vec::new();
@@ -285,7 +322,8 @@ mod tests {
             took.push(served.review().await);
         }
         slow.abort_all();
+        [server, clients].into_iter().for_each(Runtime::shutdown_background);
         took.sort();
-        assert!(took[49] < Duration::from_secs(1), "{took:?}");
+        assert!(took[49] < MAX_LATENCY, "{took:?}");
     }
 }

@@ -1,16 +1,19 @@
 //! What has to be in the cluster for webhooks to be found, and the permissions to keep it right.
 
 use super::service::CONVERT;
-use super::{ADMISSION, Certificates, Declared, lockout};
+use super::{ADMISSION, Certificates, Declaration, lockout};
+use crate::kind::Kind;
 use flyball_core::GroupResource;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Lets cert-manager write the authority.
 const INJECT: &str = "cert-manager.io/inject-ca-from";
 
-impl Declared {
+impl Declaration {
     /// Returns the path at which something is asked, as controller-runtime names it.
     pub(super) fn path(&self, duty: &str) -> String {
         let gvk = self.scope.kind.gvk();
@@ -70,6 +73,21 @@ impl Reach {
         Self::Url(base.strip_suffix(":0").map_or_else(|| base.to_owned(), |host| format!("{host}:{port}")))
     }
 
+    /// Reads where a `clientConfig` leads.
+    pub(super) fn of(client: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let service = &client["service"];
+        match (text(&service["namespace"]), text(&service["name"])) {
+            (Some(namespace), Some(name)) => Some(Self::Service { namespace, name }),
+            _ => text(&client["url"]).map(Self::Url),
+        }
+    }
+
+    /// Returns the name by which the API server verifies what is served.
+    pub(super) fn host(&self) -> String {
+        self.names().into_iter().next().unwrap_or_default()
+    }
+
     /// Writes a `clientConfig`, without the authority.
     pub(super) fn client(&self, path: &str) -> Value {
         match self {
@@ -117,15 +135,15 @@ pub(crate) struct Target {
 
 impl Target {
     /// Finds all that a set of webhooks needs.
-    pub(crate) fn all(operator: &str, declared: &[Declared]) -> Vec<Self> {
-        let configuration = |resource, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
+    pub(crate) fn all(operator: &str, declared: &[Declaration]) -> Vec<Self> {
+        let configuration = |resource, duty: &str, asked: &dyn Fn(&Declaration) -> bool| {
             let paths: BTreeMap<_, _> =
                 declared.iter().filter(|each| asked(each)).map(|each| (each.name(duty), each.path(duty))).collect();
             (!paths.is_empty()).then(|| Self { resource, group: ADMISSION, name: service_name(operator), paths })
         };
         let mutating = configuration("mutatingwebhookconfigurations", "mutate", &|each| each.defaults.is_some());
         let validating = configuration("validatingwebhookconfigurations", "validate", &|each| each.validates.is_some());
-        let crds = declared.iter().filter_map(Declared::converted).map(|name| Self {
+        let crds = declared.iter().filter_map(Declaration::converted).map(|name| Self {
             resource: "customresourcedefinitions",
             group: "apiextensions.k8s.io",
             name,
@@ -134,15 +152,34 @@ impl Target {
         mutating.into_iter().chain(validating).chain(crds).collect()
     }
 
+    /// Names the object, for people.
+    pub(super) fn place(&self) -> String {
+        format!("{}/{}", self.resource, self.name)
+    }
+
+    /// Returns the kind of the object.
+    pub(super) fn kind(&self) -> Kind {
+        match self.resource {
+            "mutatingwebhookconfigurations" => Kind::of::<MutatingWebhookConfiguration>(),
+            "validatingwebhookconfigurations" => Kind::of::<ValidatingWebhookConfiguration>(),
+            _ => Kind::of::<CustomResourceDefinition>(),
+        }
+    }
+
     /// Returns the URL of the object.
     pub(super) fn url(&self) -> String {
         format!("/apis/{}/v1/{}/{}", self.group, self.resource, self.name)
     }
 }
 
-/// Returns the rules for what lives in no namespace.
-pub(crate) fn cluster_rules(operator: &str, declared: &[Declared]) -> Vec<PolicyRule> {
-    let rule = |target: Target| rule(target.group, target.resource, &["get", "update"], Some(target.name));
+/// Returns the rules for what lives in no namespace: bundles are verified wherever the certificate comes from, and written if it is the
+/// operator's own.
+pub(crate) fn cluster_rules(operator: &str, certificates: &Certificates, declared: &[Declaration]) -> Vec<PolicyRule> {
+    let verbs: &[&str] = match certificates {
+        Certificates::Own => &["get", "list", "update", "watch"],
+        Certificates::Files(_) | Certificates::CertManager { .. } => &["get", "list", "watch"],
+    };
+    let rule = |target: Target| rule(target.group, target.resource, verbs, Some(target.name));
     Target::all(operator, declared).into_iter().map(rule).collect()
 }
 
@@ -162,14 +199,14 @@ pub(crate) fn manifests(
     namespace: &str,
     port: u16,
     certificates: &Certificates,
-    declared: &[Declared],
+    declared: &[Declaration],
 ) -> Vec<Value> {
     if declared.is_empty() {
         return Vec::new();
     }
     let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
-    let configuration = |kind: &str, duty: &str, asked: &dyn Fn(&Declared) -> bool| {
-        let webhook = |each: &Declared| each.webhook(duty, reach.client(&each.path(duty)), namespace);
+    let configuration = |kind: &str, duty: &str, asked: &dyn Fn(&Declaration) -> bool| {
+        let webhook = |each: &Declaration| each.webhook(duty, reach.client(&each.path(duty)), namespace);
         let webhooks: Vec<Value> = declared.iter().filter(|each| asked(each)).map(webhook).collect();
         let mut made = json!({
             "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": service_name(operator)}, "webhooks": webhooks,
@@ -209,7 +246,7 @@ pub(crate) fn convert_crd(
     operator: &str,
     namespace: &str,
     certificates: &Certificates,
-    declared: &[Declared],
+    declared: &[Declaration],
 ) {
     let name = crd["metadata"]["name"].as_str().map(str::to_owned);
     if name.is_none() || !declared.iter().any(|each| each.converted() == name) {

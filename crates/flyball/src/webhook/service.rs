@@ -1,6 +1,6 @@
 //! The webhooks of an operator as a function from request to response, whoever calls it.
 
-use super::Declared;
+use super::Declaration;
 use super::budget::{Budget, Refusal};
 use super::convert::{self, Conversions};
 use super::handler::Handler;
@@ -66,7 +66,7 @@ struct Inner {
 }
 
 impl Webhooks {
-    pub(crate) fn new(declared: &[Declared], live: Arc<OnceLock<Live>>) -> Self {
+    pub(crate) fn new(declared: &[Declaration], live: Arc<OnceLock<Live>>) -> Self {
         let mut routes: BTreeMap<String, Arc<dyn Handler>> = BTreeMap::new();
         let mut converted = BTreeMap::new();
         let mut max_conversion_bytes = MAX_CONVERSION_BYTES;

@@ -73,6 +73,8 @@ struct World {
     seen: Vec<Seen>,
     faults: Vec<(String, usize, Fault)>,
     held: BTreeSet<String>,
+    /// Watches whose connections lead nowhere any more: they stay open, and nothing comes over them.
+    silent: Vec<Watch>,
     /// Resources that are served; those with another one are 404.
     absent: BTreeSet<String>,
 }
@@ -188,6 +190,15 @@ impl Api {
     /// Ends all watches of a resource.
     pub fn cut(&self, resource: &str) {
         self.world().watches.retain(|watch| watch.resource != resource);
+    }
+
+    /// Lets nothing come over the connections of a resource's watches any more, which stay open.
+    pub fn silence(&self, resource: &str) {
+        let mut world = self.world();
+        let (silent, rest) =
+            std::mem::take(&mut world.watches).into_iter().partition(|watch| watch.resource == resource);
+        world.watches = rest;
+        world.silent.extend::<Vec<Watch>>(silent);
     }
 
     /// Sends a line to all watches of a resource.

@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 #[test]
-fn whoever_makes_the_certificate_tells_the_api_server_of_its_authority() {
+fn bundles_are_written_by_the_maker_of_the_certificate_and_read_by_the_operator() {
     let told = |certificates: Certificates| {
         let webhook = Webhook::new()
             .defaults(|_: &mut Widget, _: &AdmissionRequest<Widget>| Ok(()))
@@ -20,15 +20,19 @@ fn whoever_makes_the_certificate_tells_the_api_server_of_its_authority() {
             .inspect(|object| assert_eq!(object["webhooks"][0]["clientConfig"].get("caBundle"), None))
             .map(|object| object["metadata"]["annotations"]["cert-manager.io/inject-ca-from"].clone())
             .collect();
-        let writes = |group: &str| {
-            let rules = operator.rules();
-            rules.iter().any(|rule| rule.api_groups.iter().flatten().any(|known| known == group))
-        };
-        (injected, writes("admissionregistration.k8s.io"))
+        let rules = operator.rules();
+        let rules = rules.iter().filter(|rule| rule.api_groups.iter().flatten().any(|group| group.starts_with("adm")));
+        let verbs: Vec<String> = rules
+            .inspect(|rule| assert_eq!(rule.resource_names.as_deref(), Some(&["op-webhook".to_owned()][..])))
+            .map(|rule| rule.verbs.join(","))
+            .collect();
+        assert!(verbs.len() == 2 && verbs[0] == verbs[1], "{verbs:?}");
+        (injected, verbs[0].clone())
     };
+    let (reads, writes) = (|| "get,list,watch".to_owned(), "get,list,update,watch".to_owned());
     let directory = || "/tls".into();
-    assert_eq!(told(Certificates::Own), (vec![Value::Null, Value::Null], true));
-    assert_eq!(told(Certificates::Files(directory())), (vec![Value::Null, Value::Null], false));
+    assert_eq!(told(Certificates::Own), (vec![Value::Null, Value::Null], writes));
+    assert_eq!(told(Certificates::Files(directory())), (vec![Value::Null, Value::Null], reads()));
     let manager = Certificates::CertManager { certificate: "ns/op".into(), directory: directory() };
-    assert_eq!(told(manager), (vec!["ns/op".into(), "ns/op".into()], false));
+    assert_eq!(told(manager), (vec!["ns/op".into(), "ns/op".into()], reads()));
 }
