@@ -421,7 +421,7 @@ impl Local {
             let what = || format!("cannot list {}", controller.reconciles);
             let request = Request::get(format!("{root}/{plural}?limit=1")).body(Vec::new()).when(what())?;
             if let Err(kube::Error::Api(status)) = self.connection.client.request::<Value>(request).await
-                && status.is_not_found()
+                && status.code == 404
             {
                 let folder = watches.parent().unwrap_or(Path::new("")).join("config/crd/bases");
                 return Err(Error::new(format!(

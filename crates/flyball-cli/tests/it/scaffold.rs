@@ -372,7 +372,7 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
         .fails_with(&["the project has no cache.acme.io/v1alpha1 Redis; it has nothing yet", "create it first"]);
     // A kind in another version or group is named as it is called.
-    home.within(&folder, "create webhook --group apps --version v1beta1 --kind deployment --validation").fails_with(&[
+    home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation").fails_with(&[
         "hint: Deployment is named by: --group apps --version v1 --kind Deployment\n",
         "--crd FILE|NAME",
     ]);

@@ -15,7 +15,10 @@ pub(super) fn brief(message: &str) -> String {
         locations.push(location);
         reason = rest;
     }
-    let reason = cut(reason, MAX_REASON);
+    // Which template it is, the location says.
+    let bare =
+        reason.strip_prefix("template: ").and_then(|rest| rest.split_once(": ")).map_or(reason, |(_, bare)| bare);
+    let reason = cut(bare, MAX_REASON);
     match &locations[..] {
         [] => reason,
         [only] => format!("{reason} (at {})", cut(only, MAX_LOCATION)),
