@@ -58,7 +58,9 @@ impl Fields {
             None => Ok(None),
             Some(value) => match value.as_u64() {
                 Some(number) => Ok(Some(number)),
-                None => Err(Mistake::new(name, "it is no whole number from 0 on")),
+                None => {
+                    Err(Mistake::new(name, format!("it is {}, and a whole number from 0 on is expected", what(&value))))
+                }
             },
         }
     }
@@ -73,7 +75,7 @@ impl Fields {
 
     /// Takes a list of names; none if there is no such field.
     pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
-        let mistake = || Mistake::new(name, "it is no list of texts");
+        let mistake = || Mistake::new(name, "it is no list of texts, such as [a, b]");
         match self.take(name) {
             None => Ok(BTreeSet::new()),
             Some(Value::Array(items)) => {

@@ -152,12 +152,13 @@ impl Roles {
     }
 }
 
-/// Turns a failed run into an error, which is tried again.
+/// Turns a failed run into an error, which is tried again unless no retry mends it.
 fn ended(outcome: Outcome) -> Result<()> {
     match outcome.failure {
         None => Ok(()),
         Some(failure) => {
             let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
+            let error = if failure.is_refused { error.terminal() } else { error };
             Err(error.context(format_args!("task {}", failure.task)))
         }
     }

@@ -54,6 +54,8 @@ pub(crate) struct Failure {
     pub(crate) task: String,
     /// What the API server had against it, if it was that.
     pub(crate) error: Option<flyball::Error>,
+    /// Whether it is not tried again before something changes.
+    pub(crate) is_refused: bool,
 }
 
 /// What a run is about.
@@ -165,7 +167,12 @@ impl Failure {
             message.truncate(end);
             message.push('…');
         }
-        Self { message, task: String::new(), error: None }
+        Self { message, task: String::new(), error: None, is_refused: false }
+    }
+
+    /// A failure that no retry mends: the object or the role asks for what it may not, or for what there is not.
+    pub(crate) fn refused(message: impl Into<String>) -> Self {
+        Self { is_refused: true, ..Self::new(message) }
     }
 
     fn of(error: flyball::Error) -> Self {

@@ -4,11 +4,12 @@
 
 mod names;
 
-pub(crate) use names::{Names, Reason};
+pub(crate) use names::{Names, Reason, never_allowed};
 
 use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};
 use crate::watches::Watch;
+use flyball::GroupVersionKind;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,18 +40,21 @@ pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes
     RunVariables { vars, refused }
 }
 
+/// Returns the names of the variables that the operator sets: name and namespace, under the name that releases before 1.0 gave it
+/// too, the whole object, and its spec.
+pub(crate) fn own_names(kind: &GroupVersionKind) -> [String; 4] {
+    let key = format!("_{}_{}", kind.group, kind.kind.to_lowercase()).replace(['.', '-'], "_");
+    let spec = format!("{key}_spec");
+    ["ansible_operator_meta".to_owned(), "meta".to_owned(), key, spec]
+}
+
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
     let spec = object.data.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
     let place = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
-    let key = format!("_{}_{}", watch.gvk.group, watch.gvk.kind.to_lowercase()).replace(['.', '-'], "_");
-    let own = BTreeMap::from([
-        ("ansible_operator_meta".to_owned(), place.clone()),
-        // Under the name that releases before 1.0 gave it, too.
-        ("meta".to_owned(), place),
-        // An object that serializes is a map, and this one came as JSON.
-        (key.clone(), serde_json::to_value(object).unwrap_or_default()),
-        (format!("{key}_spec"), spec.clone()),
-    ]);
+    // An object that serializes is a map, and this one came as JSON.
+    let whole = serde_json::to_value(object).unwrap_or_default();
+    let own: BTreeMap<_, _> =
+        own_names(&watch.gvk).into_iter().zip([place.clone(), place, whole, spec.clone()]).collect();
     let (mut vars, mut refused) = (BTreeMap::new(), Vec::new());
     let fields = spec.as_object().into_iter().flatten();
     let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
@@ -90,16 +94,17 @@ pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     let mut parts: Vec<String> =
         by_reason.into_iter().map(|(reason, fields)| format!("{} ({reason})", fields.join(", "))).collect();
     if refused.len() > MAX_NAMES_SHOWN {
-        parts.push(format!("{} more", refused.len() - MAX_NAMES_SHOWN));
+        parts.push(format!("and {} more", refused.len() - MAX_NAMES_SHOWN));
     }
-    Some(format!("These fields of the spec are not passed to the role as variables: {}", parts.join("; ")))
+    // The count comes first, for where the end of a message is cut off.
+    let fields = if refused.len() == 1 { "field of the spec is" } else { "fields of the spec are" };
+    Some(format!("{} {fields} not passed to the role as variables: {}", refused.len(), parts.join("; ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::template::Var;
-    use flyball::GroupVersionKind;
 
     #[test]
     fn an_object_gives_its_spec_itself_and_its_names() {
@@ -176,6 +181,9 @@ mod tests {
             message.contains("vars (Ansible acts on variables of this name)") && message.contains("x\\n{{ y }}"),
             "{message}"
         );
-        assert!(message.ends_with("42 more") && message.len() < 2000, "{message}");
+        assert!(message.starts_with("52 fields of the spec are not passed"), "{message}");
+        assert!(message.ends_with("; and 42 more") && message.len() < 2000, "{message}");
+        let one = explain(&refused[..1]).unwrap();
+        assert!(one.starts_with("1 field of the spec is not passed") && !one.contains("more"), "{one}");
     }
 }

@@ -4,7 +4,9 @@ use crate::duration;
 use crate::error::{Error, Result};
 use crate::executor::Executor;
 use crate::fields::{Fields, Mistake};
-use crate::yaml;
+use crate::snake::snake;
+use crate::variables::{self, Reason};
+use crate::yaml::{self, what};
 use flyball::{GroupVersionKind, Kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};
@@ -176,10 +178,15 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let selector = match fields.take("selector") {
         None => None,
         Some(selector) => {
-            let unreadable = |error: serde_json::Error| Mistake::new("selector", error.to_string());
+            let unreadable = |error: serde_json::Error| {
+                Mistake::new("selector", format!("{error}: matchLabels and matchExpressions are expected"))
+            };
             selector_text(&serde_json::from_value(selector).map_err(unreadable)?)?
         }
     };
+    let snake_case = fields.boolean("snakeCaseParameters")?.unwrap_or(true);
+    let allow_variables = fields.names("allowVariables")?;
+    allow_variables.iter().try_for_each(|name| check_variable(name, &gvk, snake_case))?;
     let runs = runs.ok_or_else(|| Mistake::new("role", "neither a role nor a playbook is named: name one"))?;
     let watch = Watch {
         concurrency: concurrency(&gvk),
@@ -192,10 +199,10 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         watch_dependents: fields.boolean("watchDependentResources")?.unwrap_or(true),
         watch_cluster_scoped: fields.boolean("watchClusterScopedResources")?.unwrap_or(false),
         watch_annotations: fields.boolean("watchAnnotationsChanges")?.unwrap_or(false),
-        snake_case: fields.boolean("snakeCaseParameters")?.unwrap_or(true),
+        snake_case,
         not_watched,
         selector,
-        allow_variables: fields.names("allowVariables")?,
+        allow_variables,
         allow_namespaces: fields.names("allowNamespaces")?,
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
@@ -207,11 +214,29 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     Ok(watch)
 }
 
+/// Refuses a name in `allowVariables` that no field of a spec can have as a variable.
+fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), Mistake> {
+    let refuse = |problem: String| Err(Mistake::new("allowVariables", problem));
+    match variables::never_allowed(name, &variables::own_names(gvk)) {
+        Some(Reason::Operator) => refuse(format!(
+            "{name} is a variable of the operator itself, and no field of the spec can replace it: remove the name here, and give the \
+             field another one"
+        )),
+        Some(_) => refuse(format!(
+            "{name:?} is no name of a variable: letters, digits and _ are, and no digit at the beginning"
+        )),
+        None if snake_case && snake(name) != name => {
+            refuse(format!("{name} is {} as a variable, as snakeCaseParameters has it: write that", snake(name)))
+        }
+        None => Ok(()),
+    }
+}
+
 fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, Mistake> {
     let group = fields.text("group")?.unwrap_or_default();
     let mut needed = |name: &'static str| match fields.text(name)? {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(Mistake::new(name, "it is missing")),
+        _ => Err(Mistake::new(name, format!("it is missing: every kind needs one, such as {}", example(name)))),
     };
     Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
 }
@@ -223,11 +248,24 @@ fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersio
         fields.finish()?;
         Ok(kind)
     };
+    let within = |at: usize, mistake: Mistake| {
+        let inner = if mistake.field.is_empty() { String::new() } else { format!(".{}", mistake.field) };
+        Mistake { field: format!("{name}[{at}]{inner}"), ..mistake }
+    };
     match fields.take(name) {
         None => Ok(Vec::new()),
-        Some(Value::Array(kinds)) => kinds.into_iter().map(read).collect(),
-        Some(_) => Err(Mistake::new(name, "it is no list of group, version and kind")),
+        Some(Value::Array(kinds)) => {
+            kinds.into_iter().enumerate().map(|(at, kind)| read(kind).map_err(|mistake| within(at, mistake))).collect()
+        }
+        Some(other) => Err(Mistake::new(
+            name,
+            format!("it is {}, and a list of maps with group, version and kind is expected", what(&other)),
+        )),
     }
+}
+
+fn example(name: &str) -> &'static str {
+    if name == "kind" { "Memcached" } else { "v1alpha1" }
 }
 
 fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake> {
@@ -259,7 +297,10 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
             let path = folder.join(&playbook);
             match path.is_file() {
                 true => Ok(Some(Runs::Playbook(path))),
-                false => Err(Mistake::new("playbook", format!("there is no file {}", path.display()))),
+                false => Err(Mistake::new(
+                    "playbook",
+                    format!("there is no file {}: paths begin at the folder of watches.yaml", path.display()),
+                )),
             }
         }
         (None, None) => Ok(None),
@@ -272,7 +313,14 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
         Some(place) => Ok(places.swap_remove(place)),
         None => {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            Err(Mistake::new("role", format!("there is no role {role}; it was looked for at {}", places.join(", "))))
+            Err(Mistake::new(
+                "role",
+                format!(
+                    "there is no role {role}; it was looked for at {}: name its folder, or add that of all roles to \
+                     ANSIBLE_ROLES_PATH",
+                    places.join(", ")
+                ),
+            ))
         }
     }
 }
@@ -365,6 +413,21 @@ mod tests {
         };
         check(json!(["a"]), "", "a list");
         check(json!({"group": "a.io", "kind": "A"}), "version", "missing");
+        let with = |field: &str, value: Value| json!({"group": "a.io", "version": "v1", "kind": "A", "role": "/", field: value});
+        check(with("allowVariables", json!(["meta"])), "allowVariables", "give the field another");
+        check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator itself");
+        check(with("allowVariables", json!(["_a_io_a_spec"])), "allowVariables", "of the operator itself");
+        check(with("allowVariables", json!(["a-b"])), "allowVariables", "no name of a variable");
+        check(with("allowVariables", json!(["hostVars"])), "allowVariables", "host_vars as a variable");
+        assert!(read_entry(with("allowVariables", json!(["vars", "host_vars"])), &folder).is_ok());
+        check(
+            with("blacklist", json!([{"version": "v1", "kind": "A"}, {"kind": "B"}])),
+            "blacklist[1].version",
+            "missing",
+        );
+        check(with("allowKinds", json!(["A"])), "allowKinds[0]", "a map is expected");
+        check(with("allowKinds", json!({})), "allowKinds", "a list of maps");
+        check(with("selector", json!({"matchLabels": 3})), "selector", "matchExpressions are expected");
         check(json!({"version": "v1", "kind": 3}), "kind", "a number");
         check(json!({"version": "v1", "kind": "A"}), "role", "neither");
         check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "there is no role none-such");

@@ -7,16 +7,19 @@ use crate::account::Account;
 use crate::apply::{self, Outcome};
 use crate::connection::Connection;
 use crate::error::{Error, Result, ResultExt};
+use crate::made::Made;
 use crate::metrics::free_address;
 use crate::process::{self, Hear, Process};
 use crate::program::{Build, Program};
 use crate::saved::{self, Saved};
 use crate::terminal::{Style, complain, paint, say};
 use clap::Args;
+use flyball::Description;
+use http::Request;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
@@ -104,7 +107,18 @@ pub(crate) struct Local {
     /// The program that is installed, its files as they were then, and the samples that are applied.
     current: Option<(Program, Saved)>,
     applied: Vec<Value>,
+    /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
+    pointed: Vec<Pointed>,
 }
+
+/// An object by which the API server calls the operator on this machine.
+struct Pointed {
+    object: Value,
+    uid: Option<String>,
+}
+
+/// How long the objects that point at an operator may take to be removed, once it has ended.
+const MAX_WITHDRAWAL: Duration = Duration::from_secs(10);
 
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
 struct Page {
@@ -156,13 +170,6 @@ pub(crate) struct Heard {
     pub(crate) operator: Option<Hear>,
 }
 
-/// Objects that were not in the cluster before.
-#[derive(Default)]
-pub(crate) struct Made {
-    pub(crate) parts: Vec<Value>,
-    pub(crate) samples: Vec<Value>,
-}
-
 impl Local {
     pub(crate) fn new(args: LocalArgs, connection: Connection) -> Self {
         Self {
@@ -179,6 +186,7 @@ impl Local {
             made: None,
             current: None,
             applied: Vec::new(),
+            pointed: Vec::new(),
         }
     }
 
@@ -216,14 +224,35 @@ impl Local {
             () = stop => Ok(()),
             ended = self.keep(&mut running) => ended,
         };
-        if let Some(process) = &mut running {
-            // What was made for the show goes while there is somebody to take finalizers off.
-            if let Some(made) = &self.made {
-                self.connection.remove_samples(&made.samples).await;
+        let ended = match &mut running {
+            None => ended,
+            Some(process) => {
+                // What was made for the show goes while there is somebody to take finalizers off.
+                if let Some(made) = &self.made {
+                    self.connection.remove_samples(made.samples()).await;
+                }
+                process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded))
             }
-            return process.stop().await?.map_or(Ok(()), succeeded);
-        }
+        };
+        self.withdraw().await;
         ended
+    }
+
+    /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that they are about.
+    async fn withdraw(&mut self) {
+        let connection = &self.connection;
+        let wait = async {
+            for Pointed { object, uid } in self.pointed.drain(..) {
+                match connection.withdraw(&object, uid).await {
+                    Ok(Some(withdrawn)) if !self.quiet => say(&paint(Style::Faint, &withdrawn)),
+                    Ok(_) => {}
+                    Err(error) => error.print(),
+                }
+            }
+        };
+        if timeout(MAX_WITHDRAWAL, wait).await.is_err() {
+            complain("note", "webhooks still point at this machine: `flyball uninstall` removes their configurations");
+        }
     }
 
     async fn keep(&mut self, running: &mut Option<Process>) -> Result<()> {
@@ -318,7 +347,7 @@ impl Local {
                 let (told, outcome) = self.connection.apply_with(sample, false, false).await?;
                 say(&paint(Style::Faint, &format!("applied {told}")));
                 if let (Some(made), Outcome::Created) = (&mut self.made, outcome) {
-                    made.samples.push(sample.clone());
+                    made.add_sample(sample)?;
                 }
             }
             self.applied = samples;
@@ -342,11 +371,19 @@ impl Local {
         }
         for object in manifests {
             match object["kind"].as_str().unwrap_or_default() {
-                "CustomResourceDefinition" => self.put(&without_conversion(object)).await?,
+                "CustomResourceDefinition" => {
+                    let is_converted = object["spec"]["conversion"]["webhook"].is_object();
+                    let definition = without_conversion(object);
+                    self.put(&definition).await?;
+                    if is_converted {
+                        self.points_here(&definition).await?;
+                    }
+                }
                 "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
                     // The operator points it at itself; that of an earlier run points at a process that is no more.
                     self.connection.delete(&object).await?;
                     self.put(&object).await?;
+                    self.points_here(&object).await?;
                     webhooks.push(object);
                 }
                 "MutatingAdmissionPolicy"
@@ -363,18 +400,58 @@ impl Local {
                 _ => {}
             }
         }
+        if let Program::Watches(path) = program {
+            self.check_kinds(&program.describe(&self.args.args, variables).await?, path).await?;
+        }
         if let Some(account) = &self.account {
             account.renew().await?;
         }
         Ok(webhooks)
     }
 
+    /// Refuses to run an operator whose kinds the cluster does not have: a definition that a watches.yaml needs is not in the project.
+    async fn check_kinds(&self, described: &Description, watches: &Path) -> Result<()> {
+        for controller in &described.controllers {
+            let mut parts = controller.reconciles.splitn(3, '.');
+            let (Some(plural), Some(version), group) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let (root, api_version) = match group {
+                Some(group) => (format!("/apis/{group}/{version}"), format!("{group}/{version}")),
+                None => (format!("/api/{version}"), version.to_owned()),
+            };
+            let what = || format!("cannot list {}", controller.reconciles);
+            let request = Request::get(format!("{root}/{plural}?limit=1")).body(Vec::new()).when(what())?;
+            if let Err(kube::Error::Api(status)) = self.connection.client.request::<Value>(request).await
+                && status.code == 404
+            {
+                let folder = watches.parent().unwrap_or(Path::new("")).join("config/crd/bases");
+                return Err(Error::new(format!(
+                    "no matches for kind: the cluster does not serve {plural} of {api_version}, which {} names",
+                    watches.display()
+                ))
+                .hint(format!(
+                    "put its CustomResourceDefinition into {}, or apply it to the cluster first",
+                    folder.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an applied object is to be withdrawn at the end.
+    async fn points_here(&mut self, object: &Value) -> Result<()> {
+        let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
+        // An object of an earlier program of the same run was replaced.
+        self.pointed.retain(|pointed| !same_place(&pointed.object, object));
+        self.pointed.push(Pointed { object: object.clone(), uid });
+        Ok(())
+    }
+
     async fn put(&mut self, object: &Value) -> Result<()> {
         let (told, outcome) = self.connection.apply_with(object, false, false).await?;
         if let (Some(made), Outcome::Created) = (&mut self.made, outcome)
-            && !made.parts.iter().any(|made| same_place(made, object))
+            && !made.parts().iter().any(|made| same_place(made, object))
         {
-            made.parts.push(object.clone());
+            made.add_part(object)?;
         }
         // Of what is as it was, people were told before.
         if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
@@ -478,6 +555,32 @@ impl Connection {
             }
         };
         let _ = timeout(Duration::from_secs(10), wait).await;
+    }
+
+    /// Deletes a webhook configuration, or has a definition converted by nobody, unless others have replaced it since; returns what
+    /// was done.
+    async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
+        let (objects, told, name) = self.place(object).await?;
+        let is_replaced =
+            |error: &kube::Error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
+        let withdrawn = if object["kind"] == "CustomResourceDefinition" {
+            let found = self.find(object).await?.unwrap_or_default();
+            let client = &found["spec"]["conversion"]["webhook"]["clientConfig"];
+            if found["metadata"]["uid"].as_str() != uid.as_deref() || !client["url"].is_string() {
+                return Ok(None);
+            }
+            let version = &found["metadata"]["resourceVersion"];
+            let none = json!({"metadata": {"resourceVersion": version}, "spec": {"conversion": {"strategy": "None", "webhook": null}}});
+            let patched = objects.patch(&name, &PatchParams::default(), &Patch::Merge(none)).await;
+            patched.map(|_| format!("{told} is converted by no webhook any more"))
+        } else {
+            let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
+            objects.delete(&name, &params).await.map(|_| format!("deleted {told}"))
+        };
+        match withdrawn {
+            Err(error) if is_replaced(&error) => Ok(None),
+            withdrawn => withdrawn.map(Some).when(format!("cannot withdraw {told}")),
+        }
     }
 
     /// Deletes samples, the last one first, and waits until they are gone, but not for ever. What they own goes before

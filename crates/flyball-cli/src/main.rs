@@ -18,6 +18,7 @@ mod kinds;
 mod kubeconfig;
 mod last_seen;
 mod local;
+mod made;
 mod metrics;
 mod output;
 mod overlay;

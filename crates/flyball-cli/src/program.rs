@@ -107,7 +107,7 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// The flags that say which program it is.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArgs {
     /// A program that is built already, or a watches.yaml, instead of the project in this folder
     #[arg(long, value_name = "FILE", conflicts_with = "bin")]
@@ -164,17 +164,15 @@ impl Program {
         }
     }
 
-    /// Returns what to look at if it does not say what the operator is.
-    pub(crate) fn hint(&self) -> String {
+    /// Adds what to look at to an error about a program that does not say what the operator is. What is wrong with a watches.yaml, the
+    /// error itself says.
+    pub(crate) fn explain(&self, error: Error) -> Error {
         match self {
-            Self::File(_) => {
-                "a program that ends in Operator::main of this release knows `describe`; what it needs to say \
-                              what it is goes behind --, such as -- --token x"
-                    .into()
-            }
-            Self::Watches(path) => {
-                format!("{} names the chart, role or playbook of each kind: is each of them there?", path.display())
-            }
+            Self::File(_) => error.hint(
+                "a program that ends in Operator::main of this release knows `describe`; what it needs to say what it is goes behind --, \
+                 such as -- --token x",
+            ),
+            Self::Watches(_) => error,
         }
     }
 
@@ -230,7 +228,7 @@ impl Program {
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdout(Stdio::piped());
         let told = process.spawn().when(what())?.wait_with_output().await.when(what())?;
         if !told.status.success() {
-            return Err(Error::new(format!("{self} {command} ended with {}", told.status)).hint(self.hint()));
+            return Err(self.explain(Error::new(format!("{self} {command} ended with {}", told.status))));
         }
         serde_json::from_slice(&told.stdout).when(format!("{self} is no operator"))
     }

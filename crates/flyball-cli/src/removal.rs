@@ -56,8 +56,10 @@ impl Resources {
             let Some(there) = connection.find(definition).await? else { continue };
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let spec = &there["spec"];
-            let versions = spec["versions"].as_array();
-            let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
+            let versions = spec["versions"].as_array().into_iter().flatten();
+            // The stored one, which no webhook needs to convert, if it is served.
+            let served =
+                versions.filter(|version| version["served"] == true).max_by_key(|version| version["storage"] == true);
             let Some(version) = served.map(|version| text(&version["name"])) else { continue };
             let path = format!("/apis/{}/{version}/{}", text(&spec["group"]), text(&spec["names"]["plural"]));
             let mut resources = Self {

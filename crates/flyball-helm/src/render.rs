@@ -1,5 +1,6 @@
 //! Renders a chart: values are coalesced and checked, templates executed, and what they give is cut into manifests and hooks.
 
+mod brief;
 mod manifests;
 mod order;
 pub(crate) mod outline;
@@ -114,6 +115,11 @@ pub enum RenderError {
 }
 
 impl RenderError {
+    /// Returns the message with the reason first if it is long, within a bound.
+    pub(crate) fn brief(&self) -> String {
+        brief::brief(&self.to_string())
+    }
+
     /// Tells whether values were fine, so that it is the templates where the mistake is.
     pub fn is_in_templates(&self) -> bool {
         !matches!(self, RenderError::Values(_) | RenderError::Schema(_))

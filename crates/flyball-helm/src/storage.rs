@@ -236,6 +236,12 @@ impl Revision {
     pub fn chart_name(&self) -> Option<&str> {
         self.chart["metadata"]["name"].as_str()
     }
+
+    /// Returns name and version of the chart, as `helm list` shows them.
+    pub(crate) fn chart_label(&self) -> String {
+        let text = |field: &str| self.chart["metadata"][field].as_str().unwrap_or_default().to_owned();
+        format!("{}-{}", text("name"), text("version"))
+    }
 }
 
 /// Returns the name of the Secret that keeps a revision.

@@ -68,6 +68,12 @@ pub(crate) enum Error {
         /// Which object, what of it, and how much there may be.
         why: Arc<str>,
     },
+    /// The object is nested deeper than may be stored.
+    #[error("{why}")]
+    TooDeep {
+        /// Which object, how deep it is, and how deep it may be.
+        why: Arc<str>,
+    },
     /// The disk does not take it.
     #[error("{why}")]
     NotKept {

@@ -107,7 +107,11 @@ impl Watcher {
                 let (kind, namespace) = (store.kind(), store.namespace());
                 match (gone, store.is_absent()) {
                     (false, _) => tracing::warn!(%kind, namespace, ?pause, "watch failed: {trouble}"),
-                    (true, false) => tracing::warn!(%kind, namespace, "not installed, waiting for it: {trouble}"),
+                    (true, false) => tracing::warn!(
+                        %kind,
+                        namespace,
+                        "no matches for kind: its CustomResourceDefinition is not installed, waiting for it: {trouble}"
+                    ),
                     (true, true) => tracing::debug!(%kind, namespace, ?pause, "still not installed"),
                 }
             }

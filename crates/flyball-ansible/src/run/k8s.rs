@@ -112,7 +112,7 @@ impl Run<'_> {
                 let namespace = match &given {
                     Some(given) => self.namespace(&kind, Some(given))?,
                     None if !kind.is_namespaced() => None,
-                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(Failure::new)?,
+                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(Failure::refused)?,
                 };
                 let found = match self.job.cx.list_of(&kind, namespace.as_deref()).await {
                     // The cluster does not have this kind, which is an answer as well.
@@ -309,7 +309,7 @@ impl Run<'_> {
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
-            Failure::new(format!(
+            Failure::refused(format!(
                 "the {} has no metadata.name, and a generated one would be another in each run",
                 kind.name()
             ))

@@ -26,10 +26,10 @@ impl Run<'_> {
     /// Returns a kind, if it was foreseen.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, Failure> {
         let wanted = kind_of(api_version, kind)
-            .ok_or_else(|| Failure::new(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
+            .ok_or_else(|| Failure::refused(format!("{api_version:?} and {kind:?} are no apiVersion and kind")))?;
         let known = self.job.kinds.made.get(&wanted).or_else(|| self.job.kinds.read.get(&wanted));
         known.cloned().ok_or_else(|| {
-            Failure::new(format!(
+            Failure::refused(format!(
                 "the operator did not foresee {kind} of {api_version}, does not watch it and has no rights for it: write its \
                  apiVersion and kind as they are into a task, a template or a variable of the role"
             ))
@@ -47,7 +47,7 @@ impl Run<'_> {
         }
         let own = self.job.cx.key().namespace();
         let namespace = said.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
-        self.reach().namespace(namespace).map_err(Failure::new)?;
+        self.reach().namespace(namespace).map_err(Failure::refused)?;
         Ok(Some(namespace.to_owned()))
     }
 
@@ -56,7 +56,7 @@ impl Run<'_> {
         if let Some(wrong) =
             [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
         {
-            return Err(Failure::new(format!("{wrong:?} is no name of an object or a namespace")));
+            return Err(Failure::refused(format!("{wrong:?} is no name of an object or a namespace")));
         }
         self.job.cx.get_of(kind, key).await.map_err(Failure::of)
     }
@@ -65,7 +65,7 @@ impl Run<'_> {
     pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::new)?;
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::refused)?;
         let mut definition = definition.clone();
         if let Some(namespace) = key.namespace() {
             definition["metadata"]["namespace"] = namespace.into();
@@ -105,7 +105,7 @@ impl Run<'_> {
     pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, Failure> {
         let (kind, key) = self.place(definition)?;
         let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::new)?;
+        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(Failure::refused)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
             // As Ansible does, which only warns of it.
@@ -158,7 +158,7 @@ impl Run<'_> {
 
 fn decode(definition: Value) -> Result<DynamicObject, Failure> {
     serde_json::from_value(definition)
-        .map_err(|error| Failure::new(format!("the definition is no object of Kubernetes: {error}")))
+        .map_err(|error| Failure::refused(format!("the definition is no object of Kubernetes: {error}")))
 }
 
 fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, Failure> {

@@ -161,17 +161,33 @@ pub(crate) struct Names {
     pub(crate) allowed: BTreeSet<String>,
 }
 
+/// Tells why no field ever becomes the variable of this name, whatever `allowVariables` says; `None` if one may.
+pub(crate) fn never_allowed(name: &str, own: &[String]) -> Option<Reason> {
+    if is_meta(name) || own.iter().any(|own| own == name) {
+        return Some(Reason::Operator);
+    }
+    (!is_identifier(name)).then_some(Reason::NotAName)
+}
+
+/// Tells whether it is a spelling of the name under which the operator passes name and namespace.
+fn is_meta(name: &str) -> bool {
+    folded(name) == "meta"
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 impl Names {
     /// Tells why a field may not become the variable of this name; `None` if it may.
     pub(crate) fn refuses(&self, field: &str, name: &str) -> Option<Reason> {
-        let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let spellings = [folded(field), folded(name), folded(&snake(field))];
         let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
-        if spellings.iter().any(|spelling| spelling == "meta") {
+        if spellings.iter().any(|spelling| is_meta(spelling)) {
             return Some(Reason::Operator);
         }
-        if !is_identifier {
+        if !is_identifier(name) {
             return Some(Reason::NotAName);
         }
         if self.allowed.contains(name) {

@@ -86,6 +86,37 @@ async fn what_cannot_be_done_names_its_remedy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_no_retry_mends_is_tried_again_when_something_changes() {
+    let map =
+        |metadata: &str| format!("- k8s: {{definition: {{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}}}");
+    let cases = [
+        (
+            "refused-kind",
+            "- k8s: {definition: {apiVersion: v1, kind: '{{ text }}', metadata: {name: a}}}".into(),
+            "no apiVersion and kind",
+        ),
+        ("refused-name", map("{name: 'a-{{ text }}'}"), "no name of an object"),
+        ("refused-namespace", map("{name: a, namespace: '{{ text | default(\"kube-system\") }}'}"), "reaches no other"),
+        ("refused-nothing", map("{generateName: a-}"), "no metadata.name"),
+        ("refused-hidden", format!("{}\n  no_log: true", map("{name: 'a-{{ text }}'}")), "no_log"),
+    ];
+    for (name, tasks, expected) in cases {
+        let written = Written::role(name, &tasks);
+        let folder = written.folder().to_owned();
+        let test = Test::of(move || operator_of(&folder)).start().await;
+        test.apply(&SHOP.replace("size: 1", "size: 1, text: a/../b")).await;
+        // Whatever is tried again and fails again, is no rest.
+        test.assert_converges().await;
+        let objects = api(&test, &shops());
+        let failure = condition(&objects.get("corner").await.unwrap(), "Failure");
+        assert!(failure["message"].as_str().unwrap_or_default().contains(expected), "{name}: {failure}");
+        let before = test.requests();
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(test.requests().since(&before).writes, 0, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_of_others_are_not_taken_over() {
     let tasks = "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: b}}}";
     let written = Project::role("foreign", tasks);

@@ -1,8 +1,9 @@
 //! `flyball describe`: what an operator is.
 
+use crate::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::output::Output;
-use crate::program::Program;
+use crate::program::{Program, SourceArgs};
 use crate::terminal::{Style, columns, paint, say};
 use clap::{Args, Subcommand};
 use flyball::{ControllerDescription, DefinitionDescription, Description};
@@ -24,8 +25,8 @@ enum Command {
 /// Show the kinds, controllers, webhooks, policies and permissions of an operator, without running it
 #[derive(Args, Debug)]
 struct OperatorArgs {
-    /// The operator's program: a path, a name that is looked for in PATH, or a watches.yaml
-    program: Program,
+    /// The operator's program: a path, a name that is looked for in PATH, or a watches.yaml; the project in this folder unless given
+    program: Option<Program>,
     /// Flags that the operator needs to say what it is, after `--`
     #[arg(last = true)]
     flags: Vec<String>,
@@ -36,7 +37,11 @@ struct OperatorArgs {
 
 pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     let Command::Operator(args) = args.command;
-    let described = ask(&args)?;
+    let program = match &args.program {
+        Some(program) => program.clone(),
+        None => block_on(Program::find(&SourceArgs::default()))?,
+    };
+    let described = ask(&program, &args.flags)?;
     match args.output {
         Some(output) => output.say(&described)?,
         None => lines(&described).iter().for_each(|line| say(line)),
@@ -45,17 +50,15 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
 }
 
 /// Has the operator describe itself.
-fn ask(args: &OperatorArgs) -> Result<Description> {
-    let program = &args.program;
+fn ask(program: &Program, flags: &[String]) -> Result<Description> {
     let line = program.command_line();
     let mut process = Process::new(&line[0]);
-    process.args(&line[1..]).arg("describe").args(&args.flags).stdin(Stdio::null());
+    process.args(&line[1..]).arg("describe").args(flags).stdin(Stdio::null());
     let answer = process.output().when(format!("cannot run {program}"))?;
     if !answer.status.success() {
         let said = String::from_utf8_lossy(&answer.stderr);
         let said = said.trim().lines().next().unwrap_or("it did not say why").trim_start_matches("error: ");
-        let error = Error::new(format!("{program} describe failed: {said}"));
-        return Err(error.hint(program.hint()));
+        return Err(program.explain(Error::new(format!("{program} describe failed: {said}"))));
     }
     serde_json::from_slice(&answer.stdout).when(format!("{program} did not describe an operator"))
 }

@@ -9,7 +9,8 @@ mod status;
 use crate::connection::{Connection, ConnectionArgs, block_on_threads};
 use crate::embedded::Embedded;
 use crate::error::Result;
-use crate::local::{self, Heard, Local, LocalArgs, Made};
+use crate::local::{self, Heard, Local, LocalArgs};
+use crate::made::Made;
 use crate::metrics::free_address;
 use crate::private::PrivateFolder;
 use crate::process::told_to_stop;
@@ -80,7 +81,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         }
         None => args.connection.config().await?,
     };
-    let metrics = free_address()?;
+    let (metrics, url) = (free_address()?, config.cluster_url.to_string());
     let mut operator = Local::new(args.local, Connection::open(config.clone()).await?);
     let namespace = operator.connection.namespace.clone();
     if own.is_some() && namespace != "default" {
@@ -91,7 +92,10 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     operator.hear = Heard { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
     say(&format!("metrics at http://{metrics}/metrics"));
     operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
-    (operator.samples, operator.watch, operator.made) = (samples, true, is_elsewhere.then(Made::default));
+    (operator.samples, operator.watch) = (samples, true);
+    if own.is_none() {
+        operator.made = Some(begin(&operator.connection, &url).await?);
+    }
 
     let ended = tokio::select! {
         biased;
@@ -104,23 +108,46 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         let again = told_to_stop()?;
         tokio::select! {
             biased;
-            () = remove(&operator.connection, made.parts) => {}
-            () = again => complain("note", "not all is cleared up"),
+            () = remove(&operator.connection, made.parts()) => made.end(),
+            () = again => complain("note", "not all is cleared up: the next `flyball dev` on this cluster does the rest"),
         }
     }
     ended
 }
 
-/// Deletes what was not there before, the last part first.
-async fn remove(connection: &Connection, parts: Vec<Value>) {
-    for part in parts.into_iter().rev() {
-        let removed = match connection.defines_objects(&part).await {
+/// Begins to write down what is made, with what earlier ones left that were killed: it goes at the end as well.
+async fn begin(connection: &Connection, url: &str) -> Result<Made> {
+    let mut made = Made::begin(url)?;
+    let mut left = Vec::new();
+    for object in made.take_over(url)? {
+        if let Some(found) = connection.find(&object).await? {
+            left.push(connection.place(&found).await?.1);
+        }
+    }
+    if !left.is_empty() {
+        let left = left.join(", ");
+        complain(
+            "note",
+            &format!("a `flyball dev` that was killed left {left}: they are removed at the end of this one"),
+        );
+    }
+    Ok(made)
+}
+
+/// Deletes what was not there before, the last part first. What was deployed meanwhile stays.
+async fn remove(connection: &Connection, parts: &[Value]) {
+    for part in parts.iter().rev() {
+        let found = connection.find(part).await.ok().flatten().unwrap_or_default();
+        if found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "flyball" {
+            continue;
+        }
+        let removed = match connection.defines_objects(part).await {
             Ok(true) => {
                 let name = part["metadata"]["name"].as_str().unwrap_or_default();
                 complain("note", &format!("CustomResourceDefinition {name} stays, as there are objects of it"));
                 Ok(())
             }
-            Ok(false) => connection.delete(&part).await,
+            Ok(false) => connection.delete(part).await,
             Err(error) => Err(error),
         };
         if let Err(error) = removed {

@@ -5,7 +5,7 @@
 use crate::error::{Error, Result, ResultExt};
 use clap::Args;
 use flyball::Operator;
-use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,6 @@ pub(crate) struct OperateArgs {
     args: Vec<OsString>,
 }
 
-/// What an entry of the file is about.
-#[derive(Deserialize)]
-struct Entry {
-    chart: Option<serde::de::IgnoredAny>,
-}
-
 pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
     let operator = operator(&args.watches)?;
     Ok(operator.main_from(std::iter::once(args.watches.into_os_string()).chain(args.args)))
@@ -34,10 +28,11 @@ pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
 fn operator(path: &Path) -> Result<Operator> {
     let what = || format!("cannot read {}", path.display());
     let text = fs::read_to_string(path).when(what())?;
-    let entries: Vec<Entry> = serde_saphyr::from_str(&text).when(what())?;
     // Which of the two it is decides who says what is wrong with the rest.
-    let charts = entries.iter().filter(|entry| entry.chart.is_some()).count();
-    match charts {
+    let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
+    let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
+    let what = || format!("cannot make an operator of {}", path.display());
+    match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
             let watches = flyball_ansible::Watches::read(path).when(what())?;
             flyball_ansible::operator(&watches.executor(flyball_ansible::Executor::Auto)).when(what())

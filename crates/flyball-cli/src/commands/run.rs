@@ -13,6 +13,7 @@ use std::path::PathBuf;
 /// Run an operator on this machine, against the current context
 ///
 /// Builds the program of the project in this folder, installs its custom resource definitions, and runs it until Ctrl-C.
+/// At the end its webhook configurations are deleted: they would have the API server call a process that has ended.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball run                                    the project in this folder

@@ -3,7 +3,7 @@
 use super::deploy::{is_ours, parse_wait};
 use crate::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::error::{Result, ResultExt};
-use crate::installation::{Installation, NAMESPACE, PlaceArgs};
+use crate::installation::{Installation, NAMESPACE, PlaceArgs, is_webhook_configuration};
 use crate::output::Output;
 use crate::removal::{self, Resources};
 use crate::terminal::{Style, paint, say};
@@ -52,9 +52,10 @@ struct RemovalArgs {
     output: Option<Output>,
 }
 
-/// Remove the custom resource definitions of an operator, with all custom resources
+/// Remove the custom resource definitions of an operator, with all custom resources, and its webhook configurations
 ///
-/// Custom resources go first; those with finalizers need an operator that runs, here or in the cluster.
+/// Custom resources go first; those with finalizers need an operator that runs, here or in the cluster. Webhook configurations and
+/// admission policies, which `flyball run` applied, go as well: nothing would answer for them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball uninstall --dry-run
@@ -97,8 +98,22 @@ pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
         let installation = Installation::ask(&args.place, None, None).await?;
-        remove(&connection, &[], &installation.definitions(), &args.how).await
+        let mut rules = installation.objects(false);
+        rules.retain(is_admission_rule);
+        rules.reverse();
+        remove(&connection, &rules, &installation.definitions(), &args.how).await
     })
+}
+
+/// Tells whether an object has the API server judge or change what is written.
+fn is_admission_rule(object: &Value) -> bool {
+    is_webhook_configuration(object) || object["kind"].as_str().is_some_and(|kind| kind.contains("AdmissionPolicy"))
+}
+
+/// Tells whether webhooks are called at a URL: by a process on some machine, which may have ended.
+fn has_url(configuration: &Value) -> bool {
+    let webhooks = configuration["webhooks"].as_array().into_iter().flatten();
+    webhooks.into_iter().any(|webhook| webhook["clientConfig"]["url"].is_string())
 }
 
 /// Names what the operator itself makes in its namespace: its lease, and the certificates of its webhooks.
@@ -123,16 +138,22 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
     Ok(())
 }
 
-/// Removes custom resources, then the operator's objects in this order, then the definitions.
+/// Removes custom resources, then the operator's objects in this order, then the definitions. Webhooks at a URL go before all: those of
+/// a process that ended would refuse what the removal writes.
 async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value], how: &RemovalArgs) -> Result<()> {
     let RemovalArgs { yes, dry_run, timeout, output } = *how;
     let quiet = output.is_some();
     let resources = Resources::count(connection, definitions).await?;
-    let mut there = Vec::new();
+    let (mut there, mut first) = (Vec::new(), 0);
     for object in objects.iter().chain(definitions) {
         if let Some(found) = connection.find(object).await? {
             let told = connection.place(&found).await.map(|(_, told, _)| told)?;
-            there.push((object, told));
+            if is_webhook_configuration(&found) && has_url(&found) {
+                there.insert(first, (object, told));
+                first += 1;
+            } else {
+                there.push((object, told));
+            }
         }
     }
     if !quiet {
@@ -141,13 +162,16 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     let is_gone = there.is_empty() && resources.is_empty();
     if !dry_run && !is_gone {
         removal::confirm("Remove all of this?", yes)?;
+        for (object, _) in &there[..first] {
+            removal::remove(connection, object, timeout, quiet).await?;
+        }
         for each in resources.iter().filter(|each| each.count > 0) {
             each.delete(connection, timeout, quiet).await?;
             if !quiet {
                 say(&format!("{} {} {}", each.count, each.kind, paint(Style::Good, "deleted")));
             }
         }
-        for (object, _) in &there {
+        for (object, _) in &there[first..] {
             removal::remove(connection, object, timeout, quiet).await?;
         }
     }

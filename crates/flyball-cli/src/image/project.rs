@@ -1,7 +1,7 @@
 //! What cargo and git know of the project that an image is made of.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::program::cargo;
+use crate::program::{Program, cargo};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -75,6 +75,17 @@ impl Package {
     /// Tells whether it runs in the compiler and is no part of the program.
     fn is_macro(&self) -> bool {
         self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"))
+    }
+}
+
+/// Refuses a project that has no program: one of charts, roles or playbooks.
+pub(crate) fn check_program() -> Result<()> {
+    match Program::here() {
+        None => Ok(()),
+        Some(watches) => Err(Error::new(format!(
+            "the project in this folder consists of charts, roles or playbooks ({watches}), and images are made of Rust programs only"
+        ))
+        .hint("`flyball run`, `dev`, `install` and `manifests` take such a project as it is")),
     }
 }
 

@@ -22,7 +22,8 @@ impl Known {
     }
 }
 
-fn all() -> impl Iterator<Item = Known> {
+/// Lists them all.
+pub(crate) fn all() -> impl Iterator<Item = Known> {
     KINDS.lines().filter_map(|line| {
         let mut words = line.split(' ');
         Some(Known {

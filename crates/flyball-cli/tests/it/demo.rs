@@ -79,6 +79,25 @@ fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
 }
 
 #[test]
+fn a_step_that_does_not_come_to_pass_is_explained() {
+    let home = Home::new("nonodes");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let said = home.run(&["demo", "visitors", "--kubeconfig", ".kube/config"]);
+    said.fails_with(&[
+        "error: step \"all three are ready\" was not reached within 30 s; last seen:\n  kind: VisitorsApp\n",
+        "name: site\n",
+        "namespace: flyball-demo\n",
+        "conditions:\n",
+        "type: Ready\n",
+        "\nhint: the cluster has no nodes, so its pods stay pending",
+        "flyball cluster node add",
+    ]);
+    assert!(said.err.len() < 1500 && !said.err.contains("managedFields") && !said.err.contains("Some("), "{said:?}");
+    let left = home.run(&["get", "namespaces,crds", "-o=name"]).ok().out;
+    assert!(!left.contains("flyball-demo") && !left.contains("visitorsapps"), "{left}");
+}
+
+#[test]
 fn what_cannot_be_used_is_named() {
     let home = Home::new("unusable");
     home.run(&["demo", "--kubeconfig", "nowhere"]).fails_with(&["nowhere"]);

@@ -184,6 +184,39 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn what_a_killed_dev_left_goes_with_the_next_one() {
+    let home = Home::new("devkilled");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    fs::create_dir(home.0.join("samples")).unwrap();
+    fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
+    write(&home, "hello");
+    let names = || {
+        home.run(&["get", "crds,clusterroles,serviceaccounts,secrets,validatingadmissionpolicies", "-o=name"]).ok().out
+    };
+    let before = names();
+    let dev = || Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
+    let mut killed = dev();
+    killed.until("reconciled outcome=Success writes=");
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    assert_ne!(names(), before);
+    let mut next = dev();
+    next.until("note: a `flyball dev` that was killed left ");
+    let note = next.all.last().unwrap().clone();
+    for object in
+        ["CustomResourceDefinition myapps.apps.flyball.dev", "ClusterRole myapp-operator", "MyApp default/shop"]
+    {
+        assert!(note.contains(object), "{note}");
+    }
+    next.until("reconciled outcome=Success writes=");
+    next.stop();
+    assert_eq!(names(), before);
+    let left = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with("flyball-dev")).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
 fn an_operator_runs_anew_when_it_is_saved() {
     let home = Home::new("runwatch");
     home.run(&["cluster", "up", "--quiet"]).ok();

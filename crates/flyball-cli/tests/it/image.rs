@@ -42,6 +42,19 @@ fn json_at(folder: &Path, digest: &Value) -> Value {
 }
 
 #[test]
+fn a_project_without_a_program_has_no_image() {
+    let home = prepared("charts");
+    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: .}\n").unwrap();
+    for command in ["build", "sbom"] {
+        home.run(&["image", command]).fails_with(&[
+            "consists of charts, roles or playbooks (watches.yaml), and images are made of Rust programs only\n",
+            "hint: `flyball run`, `dev`, `install` and `manifests` take such a project as it is\n",
+        ]);
+    }
+    build(&home, &["--out=one"]).ok();
+}
+
+#[test]
 fn an_image_is_the_same_each_time_and_holds_nothing_else() {
     let home = prepared("image");
     let said = build(&home, &["--tag=registry.example.com/team/op:1.0"]).ok();

@@ -1,6 +1,8 @@
 //! `flyball run`.
 
+use crate::dev::Heard;
 use crate::{Home, Said};
+use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -64,11 +66,27 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
 #[test]
 fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
     let home = Home::new("run-hint");
-    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n").unwrap();
-    for line in [&["describe", "operator", "./watches.yaml"][..], &["manifests", "--program=watches.yaml"]] {
-        let said = home.run(line);
-        said.fails_with(&["names the chart, role or playbook of each kind"]);
-        assert!(!said.err.contains("Operator::main"), "{said:?}");
+    let cases = [
+        ("- {group: a.io, version: v1, kind: Site, chart: nowhere}\n", "entry 1 (Site): chart: there is no chart at"),
+        (
+            "- {group: a.io, version: v1, kind: Site, role: nowhere}\n",
+            "entry 1 (Site), field role: there is no role nowhere",
+        ),
+        (
+            "- {group: a.io, version: v1, kind: Site, role: ., vars: 3}\n",
+            "field vars: it is a number, and a map is expected",
+        ),
+        ("- Site\n", "entry 1: it is a text, and a map is expected"),
+        ("kind: Site\n", "watches.yaml: it is no list of entries"),
+        ("- {kind: [\n", "watches.yaml"),
+    ];
+    for (watches, told) in cases {
+        fs::write(home.0.join("watches.yaml"), watches).unwrap();
+        for line in [&["describe", "operator", "./watches.yaml"][..], &["manifests", "--program=watches.yaml"]] {
+            let said = home.run(line);
+            said.fails_with(&["watches.yaml", told]);
+            assert!(!said.err.contains("Operator::main") && !said.err.contains("hint:"), "{said:?}");
+        }
     }
     home.run(&["describe", "operator", "/bin/false"]).fails_with(&["Operator::main", "--token x"]);
 }
@@ -101,6 +119,128 @@ fn an_operator_runs_with_its_samples() {
     assert_eq!(said.err.matches("good morning\n").count(), 2, "{said:?}");
     home.run(&["run", "--program", &program, "--env-from=secret/other"])
         .fails_with(&["cannot read Secret default/other", "not found"]);
+}
+
+/// Applies a pod until the answer has these words, or it is accepted where there are none.
+#[expect(clippy::disallowed_methods, reason = "another process is given its time")]
+fn until_pods(home: &Home, words: &str) {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: bad}, spec: {containers: [{name: a, image: a}]}}";
+    fs::write(home.0.join("pod.yaml"), pod).unwrap();
+    let mut said = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
+    for _ in 0..300 {
+        if !words.is_empty() && said.err.contains(words) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+        said = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
+    }
+    panic!("{said:?}");
+}
+
+#[test]
+fn webhooks_are_called_no_longer_than_the_operator_runs() {
+    let home = Home::new("run-webhooks");
+    home.run(&["cluster", "up", "--nodes=1", "--quiet"]).ok();
+    let flags = ["run", "--program", &example("pod_gate"), "--", "--metrics-addr=0", "--health-addr=0"];
+    let configurations = || home.run(&["get", "validatingwebhookconfigurations", "-o=name"]).ok().out;
+    let pod = || home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
+    let signal = |running: &Child, signal| {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let running = home.spawn(&flags);
+    until_pods(&home, "no pod is called bad");
+    signal(&running, rustix::process::Signal::TERM);
+    let said = Said::of(&running.wait_with_output().unwrap()).ok();
+    assert!(said.out.ends_with("deleted ValidatingWebhookConfiguration pod-gate-webhook\n"), "{said:?}");
+    assert_eq!(configurations(), "");
+    pod().ok();
+    home.run(&["apply", "-f", "pod.yaml"]).ok();
+
+    // What was deployed meanwhile stays.
+    let running = home.spawn(&flags);
+    until_pods(&home, "no pod is called bad");
+    home.run(&["deploy", "--program", &example("pod_gate"), "--image=a"]).ok();
+    let redeployed = configurations();
+    signal(&running, rustix::process::Signal::TERM);
+    Said::of(&running.wait_with_output().unwrap()).ok();
+    assert_eq!(configurations(), redeployed);
+    assert!(!redeployed.is_empty());
+    home.run(&["undeploy", "--program", &example("pod_gate"), "--yes"]).ok();
+
+    // One that is killed has no time for that.
+    let mut running = home.spawn(&flags);
+    until_pods(&home, "no pod is called bad");
+    signal(&running, rustix::process::Signal::KILL);
+    running.wait().unwrap();
+    until_pods(&home, "failed calling webhook");
+    let uninstall = |how| home.run(&["uninstall", "--program", &example("pod_gate"), how]).ok().out;
+    let object = "ValidatingWebhookConfiguration pod-gate-webhook";
+    assert_eq!(uninstall("--dry-run"), format!("To be removed:\n  {object}\n"));
+    assert!(uninstall("--yes").ends_with(&format!("{object} deleted\n")));
+    pod().ok();
+}
+
+#[test]
+fn definitions_are_converted_no_longer_than_the_operator_runs() {
+    let home = Home::new("run-conversion");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    let version = |name: &str, storage: bool| {
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        json!({"name": name, "served": true, "storage": storage, "schema": schema})
+    };
+    let definition = |client: &Value| {
+        let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "sites.a.io"},
+            "spec": {
+                "group": "a.io", "scope": "Namespaced", "names": {"kind": "Site", "plural": "sites"},
+                "versions": [version("v1", false), version("v2", true)],
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            },
+        })
+    };
+    // An operator that points its definition at itself, and ends.
+    let service = definition(&json!({"service": {"name": "a", "namespace": "default", "path": "/convert"}}));
+    fs::write(
+        home.0.join("manifests.json"),
+        json!({"apiVersion": "v1", "kind": "List", "items": [service]}).to_string(),
+    )
+    .unwrap();
+    fs::write(home.0.join("aimed.json"), definition(&json!({"url": "https://127.0.0.1:1/convert"})).to_string())
+        .unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase $1 in\nmanifests) cat manifests.json;;\nrun) exec {} apply -f aimed.json;;\nesac\n",
+        env!("CARGO_BIN_EXE_flyball")
+    );
+    fs::write(home.0.join("op"), script).unwrap();
+    fs::set_permissions(home.0.join("op"), fs::Permissions::from_mode(0o755)).unwrap();
+    let said = home.run(&["run", "--program=./op"]).ok();
+    assert!(said.out.contains("CustomResourceDefinition sites.a.io changed"), "{said:?}");
+    assert!(
+        said.out.ends_with("CustomResourceDefinition sites.a.io is converted by no webhook any more\n"),
+        "{said:?}"
+    );
+    let found = home.run(&["get", "crd", "sites.a.io", "-o=json"]).ok().out;
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["spec"]["conversion"], json!({"strategy": "None"}));
+}
+
+#[test]
+fn a_kind_that_the_cluster_does_not_have_is_named() {
+    let home = Home::new("run-no-kind");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
+    fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
+    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: site}\n").unwrap();
+    home.run(&["run"]).fails_with(&[
+        "error: no matches for kind: the cluster does not serve sites of a.io/v1, which watches.yaml names\n",
+        "hint: put its CustomResourceDefinition into config/crd/bases, or apply it to the cluster first\n",
+    ]);
+    // This one waits for a file to be saved.
+    let mut dev = Heard::new(home.command(&["dev", "--no-cluster"]));
+    dev.until("error: no matches for kind: the cluster does not serve sites of a.io/v1");
+    dev.stop();
 }
 
 #[test]

@@ -371,7 +371,17 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
         .fails_with(&["nothing to write"]);
     home.within(&folder, &format!("create webhook {REDIS} --validation"))
         .fails_with(&["the project has no cache.acme.io/v1alpha1 Redis; it has nothing yet", "create it first"]);
+    // A kind in another version or group is named as it is called.
+    home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation").fails_with(&[
+        "hint: Deployment is named by: --group apps --version v1 --kind Deployment\n",
+        "--crd FILE|NAME",
+    ]);
+    let said = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
+    said.fails_with(&["the project has no v1 Redis", "--crd FILE|NAME"]);
+    assert!(!said.err.contains("create api"), "{said:?}");
     home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
+    home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation")
+        .fails_with(&["hint: Redis is named by: --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
     home.within(&folder, "create api --group cache --version v1 --kind Redis --namespaced=false")
         .fails_with(&["cache.acme.io/v1alpha1 Redis has another plural or scope"]);
     home.within(&folder, &format!("create webhook {REDIS} --conversion"))
@@ -417,7 +427,11 @@ fn webhooks_are_written_for_kinds_of_others() {
     run("create webhook --group stable.example.com --version v1 --kind CronTab --defaulting").ok();
 
     // A group with a dot is whole.
-    let told = ["the project has no cert.example.org/v1 Issuer; it has", "--group cert.example.org", "--crd"];
+    let told = [
+        "the project has no cert.example.org/v1 Issuer; it has",
+        "create it first: flyball create api --group cert.example.org --version v1 --kind Issuer",
+        "--crd FILE|NAME",
+    ];
     run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").fails_with(&told);
     run("create api --group cert.example.org --version v1 --kind Issuer").ok();
     run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").ok();

@@ -139,7 +139,16 @@ pub(super) fn of(
     Ok(crd.clone())
 }
 
-/// Makes the definition that the operator-sdk makes: spec and status may be anything.
+/// What `kubectl get` shows of a release, as `helm list` does.
+const COLUMNS: [[&str; 3]; 5] = [
+    ["Status", "string", ".status.release.status"],
+    ["Reason", "string", ".status.release.reason"],
+    ["Chart", "string", ".status.release.chart"],
+    ["Revision", "integer", ".status.release.revision"],
+    ["Age", "date", ".metadata.creationTimestamp"],
+];
+
+/// Makes the definition that the operator-sdk makes, with columns: spec and status may be anything.
 fn open(watch: &Watch) -> CustomResourceDefinition {
     let (kind, resource) = (&watch.kind, watch.primary().resource().resource.to_string());
     let anything =
@@ -157,6 +166,7 @@ fn open(watch: &Watch) -> CustomResourceDefinition {
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
+                "additionalPrinterColumns": COLUMNS.map(|[name, kind, path]| json!({"name": name, "type": kind, "jsonPath": path})),
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "description": format!("{} is a release of a chart", kind.kind),

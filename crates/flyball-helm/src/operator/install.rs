@@ -9,9 +9,9 @@ use super::kinds::Kinds;
 use super::releases::Failure;
 use super::resources::{self, ManifestError, Owner, Resource};
 use super::stages;
-use super::status::{Report, Trouble};
+use super::status::{self, Report, Trouble};
 use crate::storage::{Revision, Run, State};
-use flyball::{Context, Error, Kind, Result};
+use flyball::{Context, Error, Event, Kind, Result};
 use flyball_core::time::rfc3339;
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
@@ -231,7 +231,15 @@ impl Work<'_> {
         self.revision.info.description =
             if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
         self.notes = Notes { progress: 0, failures: 0, ..self.notes.clone() };
-        self.save().await
+        self.save().await?;
+        let Revision { name, version, info, .. } = &self.revision;
+        let note = format!(
+            "Release {name}, revision {version} of chart {}: {}",
+            self.revision.chart_label(),
+            info.description
+        );
+        self.cx.event(Event::normal(status::installed(&self.revision), note));
+        Ok(())
     }
 
     /// Writes down why the release is still there.
@@ -288,6 +296,7 @@ impl Work<'_> {
             history::delete(self.cx, kept).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
+        self.cx.event(Event::normal(status::UNINSTALLED, format!("Release {} is uninstalled", self.revision.name)));
         Ok(Progress::Done)
     }
 }

@@ -104,11 +104,13 @@ impl Reconcile for Releases {
                 Ok(Action::requeue_after(LOOK))
             }
             Ok(Progress::Failed { trouble, why, again }) => {
+                warn(cx, &object.data["status"], trouble, &why);
                 let report = Report { deployed: deployed.as_ref(), trouble: Some((trouble, why)), ..Report::default() };
                 cx.set_status(&report.status()).await?;
                 Ok(Action::requeue_after(again))
             }
             Err(Failure { trouble, error }) => {
+                warn(cx, &object.data["status"], trouble, &error.to_string());
                 let trouble = Some((trouble, error.to_string()));
                 tell(cx, &Report { deployed: deployed.as_ref(), trouble, ..Report::default() }).await;
                 Err(error)
@@ -125,15 +127,25 @@ impl Reconcile for Releases {
             Ok(Progress::Done) => Ok(Action::done()),
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
             Ok(Progress::Failed { trouble, why, again }) => {
+                warn(cx, &object.data["status"], trouble, &why);
                 cx.set_status(&Report { trouble: Some((trouble, why)), ..Report::default() }.status()).await?;
                 Ok(Action::requeue_after(again))
             }
             Err(error) => {
+                warn(cx, &object.data["status"], Trouble::Uninstall, &error.to_string());
                 let trouble = Some((Trouble::Uninstall, error.to_string()));
                 tell(cx, &Report { trouble, ..Report::default() }).await;
                 Err(error)
             }
         }
+    }
+}
+
+/// Publishes an event about a failure, unless the status told of it before: attempts that fail alike are one event.
+fn warn(cx: &Context<DynamicObject>, before: &Value, trouble: Trouble, why: &str) {
+    let condition = trouble.condition();
+    if !status::says(before, condition, why) {
+        cx.event(Event::warning(condition.1, why));
     }
 }
 

@@ -165,7 +165,7 @@ impl Source {
             // A template that failed may have done so for want of an answer.
             if !job.answers.fetch(cx).await? {
                 // No retry makes a template something else.
-                return rendered.map(Some).map_err(|error| Error::from(error).terminal());
+                return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
             }
         }
         Err(Error::from(format!("the chart looks up more and more: it was rendered {ROUNDS} times")).terminal())

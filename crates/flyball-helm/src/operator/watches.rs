@@ -158,7 +158,7 @@ impl Watches {
             };
             let watch = Watch::read(entry, &folder, &variable).map_err(wrong)?;
             if !seen.insert(watch.kind.clone()) {
-                return Err(wrong(("kind".into(), format!("an entry before it is of {} too", watch.kind))));
+                return Err(wrong(("kind".into(), format!("an entry before it is of {} too: join them", watch.kind))));
             }
             watches.push(watch);
         }
@@ -219,19 +219,31 @@ impl Watch {
         }
         let needed = |field: &str| match text(entry, field)? {
             Some(text) => Ok(text),
-            None => Err((field.to_owned(), "it is missing".to_owned())),
+            None => {
+                let remedy = match field {
+                    "version" => "write the version of the custom resources, such as v1alpha1",
+                    "kind" => "write the kind of the custom resources, such as Memcached",
+                    _ => "write the path of a chart, a folder or an archive, from the folder of this file on",
+                };
+                Err((field.to_owned(), format!("it is missing: {remedy}")))
+            }
         };
         let group = text(entry, "group")?.unwrap_or_default();
         let (version, kind) = (needed("version")?, needed("kind")?);
         let chart = folder.join(needed("chart")?);
         if !chart.exists() {
-            let why = format!("there is no chart at {}: neither a folder nor an archive", chart.display());
+            let why = format!(
+                "there is no chart at {}, neither a folder nor an archive: write its path from the folder of this file on",
+                chart.display()
+            );
             return Err(("chart".into(), why));
         }
         let flag = |field: &str, otherwise: bool| match entry.get(field) {
             None | Some(Value::Null) => Ok(otherwise),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err((field.to_owned(), "it is neither true nor false".to_owned())),
+            Some(other) => {
+                Err((field.to_owned(), format!("{other} is neither true nor false: write one of them, without quotes")))
+            }
         };
         let max_concurrent_reconciles = match entry.get("maxConcurrentReconciles") {
             None | Some(Value::Null) => None,
@@ -288,7 +300,12 @@ fn override_values(
     let values = match entry.get("overrideValues") {
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
         Some(Value::Object(values)) => values,
-        Some(_) => return Err(("overrideValues".into(), "it is no mapping of texts".into())),
+        Some(_) => {
+            return Err((
+                "overrideValues".into(),
+                "it is no mapping of paths to texts, such as image.tag: \"1.6\"".into(),
+            ));
+        }
     };
     let expanded = values.iter().map(|(path, value)| match value {
         Value::String(text) => Ok((path.clone(), expand(text, variable))),
@@ -370,12 +387,16 @@ mod tests {
         let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
         check(
             "- {kind: A, chart: src, version: v1}\n- {version: v1, kind: B}",
-            "FILE: entry 2 (B): chart: it is missing",
+            "FILE: entry 2 (B): chart: it is missing: write the path of a chart, a folder or an archive, from the folder of this file on",
         );
-        check("- {kind: A, chart: src}", "FILE: entry 1 (A): version: it is missing");
+        check(
+            "- {kind: A, chart: src}",
+            "FILE: entry 1 (A): version: it is missing: write the version of the custom resources, such as v1alpha1",
+        );
         check(
             "- {version: v1, kind: A, chart: nowhere}",
-            "FILE: entry 1 (A): chart: there is no chart at FOLDER/nowhere: neither a folder nor an archive",
+            "FILE: entry 1 (A): chart: there is no chart at FOLDER/nowhere, neither a folder nor an archive: write its path from the \
+             folder of this file on",
         );
         check("- 1", "FILE: entry 1: entry: it is no mapping with group, version, kind and chart");
         check(
@@ -386,11 +407,11 @@ mod tests {
         );
         check(
             &entry("evaluateTemplates: 'yes'"),
-            "FILE: entry 1 (Memcached): evaluateTemplates: it is neither true nor false",
+            "FILE: entry 1 (Memcached): evaluateTemplates: \"yes\" is neither true nor false: write one of them, without quotes",
         );
         check(
             &entry("structureFromValues: 1"),
-            "FILE: entry 1 (Memcached): structureFromValues: it is neither true nor false",
+            "FILE: entry 1 (Memcached): structureFromValues: 1 is neither true nor false: write one of them, without quotes",
         );
         check(
             &entry("overrideValues: {size: 3}"),
@@ -410,7 +431,7 @@ mod tests {
         );
         check(
             &format!("{}\n{}", entry("group: ''"), entry("group: ''")),
-            "FILE: entry 2 (Memcached): kind: an entry before it is of /v1, Kind=Memcached too",
+            "FILE: entry 2 (Memcached): kind: an entry before it is of /v1, Kind=Memcached too: join them",
         );
         assert!(parse("a: [").unwrap_err().to_string().contains("is no list of watches in YAML: "));
     }

@@ -50,7 +50,7 @@ impl Templates {
             ));
         };
         if world.depth.get() >= world.budget.depth {
-            return Err(format!("template: {name}: exceeded maximum template depth (100000)"));
+            return Err(format!("template: {name}: exceeded maximum template depth ({})", world.budget.depth));
         }
         world.depth.set(world.depth.get() + 1);
         let data = Slot::exact(data);
@@ -295,7 +295,7 @@ impl<'t> State<'t, '_> {
             return self.error(format_args!("template {} not defined", format::quote(name.as_bytes())));
         };
         if self.world.depth.get() >= self.world.budget.depth {
-            return self.error("exceeded maximum template depth (100000)");
+            return self.error(format_args!("exceeded maximum template depth ({})", self.world.budget.depth));
         }
         self.world.take(1, 0).or_else(|message| self.error(message))?;
         let dot = match pipe {

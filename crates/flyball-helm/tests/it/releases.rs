@@ -5,8 +5,9 @@ use flyball_cluster::testing::{Test, explore_crashes};
 use flyball_helm::Watches;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -94,6 +95,72 @@ async fn other_values_are_an_upgrade() -> kube::Result<()> {
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
     test.assert_idempotent().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
+    let loops =
+        "{{- define \"loop\" }}{{ include \"loop\" . }}{{ end }}{{ if .Values.loop }}{{ include \"loop\" . }}{{ end }}";
+    let folder = project(
+        "told",
+        &[
+            ("charts/site/values.yaml", VALUES),
+            ("charts/site/templates/page.yaml", PAGE),
+            ("charts/site/templates/loop.yaml", loops),
+        ],
+    );
+    let test = Test::of(operator_of(folder)).start().await;
+    let row = async || {
+        let path = format!("/apis/web.example.com/v1/namespaces/{}/sites", test.namespace());
+        let request = http::Request::get(path).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+        let table: Value = test.client().request(request.body(Vec::new()).unwrap()).await.unwrap();
+        let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].clone());
+        let cells = table["rows"][0]["cells"].as_array().unwrap();
+        let row = columns.zip(cells).filter(|(name, _)| *name != "Name" && *name != "Age");
+        row.map(|(name, cell)| format!("{}={cell}", name.as_str().unwrap_or_default())).collect::<Vec<_>>().join(" ")
+    };
+    let events = async || {
+        // They are sent in the background.
+        sleep(Duration::from_secs(10)).await;
+        let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        let of_site = events
+            .into_iter()
+            .filter(|event| event.regarding.as_ref().and_then(|about| about.kind.as_deref()) == Some("Site"));
+        let mut told: Vec<String> = of_site
+            .map(|event| [event.type_, event.reason, event.note].map(Option::unwrap_or_default).join(" "))
+            .collect();
+        told.sort();
+        told
+    };
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    assert_eq!(row().await, r#"Status="deployed" Reason="InstallSuccessful" Chart="site-0.1.0" Revision=1"#);
+    let installed = "Normal InstallSuccessful Release blue, revision 1 of chart site-0.1.0: Install complete";
+    assert_eq!(events().await, [installed]);
+
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+    test.assert_converges().await;
+    assert_eq!(row().await, r#"Status="deployed" Reason="UpgradeSuccessful" Chart="site-0.1.0" Revision=2"#);
+    let upgraded = "Normal UpgradeSuccessful Release blue, revision 2 of chart site-0.1.0: Upgrade complete";
+    assert_eq!(events().await, [installed, upgraded]);
+
+    patch(&sites(&test), "blue", json!({"spec": {"loop": true}})).await;
+    test.assert_converges().await;
+    assert_eq!(row().await, r#"Status="failed" Reason="ReconcileError" Chart="site-0.1.0" Revision=2"#);
+    let [.., failed] = &*events().await else { panic!("there are events") };
+    for said in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
+        // What is wrong comes before the thousand calls on the way to it.
+        assert!(said.len() < 600 && said.contains("site/templates/loop.yaml:1:"), "{} {said}", said.len());
+        assert!(said.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"), "{said}");
+    }
+    // Another look at it is no other event.
+    patch(&sites(&test), "blue", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    test.assert_converges().await;
+    assert_eq!(events().await.len(), 3);
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.assert_converges().await;
+    assert!(events().await.contains(&"Normal UninstallSuccessful Release blue is uninstalled".to_owned()));
     Ok(())
 }
 

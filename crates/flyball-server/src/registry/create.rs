@@ -87,7 +87,11 @@ impl Inner {
                 let entry = self.shown_one(resource, entry).await?;
                 Ok(Outcome { object: Written::Stored(entry), created: true })
             }
-            Err(error @ (storage::Error::NotKept { .. } | storage::Error::TooLarge { .. })) => Err(refusal(error)),
+            Err(
+                error @ (storage::Error::NotKept { .. }
+                | storage::Error::TooLarge { .. }
+                | storage::Error::TooDeep { .. }),
+            ) => Err(refusal(error)),
             Err(_) => {
                 let stored = self.store.get(&resource.table, &key);
                 let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));

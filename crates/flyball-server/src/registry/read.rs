@@ -288,9 +288,10 @@ impl Inner {
                  now may show up in the list.",
             ),
             storage::Error::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
-            storage::Error::Changed | storage::Error::TooLarge { .. } | storage::Error::NotKept { .. } => {
-                Status::internal(error)
-            }
+            storage::Error::Changed
+            | storage::Error::TooLarge { .. }
+            | storage::Error::TooDeep { .. }
+            | storage::Error::NotKept { .. } => Status::internal(error),
         })
     }
 }

@@ -56,6 +56,8 @@ impl Target {
 pub(super) fn refusal(error: storage::Error) -> Status {
     match error {
         storage::Error::TooLarge { why } => Status::too_large(format!("Request entity too large: {why}")),
+        // As a body is refused that is too deep to be read.
+        storage::Error::TooDeep { why } => Status::bad_request(&*why),
         error => Status::internal(error),
     }
 }

@@ -223,17 +223,25 @@ impl Entry {
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
         let (bytes, depth) = (self.body.len(), self.depth);
-        let why = if bytes > MAX_BYTES && grows(|entry| entry.body.len()) {
-            format!("with its managed fields it has {bytes} bytes; at most {MAX_BYTES} are stored")
-        } else if depth > MAX_DEPTH && grows(|entry| entry.depth.into()) {
-            format!("with its managed fields it is nested {depth} levels deep; at most {MAX_DEPTH} are stored")
-        } else if weight::exceeds(&self.body) && grows(|entry| weight::of_text(&entry.body)) {
+        let name = self.key.name();
+        if bytes > MAX_BYTES && grows(|entry| entry.body.len()) {
+            let why = format!(
+                "{name:?} is too large: with its managed fields it has {bytes} bytes; at most {MAX_BYTES} are stored"
+            );
+            return Err(Error::TooLarge { why: why.into() });
+        }
+        if depth > MAX_DEPTH && grows(|entry| entry.depth.into()) {
+            let why = format!(
+                "{name:?} is nested {depth} levels deep with its managed fields; at most {MAX_DEPTH} levels are stored"
+            );
+            return Err(Error::TooDeep { why: why.into() });
+        }
+        if weight::exceeds(&self.body) && grows(|entry| weight::of_text(&entry.body)) {
             let most = weight::MAX_WEIGHT >> 20;
-            format!("with its managed fields it takes more than {most} MiB of memory")
-        } else {
-            return Ok(self);
-        };
-        Err(Error::TooLarge { why: format!("{:?} is too large: {why}", self.key.name()).into() })
+            let why = format!("{name:?} is too large: with its managed fields it takes more than {most} MiB of memory");
+            return Err(Error::TooLarge { why: why.into() });
+        }
+        Ok(self)
     }
 
     /// Returns the same state at another revision, as a removal shows it.

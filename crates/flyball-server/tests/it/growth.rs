@@ -301,6 +301,23 @@ async fn what_takes_much_memory_is_neither_read_nor_stored() {
 }
 
 #[tokio::test]
+async fn an_object_that_is_too_deep_is_a_bad_request_and_not_too_large() {
+    let server = simulated();
+    define(&server).await;
+    let deep =
+        |name: &str, levels: usize| gadget(name, &format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels)));
+    assert_eq!(send(&server, Method::POST, GADGETS, JSON, deep("fits", 50)).await.0, 201);
+    // More than is stored, more than is read, and more than a stack holds.
+    for levels in [119, 122, 130, 100_000] {
+        let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, deep("deep", levels)).await;
+        assert_eq!((code, &told["reason"]), (400, &json!("BadRequest")), "{levels}: {:.300}", told.to_string());
+    }
+    let path = format!("{GADGETS}/fits");
+    let (code, told, _) = send(&server, Method::PATCH, &path, "application/merge-patch+json", deep("fits", 119)).await;
+    assert_eq!((code, &told["reason"]), (400, &json!("BadRequest")), "{:.300}", told.to_string());
+}
+
+#[tokio::test]
 async fn options_of_any_value_are_answered() {
     let server = simulated();
     let maps = "/api/v1/namespaces/default/configmaps";

@@ -81,7 +81,7 @@ struct CommonArgs {
     /// URL at which the API server calls webhooks, such as https://10.0.0.7:9443; the operator's service unless it runs on this machine
     #[arg(long, value_name = "URL", value_parser = parse_webhook_url)]
     webhook_url: Option<String>,
-    /// Directory with tls.crt and tls.key to serve webhooks with, instead of certificates of the operator's own
+    /// Directory with tls.crt and tls.key to serve webhooks with, instead of certificates of the operator's own; who issues them sets caBundle
     #[arg(long, value_name = "DIRECTORY")]
     webhook_cert_dir: Option<PathBuf>,
     /// Namespace that the operator itself lives in; that of its pod or of the kubeconfig's context unless given

@@ -1,6 +1,6 @@
 //! Where clusters are written down: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Result, ResultExt};
 use crate::private;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -35,11 +35,7 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn of(name: &str) -> Result<Self> {
-        let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let folder = state.or_else(|| Some(std::env::home_dir()?.join(".local/state"))).ok_or_else(|| {
-            Error::new("there is no home directory to keep clusters in").hint("set XDG_STATE_HOME to a folder")
-        })?;
-        Ok(Self { folder: folder.join("flyball"), name: name.to_owned() })
+        Ok(Self { folder: private::state_folder()?, name: name.to_owned() })
     }
 
     fn file(&self, ending: &str) -> PathBuf {

@@ -17,6 +17,9 @@ use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
 
+/// The most kinds of the same name that a hint names.
+const MAX_NAMESAKES: usize = 4;
+
 /// Have objects of a kind completed, judged or converted by the operator
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -141,12 +144,7 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     let known = known::find(&named, &version, &kind);
     let Some(found) = project.resource(&group, &version, &kind).cloned() else {
         let Some(known) = known else {
-            let told = Resource { group, version: version.clone(), kind: kind.clone(), ..Resource::default() }.told();
-            let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
-            let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
-            return Err(Error::new(format!("the project has no {told}; it has {all}"))
-                .hint(format!("create it first: flyball create api --group {named} --version {version} --kind {kind}"))
-                .hint("a kind of somebody else is given by its definition: --crd FILE|NAME"));
+            return Err(unknown(project, &named, &version, &kind));
         };
         let resource = known_resource(&known);
         return Ok(add(project, resource));
@@ -167,6 +165,31 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
             "write them: flyball create api --group {named} --version {version} --kind {kind} --resource"
         ))),
     }
+}
+
+/// Says that there is no such kind, which ones there are, and how the one that may be meant is named.
+fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
+    let wanted =
+        Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };
+    let all: Vec<String> = project.resources.iter().map(|resource| resource.told()).collect();
+    let all = if all.is_empty() { "nothing yet".to_owned() } else { all.join(", ") };
+    let mut error = Error::new(format!("the project has no {}; it has {all}", wanted.told()));
+    let flags = |group: &str, version: &str, kind: &str| {
+        let group = if group.is_empty() { "\"\"" } else { group };
+        format!("--group {group} --version {version} --kind {kind}")
+    };
+    let of_project = project.resources.iter().map(|one| (one.group.as_str(), one.version.as_str(), one.kind.as_str()));
+    let of_kubernetes = known::all().map(|one| (one.group, one.version, one.kind));
+    let namesake = |(_, _, other): &(&str, &str, &str)| other.eq_ignore_ascii_case(kind);
+    let namesakes: Vec<_> = of_project.chain(of_kubernetes).filter(namesake).take(MAX_NAMESAKES).collect();
+    for (group, version, kind) in &namesakes {
+        error = error.hint(format!("{kind} is named by: {}", flags(group, version, kind)));
+    }
+    // There are no projects' own kinds in the core group.
+    if namesakes.is_empty() && !named.is_empty() {
+        error = error.hint(format!("create it first: flyball create api {}", flags(named, version, kind)));
+    }
+    error.hint("a kind of somebody else is given by its definition, in a file or in the cluster: --crd FILE|NAME")
 }
 
 /// Makes a kind of somebody else one of the project's, with types, unless it is one.

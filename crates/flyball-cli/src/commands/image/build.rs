@@ -7,7 +7,7 @@ use crate::image::elf::Elf;
 use crate::image::inventory::{self, Origin};
 use crate::image::layout::Layout;
 use crate::image::platform::{PLATFORMS, Platform, Target, parse};
-use crate::image::project::{self, Package, Project};
+use crate::image::project::{self, Package, Project, check_program};
 use crate::image::reference::{self, Reference};
 use crate::image::{Blob, Contents, Image, attachment, digest, epoch, index};
 use crate::output::Output;
@@ -103,6 +103,9 @@ struct MadePlatform {
 
 pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
     block_on(async {
+        if args.program.is_empty() {
+            check_program()?;
+        }
         let epoch = epoch()?;
         let certificates = certificates(args.ca_certificates.as_deref())?;
         let parts = if args.program.is_empty() { build(&args).await? } else { given(&args.program)? };

@@ -4,7 +4,7 @@ use crate::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::image::epoch;
 use crate::image::inventory::materials;
-use crate::image::project::Project;
+use crate::image::project::{Project, check_program};
 use crate::output::Output;
 use clap::Args;
 use flyball_core::time::rfc3339;
@@ -32,6 +32,7 @@ pub(super) struct SbomArgs {
 }
 
 pub(super) fn cmd_sbom(args: &SbomArgs) -> Result<()> {
+    check_program()?;
     block_on(async {
         let project = Project::ask(args.target.as_deref()).await?;
         let root = project.member(args.package.as_deref())?;
