@@ -17,8 +17,8 @@ use processes::Cluster;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// How long an attack may take until its condition is there, as it is aimed at and on any machine.
 const AIM: Duration = Duration::from_secs(2);

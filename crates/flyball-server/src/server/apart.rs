@@ -149,7 +149,7 @@ mod tests {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let target = Target::parse(&parts.method, parts.uri.path(), &query);
         let Ok(call) = dispatch::receive(&server.0, parts, query, target, body).await else { panic!("it is let in") };
-        computes(&server.0, &call)
+        load(&server.0, &call).is_some()
     }
 
     #[tokio::test]
