@@ -40,7 +40,7 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
             3 => Value::int(size as i64),
             _ => Value::list(vec![map(size / 2), Value::list(items(size / 2))]),
         },
-        Type::Bool => Value::Bool(shape % 2 == 0),
+        Type::Bool => Value::Bool(shape.is_multiple_of(2)),
         Type::Int(IntKind::Int) => Value::int([2, 16, size as i64, -1][shape % 4]),
         Type::Int(kind) => Value::Int(kind, size as i64),
         Type::Float => Value::Float(size as f64),
