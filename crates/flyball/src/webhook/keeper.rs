@@ -673,14 +673,13 @@ mod tests {
 
     #[tokio::test]
     async fn certificates_from_files_are_verified_by_the_published_bundle() {
-        let manager = |directory: &Path| Certificates::CertManager {
-            certificate: "ns/op".into(),
-            directory: directory.to_owned(),
-        };
-        let kinds: [(&str, &dyn Fn(&Path) -> Certificates); 2] =
-            [("files", &|path| Certificates::Files(path.to_owned())), ("manager", &manager)];
-        for (name, certificates) in kinds {
-            let hosted = Hosted::start(name, certificates).await;
+        for is_managed in [false, true] {
+            let (name, certificate) = (if is_managed { "manager" } else { "files" }, "ns/op".to_owned());
+            let hosted = Hosted::start(name, |path| match path.to_owned() {
+                directory if is_managed => Certificates::CertManager { certificate: certificate.clone(), directory },
+                directory => Certificates::Files(directory),
+            })
+            .await;
             let unknown = |why: &str| Verification::Unknown(why.to_owned());
             let place = "validatingwebhookconfigurations/op-webhook";
             hosted.answer(0);
