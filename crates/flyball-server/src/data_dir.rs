@@ -131,9 +131,12 @@ pub enum OpeningStage {
     Selecting,
 }
 
-/// Who is told of a stage how much of it is done, and how much there is.
+/// Takes a stage, how much of it is done, and how much there is.
+type Report = dyn Fn(OpeningStage, u64, u64) + Send + Sync;
+
+/// Where the progress of opening a directory is reported, if anywhere.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Option<Arc<dyn Fn(OpeningStage, u64, u64) + Send + Sync>>);
+pub(crate) struct Progress(Option<Arc<Report>>);
 
 impl Progress {
     pub(crate) fn report(&self, stage: OpeningStage, done: u64, of: u64) {
