@@ -101,7 +101,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
         ("refused-hidden", format!("{}\n  no_log: true", map("{name: 'a-{{ text }}'}")), "no_log"),
     ];
     for (name, tasks, expected) in cases {
-        let written = Written::role(name, &tasks);
+        let written = Project::role(name, &tasks);
         let folder = written.folder().to_owned();
         let test = Test::of(move || operator_of(&folder)).start().await;
         test.apply(&SHOP.replace("size: 1", "size: 1, text: a/../b")).await;
