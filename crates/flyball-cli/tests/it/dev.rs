@@ -209,7 +209,7 @@ fn what_a_killed_dev_left_goes_with_the_next_one() {
     {
         assert!(note.contains(object), "{note}");
     }
-    next.until("reconciled outcome=Success writes=");
+    next.until("starting operator=");
     next.stop();
     assert_eq!(names(), before);
     let left = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,9 +1,9 @@
 //! Laws of the costs of functions: what a call takes is charged, whatever it is given.
 
-use super::{Function, functions};
+use super::{Function, Handling, functions};
 use crate::seed::Seed;
 use crate::template::value::{IntKind, List, ListKind, Type, Value};
-use crate::template::world::{Budget, Call, World};
+use crate::template::world::{Budget, Call, VALUE_DEPTH, World};
 use flyball_core::{Clock, Rng};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -112,6 +112,28 @@ fn charges_cover_the_work_of_each_function_and_grow_with_it() {
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn what_looks_through_its_arguments_is_charged_for_all_that_they_hold() {
+    let deep = (0..VALUE_DEPTH + 2).fold(Value::int(1), |inner, _| Value::list(vec![inner]));
+    let looks_through = |function: &Function| matches!(function.handling, Handling::Makes | Handling::Marks);
+    for (name, function) in functions().into_iter().filter(|(_, function)| looks_through(function)) {
+        for (at, param) in function.params.iter().enumerate() {
+            if !matches!(param, Type::Any | Type::Reflect | Type::List(_) | Type::Map(_)) {
+                continue;
+            }
+            let world = world();
+            let argument = |(other, param): (usize, &Type)| match param {
+                Type::Map(_) if other == at => Value::map(BTreeMap::from([("deep".to_owned(), deep.clone())])),
+                _ if other == at => deep.clone(),
+                _ => argument(&world, *param, 0, 64),
+            };
+            let args: Vec<Value> = function.params.iter().enumerate().map(argument).collect();
+            let context = Call { world: &world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+            assert!((function.cost)(&context, &args).is_err(), "{name} is not charged for all of argument {at}");
+        }
+    }
 }
 
 #[test]

@@ -43,10 +43,13 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
 }
 
 /// Tells whether a scalar is an outline with data in the place of its placeholders.
-fn is_filled(outline: &str, scalar: &Value) -> bool {
+fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
     let mut pieces = outline.split(BEGIN);
     let first = pieces.next().unwrap_or_default();
-    let mut pieces: Vec<&str> = pieces.map(|piece| piece.split_once(END).map_or("", |(_, text)| text)).collect();
+    // Lines of a text that a template indents are data each, with nothing but space between them, which YAML reads in several ways.
+    let chart_text =
+        |piece: &'o str| piece.split_once(END).map_or("", |(_, text)| if text.trim().is_empty() { "" } else { text });
+    let mut pieces: Vec<&str> = pieces.map(chart_text).collect();
     let last = pieces.pop().unwrap_or_default();
     let text = match scalar {
         Value::String(text) => text,
@@ -97,6 +100,7 @@ mod tests {
         check("a:\n- [{b: «[c]»}]\n", Some(".a[0][0].b"));
         check("# «x\na: b»\nc: d", Some("."));
         check("«a»: b", Some("."));
+        check("a: |-\n  «e»\n  «f»\nb: «|-»\n  «e»\n  «f»", None);
         check("a: «~»", Some(".a"));
         check("a: {x: «'», y: «'»}", Some(".a"));
     }

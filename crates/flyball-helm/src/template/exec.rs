@@ -515,13 +515,14 @@ impl<'t> State<'t, '_> {
         if name == "call" {
             values.insert(0, Value::str(args.get(1).map(ToString::to_string).unwrap_or_default()));
         }
-        let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
         let is_literal = !self.tree.source.is_evaluated
             && values.len() + 1 == args.len()
             && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
         let is_evaluated = self.tree.source.is_evaluated;
         let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
         cost(&context, &values).or_else(|message| self.error(message))?;
+        // Looks through all that they hold, which the cost has found to be not too much.
+        let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
         match call(&context, &values) {
             Ok(value) => {
                 if handling != Handling::Moves {

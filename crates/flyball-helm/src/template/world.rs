@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// How often a template may include itself, by way of others or not. The bound is Helm's.
 const NESTED: usize = 1_000;
 /// How deep the values may be nested that are written, copied or compared.
-const VALUE_DEPTH: usize = 1_000;
+pub(crate) const VALUE_DEPTH: usize = 1_000;
 /// How many bytes of a text count as one step.
 const BYTES_PER_STEP: usize = 64;
 /// How many times its own size is made at most of a value while a function works on it.

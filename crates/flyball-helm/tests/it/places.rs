@@ -52,7 +52,7 @@ async fn values_are_scalars_of_objects_elsewhere() {
         ("field", "{user: \"jane\\n  namespace: x\"}".to_owned(), ".subjects[0]"),
         ("map", "{user: '{a: b}'}".to_owned(), ".subjects[0].name"),
         ("nothing", "{user: '~'}".to_owned(), ".subjects[0].name"),
-        ("outer", format!("{{owner: \"jane\\nsubjects:\\n- {intruder}\\nx: y\"}}"), "."),
+        ("outer", "{owner: \"jane\\nx:\\n    z: y\"}".to_owned(), "."),
         ("comment", "{owner: 'jane #'}".to_owned(), ".metadata.annotations.owner"),
         ("more", "{annotations: {helm.sh/resource-policy: keep}}".to_owned(), ".metadata.annotations"),
     ];
