@@ -27,12 +27,13 @@ pub(crate) fn entry(count: usize) -> usize {
     if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
 }
 
-/// Estimates what a text takes once it is read.
-pub(crate) fn of_text(text: &[u8]) -> usize {
-    if !matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
-        // YAML: the least that stands for a map is an item such as `- a:`.
-        return text.len().saturating_mul(NODE / 8).min(MAX_WEIGHT);
-    }
+/// Returns what no text of so many bytes exceeds by much once it is read, whatever it says.
+pub(crate) fn at_most(bytes: usize) -> usize {
+    bytes.saturating_mul(NODE / 8).min(MAX_WEIGHT)
+}
+
+/// Returns what JSON takes once it is read.
+fn of_text(text: &[u8]) -> usize {
     let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
     // How many entries each open map has. What is deeper than JSON may be counts with the map above.
     let mut maps = Vec::new();
@@ -59,9 +60,10 @@ pub(crate) fn of_text(text: &[u8]) -> usize {
     weight
 }
 
-/// Tells whether a text would take more than it may.
-pub(crate) fn exceeds(text: &[u8]) -> bool {
-    text.len() > SHORT && of_text(text) > MAX_WEIGHT
+/// Returns what JSON takes once it is read, if that is more than it may.
+pub(crate) fn excess(text: &[u8]) -> Option<usize> {
+    // Most objects are short, and need not be looked at.
+    (text.len() > SHORT).then(|| of_text(text)).filter(|weight| *weight > MAX_WEIGHT)
 }
 
 #[cfg(test)]
@@ -86,7 +88,7 @@ mod tests {
             "{{\"a\":[{}0]}}",
             format!("{container},").repeat(super::super::body::LIMIT / (container.len() + 1))
         );
-        assert!(!exceeds(text.as_bytes()), "{}", of_text(text.as_bytes()));
-        assert!(exceeds(format!("[{}0]", "{\"a\":{}},".repeat(100_000)).as_bytes()));
+        assert_eq!(excess(text.as_bytes()), None);
+        assert!(excess(format!("[{}0]", "{\"a\":{}},".repeat(100_000)).as_bytes()).is_some());
     }
 }

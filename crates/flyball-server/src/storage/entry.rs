@@ -236,7 +236,7 @@ impl Entry {
             );
             return Err(Error::TooDeep { why: why.into() });
         }
-        if weight::exceeds(&self.body) && grows(|entry| weight::of_text(&entry.body)) {
+        if weight::excess(&self.body).is_some() && grows(|entry| weight::excess(&entry.body).unwrap_or_default()) {
             let most = weight::MAX_WEIGHT >> 20;
             let why = format!("{name:?} is too large: with its managed fields it takes more than {most} MiB of memory");
             return Err(Error::TooLarge { why: why.into() });
