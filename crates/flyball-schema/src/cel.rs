@@ -11,6 +11,7 @@ mod cost;
 mod expression;
 mod functions;
 mod guard;
+mod location;
 mod memory;
 mod meter;
 mod mutation;

@@ -6,6 +6,7 @@
 use super::authorizer;
 use super::cost::{self, Seen, Size, Spot};
 use super::functions::{function, is_function, method, operator};
+use super::location::located;
 use super::places::Places;
 use super::rewrite;
 use super::typing::{BOOL, BYTES, DOUBLE, INT, NULL, STRING, Schema, TYPE, Type, UINT, common, field};
@@ -49,8 +50,7 @@ fn point_at(source: &str, at: usize, why: &str) -> String {
     let before: String = source.char_indices().take_while(|(i, _)| *i < at).map(|(_, c)| c).collect();
     let line = before.matches('\n').count();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-    let text = source.lines().nth(line).unwrap_or_default();
-    format!("ERROR: <input>:{}:{}: {why}\n | {text}\n | {}^", line + 1, column + 1, ".".repeat(column))
+    located(source, line + 1, column + 1, why)
 }
 
 /// Names that stand before functions, not for values.

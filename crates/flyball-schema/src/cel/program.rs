@@ -1,5 +1,6 @@
 //! An expression, parsed and made ready to run.
 
+use super::location::located;
 use super::memory;
 use super::meter::{self, Budget};
 use super::rewrite::rewrite;
@@ -113,11 +114,13 @@ pub fn compile(expression: &str) -> Result<Program, String> {
     };
     match stacker::grow(PARSING, || catch_unwind(AssertUnwindSafe(parse))) {
         Ok(Ok(program)) => Ok(program),
-        Ok(Err(mut errors)) => {
-            let truncated = errors.errors.len() > ERRORS;
-            errors.errors.truncate(ERRORS);
-            let more = if truncated { "\n1 more errors were truncated" } else { "" };
-            Err(errors.to_string().replace("\n| ", "\n | ") + more)
+        Ok(Err(errors)) => {
+            let position = |at: isize| usize::try_from(at).unwrap_or_default();
+            let shown = errors.errors.iter().take(ERRORS);
+            let shown =
+                shown.map(|error| located(expression, position(error.pos.0), position(error.pos.1), &error.msg));
+            let truncated = (errors.errors.len() > ERRORS).then(|| "1 more errors were truncated".into());
+            Err(shown.chain(truncated).collect::<Vec<String>>().join("\n"))
         }
         Err(_) => Err("the expression cannot be parsed".into()),
     }
@@ -229,6 +232,14 @@ mod tests {
             &format!("true{}", " && a.b.c == 1 || false".repeat(1000)),
         ] {
             assert!(compile(fine).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn an_error_far_to_the_right_is_an_error_like_any_other() {
+        for column in [65_535, 65_536, 99_000] {
+            let error = compile(&format!("{}$", " ".repeat(column))).unwrap_err();
+            assert!(error.starts_with(&format!("ERROR: <input>:1:{}: ", column + 1)), "{error}");
         }
     }
 
