@@ -5,12 +5,14 @@
 
 mod authenticate;
 pub(crate) mod bootstrap;
+mod coverage;
 mod impersonation;
 mod rbac;
 pub(crate) mod reviews;
 mod tokens;
 
 pub(crate) use authenticate::{impersonated, of_request};
+pub(crate) use coverage::{Missing, missing};
 pub(crate) use impersonation::LastModes;
 pub(crate) use rbac::{Rbac, Rule};
 pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
 use super::Attributes;
-use crate::auth::{Action, On, Rule};
+use crate::auth::{self, Action, Missing, On, Rule};
 use crate::server::Inner;
 use flyball_core::{Object, Status};
 use serde_json::Value;
@@ -62,20 +62,17 @@ pub(super) fn check(
     if let Some(namespace) = attributes.namespace {
         held.extend(inner.rbac.rules_of(&inner.store, attributes.user, namespace));
     }
-    let missing: Vec<Rule> =
-        rules.iter().flat_map(Rule::atoms).filter(|atom| !held.iter().any(|rule| rule.covers(atom))).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let mut missing: Vec<String> = compact(missing).iter().map(ToString::to_string).collect();
-    missing.sort();
+    let missing = match auth::missing(&rules, &held) {
+        Missing::Nothing => return Ok(()),
+        Missing::Rules(lines) => format!(" not currently held:\n{}", lines.join("\n")),
+        Missing::TooMany => ": there are too many to compare with those currently held".to_owned(),
+    };
     let user = attributes.user;
     let groups: Vec<String> = user.groups.iter().map(|group| flyball_core::field::go_quote(group)).collect();
     let why = format!(
-        "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
+        "user {} (groups=[{}]) is attempting to grant RBAC permissions{missing}",
         flyball_core::field::go_quote(&user.name),
         groups.join(" "),
-        missing.join("\n")
     );
     Err(Status::forbidden(&attributes.resource.group_resource(), object.name(), why))
 }
@@ -95,22 +92,4 @@ fn allowed(inner: &Inner, attributes: &Attributes<'_>, verb: &str, resource: &st
 fn is_admin(inner: &Inner, attributes: &Attributes<'_>) -> bool {
     let on = On::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
     inner.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()
-}
-
-/// Joins rules that differ in their verbs alone.
-fn compact(rules: Vec<Rule>) -> Vec<Rule> {
-    let mut out: Vec<Rule> = Vec::new();
-    for rule in rules {
-        let same = |known: &&mut Rule| {
-            known.groups == rule.groups
-                && known.resources == rule.resources
-                && known.names == rule.names
-                && known.paths == rule.paths
-        };
-        match out.iter_mut().find(same) {
-            Some(known) => known.verbs.extend(rule.verbs),
-            None => out.push(rule),
-        }
-    }
-    out
 }

@@ -1,0 +1,385 @@
+//! Which of the permissions that some rules give are not held.
+//!
+//! A rule gives a product: each verb on each resource of each group, by each name. A few kilobytes can say billions, so
+//! none of them is written out before it is known to be missing. Each verb, group, resource and name is looked up once
+//! in the rules that are held, which comes to a set of them; a permission is held if one rule is in all of its sets.
+//! The work is bounded, and so is what is told.
+
+use super::Rule;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most that comparing may cost, in words of sets.
+const MAX_WORK: usize = 4 << 20;
+
+/// The most missing permissions that are told one by one.
+const MAX_TOLD: usize = 10_000;
+
+/// The most bytes of all that is told.
+const MAX_TEXT: usize = 64 << 10;
+
+/// What is not held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Nothing.
+    Nothing,
+    /// These, one a line, as refusals print them.
+    Rules(Vec<String>),
+    /// The rules give more permissions than are compared.
+    TooMany,
+}
+
+/// A set of the rules that are held.
+type Set = Vec<u64>;
+
+/// Rules that are held, by what they say in one place.
+struct Place<'r> {
+    words: usize,
+    /// Those that say this, for each text that is asked about.
+    saying: BTreeMap<&'r str, Set>,
+    /// Those that say `*`.
+    any: Set,
+}
+
+impl<'r> Place<'r> {
+    /// Reads the place in the rules that are held, as far as it is asked about; `None` if that is too much work.
+    fn read<'h>(
+        asked: impl Iterator<Item = &'r str>,
+        held: &'h [Rule],
+        place: impl Fn(&'h Rule) -> &'h [String],
+        work: &mut usize,
+    ) -> Option<Self> {
+        let words = held.len().div_ceil(64);
+        let asked: BTreeSet<&str> = asked.collect();
+        *work = work.checked_sub(asked.len().checked_mul(words)?)?;
+        let saying = asked.into_iter().map(|text| (text, vec![0; words])).collect();
+        let mut read = Self { words, saying, any: vec![0; words] };
+        for (at, rule) in held.iter().enumerate() {
+            for text in place(rule) {
+                if text == "*" {
+                    read.any[at / 64] |= 1 << (at % 64);
+                } else if let Some(set) = read.saying.get_mut(&**text) {
+                    set[at / 64] |= 1 << (at % 64);
+                }
+            }
+        }
+        Some(read)
+    }
+
+    /// Returns the rules that say a text, or say `*`.
+    fn covering(&self, text: &str) -> Set {
+        match self.saying.get(text) {
+            Some(set) => set.iter().zip(&self.any).map(|(one, any)| one | any).collect(),
+            None => self.any.clone(),
+        }
+    }
+
+    /// Returns the rules that say exactly this.
+    fn exactly(&self, text: &str) -> Set {
+        self.saying.get(text).cloned().unwrap_or_else(|| vec![0; self.words])
+    }
+}
+
+/// One permission: a verb on a resource of a group, perhaps by name; or a verb on a path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject<'r> {
+    group: Option<&'r str>,
+    resource: Option<&'r str>,
+    name: Option<&'r str>,
+    path: Option<&'r str>,
+}
+
+/// Permissions that are looked for, and those that were missing.
+struct Search<'r> {
+    work: usize,
+    told: usize,
+    missing: BTreeMap<Subject<'r>, Vec<&'r str>>,
+}
+
+/// Why a search ends early.
+enum End {
+    /// There is too much to compare.
+    Work,
+    /// Enough is missing.
+    Told,
+}
+
+impl<'r> Search<'r> {
+    /// Looks through a product of texts, each with the rules that cover it.
+    fn product(
+        &mut self,
+        lists: &[&[(Option<&'r str>, Set)]],
+        verbs: &[(&'r str, Set)],
+        subject: impl Fn(&[Option<&'r str>]) -> Subject<'r>,
+    ) -> Result<(), End> {
+        if lists.iter().any(|list| list.is_empty()) || verbs.is_empty() {
+            return Ok(());
+        }
+        let words = verbs[0].1.len();
+        let sets =
+            || lists.iter().flat_map(|list| list.iter().map(|(_, set)| set)).chain(verbs.iter().map(|(_, set)| set));
+        if (0..words).any(|word| sets().fold(u64::MAX, |all, set| all & set[word]) != 0) {
+            // One rule has it all.
+            return Ok(());
+        }
+        let mut at = vec![0; lists.len()];
+        loop {
+            let cost = (verbs.len() * (words + 1)).saturating_add(lists.len() * words);
+            self.work = self.work.checked_sub(cost).ok_or(End::Work)?;
+            let chosen: Vec<&(Option<&'r str>, Set)> = at.iter().zip(lists).map(|(at, list)| &list[*at]).collect();
+            let common: Set =
+                (0..words).map(|word| chosen.iter().fold(u64::MAX, |all, (_, set)| all & set[word])).collect();
+            for (verb, set) in verbs {
+                if common.iter().zip(set).any(|(common, verb)| common & verb != 0) {
+                    continue;
+                }
+                if self.told == MAX_TOLD {
+                    return Err(End::Told);
+                }
+                self.told += 1;
+                let texts: Vec<Option<&str>> = chosen.iter().map(|(text, _)| *text).collect();
+                self.missing.entry(subject(&texts)).or_default().push(verb);
+            }
+            // The last list goes fastest.
+            let Some(moving) = (0..at.len()).rev().find(|list| at[*list] + 1 < lists[*list].len()) else {
+                return Ok(());
+            };
+            at[moving] += 1;
+            at[moving + 1..].fill(0);
+        }
+    }
+}
+
+/// Finds which permissions of some rules none of those that are held gives.
+pub(crate) fn missing(rules: &[Rule], held: &[Rule]) -> Missing {
+    let mut search = Search { work: MAX_WORK, told: 0, missing: BTreeMap::new() };
+    match look(&mut search, rules, held) {
+        Err(End::Work) => return Missing::TooMany,
+        Ok(()) if search.missing.is_empty() => return Missing::Nothing,
+        Ok(()) | Err(End::Told) => {}
+    }
+    let one = |text: Option<&str>| text.map(str::to_owned).into_iter().collect();
+    let lines = search.missing.into_iter().map(|(subject, verbs)| Rule {
+        groups: one(subject.group),
+        resources: one(subject.resource),
+        names: one(subject.name),
+        verbs: verbs.into_iter().map(str::to_owned).collect(),
+        paths: one(subject.path),
+    });
+    let (mut lines_told, mut left_out, mut bytes) = (Vec::new(), 0, 0);
+    for rule in lines {
+        // What is left out is not written, either.
+        let size: usize = [&rule.groups, &rule.resources, &rule.names, &rule.verbs, &rule.paths]
+            .into_iter()
+            .flatten()
+            .map(|text| text.len() + 3)
+            .sum();
+        if bytes + size > MAX_TEXT {
+            left_out += 1;
+            continue;
+        }
+        bytes += size;
+        lines_told.push(rule.to_string());
+    }
+    lines_told.sort();
+    if search.told == MAX_TOLD {
+        lines_told.push("and more".into());
+    } else if left_out > 0 {
+        lines_told.push(format!("and {left_out} more"));
+    }
+    Missing::Rules(lines_told)
+}
+
+fn look<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[Rule]) -> Result<(), End> {
+    let asked = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
+    let work = &mut search.work;
+    let verbs = Place::read(asked(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
+    let groups = Place::read(asked(|rule| &rule.groups), held, |rule| &rule.groups, work).ok_or(End::Work)?;
+    let names = Place::read(asked(|rule| &rule.names), held, |rule| &rule.names, work).ok_or(End::Work)?;
+    // `*/scale` covers `pods/scale`.
+    let any_of = |resource: &str| resource.split_once('/').map(|(_, part)| format!("*/{part}"));
+    let wide: Vec<String> = asked(|rule| &rule.resources).filter_map(any_of).collect();
+    let all = asked(|rule| &rule.resources).chain(wide.iter().map(String::as_str));
+    let resources = Place::read(all, held, |rule| &rule.resources, work).ok_or(End::Work)?;
+    let path_sets = path_sets(rules, held, work).ok_or(End::Work)?;
+    let words = held.len().div_ceil(64);
+    let mut unnamed: Set = vec![0; words];
+    for (at, _) in held.iter().enumerate().filter(|(_, rule)| rule.names.is_empty()) {
+        unnamed[at / 64] |= 1 << (at % 64);
+    }
+    let or = |mut one: Set, other: &Set| {
+        one.iter_mut().zip(other).for_each(|(one, other)| *one |= other);
+        one
+    };
+    for rule in rules {
+        let texts = rule.verbs.len() + rule.groups.len() + rule.resources.len() + rule.names.len() + rule.paths.len();
+        search.work = search.work.checked_sub(texts.saturating_mul(words + 1)).ok_or(End::Work)?;
+        let of = |list: &'r [String], set: &dyn Fn(&str) -> Set| -> Vec<(Option<&'r str>, Set)> {
+            list.iter().map(|text| (Some(&**text), set(text))).collect()
+        };
+        let all_verbs: Vec<(&str, Set)> = rule.verbs.iter().map(|verb| (&**verb, verbs.covering(verb))).collect();
+        let all_groups = of(&rule.groups, &|group| groups.covering(group));
+        let all_resources = of(&rule.resources, &|resource| match any_of(resource) {
+            Some(any) => or(resources.covering(resource), &resources.exactly(&any)),
+            None => resources.covering(resource),
+        });
+        let all_names = match &rule.names[..] {
+            [] => vec![(None, unnamed.clone())],
+            list => of(list, &|name| or(names.exactly(name), &unnamed)),
+        };
+        search.product(&[&all_groups, &all_resources, &all_names], &all_verbs, |texts| Subject {
+            group: texts[0],
+            resource: texts[1],
+            name: texts[2],
+            path: None,
+        })?;
+        let all_paths = of(&rule.paths, &|path| path_sets.get(path).cloned().unwrap_or_else(|| vec![0; words]));
+        search.product(&[&all_paths], &all_verbs, |texts| Subject {
+            group: None,
+            resource: None,
+            name: None,
+            path: texts[0],
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the rules that give each path that is asked about, as such or by a beginning.
+fn path_sets<'r>(rules: &'r [Rule], held: &[Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
+    let asked: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
+    let known: usize = held.iter().map(|rule| rule.paths.len()).sum();
+    *work = work.checked_sub(asked.len().checked_mul(held.len().div_ceil(64) + known)?)?;
+    let sets = asked.into_iter().map(|path| {
+        let mut set = vec![0; held.len().div_ceil(64)];
+        for (at, rule) in held.iter().enumerate() {
+            let gives = |known: &String| {
+                known == path || known.strip_suffix('*').is_some_and(|beginning| path.starts_with(beginning))
+            };
+            if rule.paths.iter().any(gives) {
+                set[at / 64] |= 1 << (at % 64);
+            }
+        }
+        (path, set)
+    });
+    Some(sets.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn rule(groups: &[&str], resources: &[&str], names: &[&str], verbs: &[&str]) -> Rule {
+        Rule::read(&json!({"apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs}))
+    }
+
+    fn paths(paths: &[&str], verbs: &[&str]) -> Rule {
+        Rule::read(&json!({"nonResourceURLs": paths, "verbs": verbs}))
+    }
+
+    fn told(rules: &[Rule], held: &[Rule]) -> String {
+        match missing(rules, held) {
+            Missing::Nothing => String::new(),
+            Missing::Rules(lines) => lines.join("\n"),
+            Missing::TooMany => "too many".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_held_in_parts_is_held() {
+        let held = [
+            rule(&[""], &["pods", "*/scale"], &[], &["get"]),
+            rule(&["apps"], &["*"], &[], &["*"]),
+            rule(&[""], &["secrets"], &["mine"], &["get", "list"]),
+            paths(&["/metrics", "/apis/*"], &["get"]),
+        ];
+        let cases = [
+            (rule(&[""], &["pods"], &[], &["get"]), ""),
+            (rule(&["", "apps"], &["pods"], &["any"], &["get"]), ""),
+            (
+                rule(&[""], &["pods", "secrets"], &[], &["get"]),
+                r#"{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}"#,
+            ),
+            (rule(&[""], &["web/scale"], &[], &["get"]), ""),
+            (rule(&[""], &["pods/log"], &[], &["get"]), r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#),
+            (rule(&[""], &["secrets"], &["mine"], &["get", "list"]), ""),
+            (
+                rule(&[""], &["secrets"], &["mine", "its"], &["list", "get"]),
+                r#"{APIGroups:[""], Resources:["secrets"], ResourceNames:["its"], Verbs:["list" "get"]}"#,
+            ),
+            (rule(&["*"], &["pods"], &[], &["get"]), r#"{APIGroups:["*"], Resources:["pods"], Verbs:["get"]}"#),
+            (rule(&["apps"], &["*"], &[], &["*"]), ""),
+            (paths(&["/metrics", "/apis/apps"], &["get"]), ""),
+            (paths(&["/apis/*", "/"], &["get"]), r#"{NonResourceURLs:["/"], Verbs:["get"]}"#),
+            (rule(&[], &["pods"], &[], &["delete"]), ""),
+        ];
+        for (asked, expected) in cases {
+            assert_eq!(told(std::slice::from_ref(&asked), &held), expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn it_is_the_same_as_looking_at_each_permission() {
+        let texts = |all: &[&'static str], bits: usize| -> Vec<&'static str> {
+            all.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, text)| *text).collect()
+        };
+        let made = |bits: usize| {
+            rule(
+                &texts(&["", "*"], bits | 1),
+                &texts(&["a", "b/c", "*/c"], bits >> 2),
+                &texts(&["x", "y"], bits >> 5),
+                &texts(&["get", "*"], bits >> 7),
+            )
+        };
+        let covers = |held: &Rule, group: &str, resource: &str, name: Option<&String>, verb: &str| {
+            let has = |list: &[String], text: &str| list.iter().any(|known| known == "*" || known == text);
+            let any = resource.split_once('/').map(|(_, part)| format!("*/{part}"));
+            has(&held.groups, group)
+                && (has(&held.resources, resource) || any.is_some_and(|any| held.resources.contains(&any)))
+                && (held.names.is_empty() || name.is_some_and(|name| held.names.contains(name)))
+                && has(&held.verbs, verb)
+        };
+        for seed in 0..3000_usize {
+            let (asked, held) = (made(seed * 7 % 512), [made(seed * 13 % 512), made(seed * 101 % 509)]);
+            let mut is_missing = false;
+            let names: Vec<Option<&String>> =
+                if asked.names.is_empty() { vec![None] } else { asked.names.iter().map(Some).collect() };
+            for (group, resource) in
+                asked.groups.iter().flat_map(|group| asked.resources.iter().map(move |r| (group, r)))
+            {
+                for (name, verb) in names.iter().flat_map(|name| asked.verbs.iter().map(move |verb| (name, verb))) {
+                    is_missing |= !held.iter().any(|held| covers(held, group, resource, *name, verb));
+                }
+            }
+            assert_eq!(
+                missing(std::slice::from_ref(&asked), &held) != Missing::Nothing,
+                is_missing,
+                "{asked} {held:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn few_bytes_that_say_much_are_refused_with_few() {
+        let many = |letter: char, count: usize| -> Value { (0..count).map(|n| format!("{letter}{n}")).collect() };
+        for count in [20, 100, 1000, 30_000] {
+            let asked = Rule::read(&json!({
+                "apiGroups": many('g', count), "resources": many('r', count), "verbs": many('v', count),
+                "resourceNames": many('n', count),
+            }));
+            let Missing::Rules(lines) = missing(std::slice::from_ref(&asked), &[]) else { panic!("{count}") };
+            assert!(
+                lines.concat().len() < 2 * MAX_TEXT && lines.last().is_some_and(|line| line == "and more"),
+                "{count}"
+            );
+            // Held but for one of them, which is looked for among all.
+            let mut held = asked.clone();
+            held.names.pop();
+            assert_ne!(missing(std::slice::from_ref(&asked), &[held]), Missing::Nothing);
+            assert_eq!(missing(std::slice::from_ref(&asked), std::slice::from_ref(&asked)), Missing::Nothing);
+        }
+        let long = Rule::read(&json!({
+            "apiGroups": ["g".repeat(400_000)], "resources": many('r', 100), "verbs": many('v', 100),
+        }));
+        assert_eq!(told(&[long], &[]), "and more");
+    }
+}
