@@ -17,6 +17,7 @@ use events::Events;
 use folder::Folder;
 use process::Group;
 use ring::rand::SecureRandom as _;
+use std::collections::BTreeSet;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,8 @@ pub(crate) struct AnsiblePlaybook {
     program: PathBuf,
     runs: Runs,
     project: PathBuf,
+    /// Facts that tasks set under names that stand there as they are.
+    facts: BTreeSet<String>,
 }
 
 /// Draws so many bytes that nobody can guess, as hexadecimal digits. No simulation comes here.
@@ -50,8 +53,8 @@ impl AnsiblePlaybook {
         env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
     }
 
-    pub(crate) fn new(program: PathBuf, runs: &Runs, project: &Path) -> Self {
-        Self { program, runs: runs.clone(), project: project.to_owned() }
+    pub(crate) fn new(program: PathBuf, runs: &Runs, project: &Path, facts: BTreeSet<String>) -> Self {
+        Self { program, runs: runs.clone(), project: project.to_owned(), facts }
     }
 
     /// Runs it once.
@@ -67,8 +70,8 @@ impl AnsiblePlaybook {
 
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
-        let folder =
-            Folder::new(job, &self.runs, &proxy).map_err(|error| format!("cannot write the run's folder: {error}"))?;
+        let folder = Folder::new(job, &self.runs, &proxy, &self.facts)
+            .map_err(|error| format!("cannot write the run's folder: {error}"))?;
         let mut command = Command::new(&self.program);
         let variables = ["-e", "@variables.json", "-e", "@connection.json"];
         command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());

@@ -66,15 +66,16 @@ fn controller(
     definitions: &[CustomResourceDefinition],
     name: &str,
 ) -> Result<Made> {
-    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars)?;
     let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
+    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars, &declared)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let (finalizer, others) = self::executor(runs, watches, slots, &vars)?;
+            let finalizes = DeclaredVariables::of(runs, watches.folder())?;
+            let (finalizer, others) = self::executor(runs, watches, slots, &vars, &finalizes)?;
             kinds.join(others);
-            declared.join(DeclaredVariables::of(runs, watches.folder())?);
+            declared.join(finalizes);
             Some(finalizer)
         }
         None => None,
@@ -126,6 +127,7 @@ fn executor(
     watches: &Watches,
     slots: &Option<Slots>,
     vars: &Map<String, Value>,
+    declared: &DeclaredVariables,
 ) -> Result<(Box<dyn Execute>, Kinds)> {
     let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
         let kinds = match runs {
@@ -133,7 +135,8 @@ fn executor(
             Runs::Playbook(_) => Kinds::of_files(watches.folder(), vars)?,
             Runs::Role(folder) => Kinds::of_files(folder, vars)?,
         };
-        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder())), kinds))
+        let facts = declared.facts.clone();
+        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder(), facts)), kinds))
     };
     let program = match watches.executor {
         Executor::BuiltIn => None,

@@ -12,6 +12,7 @@ mod tasks;
 mod wait;
 
 pub(crate) use k8s::merge;
+pub(crate) use modules::MIN_REQUEUE;
 
 use crate::playbook::{Kinds, Play, Playbook};
 use crate::template::{Budget, Scope, Var, Vars};

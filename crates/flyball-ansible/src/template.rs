@@ -115,14 +115,24 @@ fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<()
 }
 
 /// Returns how much fuel it takes to go through a value.
-fn weight(value: &serde_json::Value) -> u64 {
+///
+/// # Errors
+/// It is nested too deep: what goes through it recurses, and tasks may nest a variable once more in each turn of a loop.
+fn weight(value: &serde_json::Value) -> Result<u64, String> {
+    weight_within(value, MAX_DEPTH)
+}
+
+fn weight_within(value: &serde_json::Value, depth: usize) -> Result<u64, String> {
     use serde_json::Value as Json;
-    let of_text = |text: &str| (text.len() / BYTES_PER_FUEL) as u64;
+    let of_text = |text: &str| 1 + (text.len() / BYTES_PER_FUEL) as u64;
+    let inner = depth.checked_sub(1).ok_or_else(|| format!("the value is nested more than {MAX_DEPTH} deep"))?;
     match value {
-        Json::String(text) => 1 + of_text(text),
-        Json::Array(items) => 1 + items.iter().map(weight).sum::<u64>(),
-        Json::Object(fields) => 1 + fields.iter().map(|(key, field)| 1 + of_text(key) + weight(field)).sum::<u64>(),
-        _ => 1,
+        Json::String(text) => Ok(of_text(text)),
+        Json::Array(items) => items.iter().try_fold(1, |sum, item| Ok(sum + weight_within(item, inner)?)),
+        Json::Object(fields) => {
+            fields.iter().try_fold(1, |sum, (key, field)| Ok(sum + of_text(key) + weight_within(field, inner)?))
+        }
+        _ => Ok(1),
     }
 }
 

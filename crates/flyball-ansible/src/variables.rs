@@ -4,7 +4,7 @@
 
 mod names;
 
-pub(crate) use names::{Names, Reason, never_allowed};
+pub(crate) use names::{Names, Reason, magic, never_allowed};
 
 use crate::snake::{snake, snake_keys};
 use crate::template::{Vars, data, templates};

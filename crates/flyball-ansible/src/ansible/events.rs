@@ -1,7 +1,7 @@
 //! What a run tells: events as ansible-runner has them.
 
 use crate::duration;
-use crate::run::{Failure, Outcome};
+use crate::run::{Failure, MIN_REQUEUE, Outcome};
 use serde_json::Value;
 
 /// What the events of a run have told so far.
@@ -36,7 +36,9 @@ impl Events {
             Some("runner_on_ok") => {
                 let action = data["task_action"].as_str().unwrap_or_default();
                 if action.rsplit('.').next() == Some("requeue_after") {
-                    self.outcome.requeue_after = said("period").and_then(|period| duration::parse(&period));
+                    self.outcome.requeue_after = said("period")
+                        .and_then(|period| duration::parse(&period))
+                        .map(|period| period.max(MIN_REQUEUE));
                 }
             }
             Some("playbook_on_stats") => {
@@ -86,6 +88,15 @@ mod tests {
         let bad = outcome(include_str!("../../tests/data/failed-run.json"));
         assert_eq!((bad.ok, bad.changed, bad.failures), (5, 1, 1));
         assert_eq!(bad.failure.unwrap().message, "size must be > 1");
+    }
+
+    #[test]
+    fn no_task_keeps_the_operator_busy() {
+        for (period, seconds) in [("0s", 1), ("1ns", 1), ("2s", 2)] {
+            let mut events = Events::default();
+            events.take(&serde_json::json!({"event": "runner_on_ok", "event_data": {"task_action": "requeue_after", "res": {"period": period}}}));
+            assert_eq!(events.outcome().requeue_after.map(|period| period.as_secs()), Some(seconds), "{period}");
+        }
     }
 
     #[test]

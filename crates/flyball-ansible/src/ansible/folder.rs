@@ -4,8 +4,10 @@ use super::proxy::Proxy;
 use super::work_dir::WorkDir;
 use crate::run::Job;
 use crate::template::{PASSED, Var};
+use crate::variables::magic;
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +25,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Makes the folder of a run.
-    pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy) -> io::Result<Self> {
+    pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy, facts: &BTreeSet<String>) -> io::Result<Self> {
         let mut folder = Self { work_dir: WorkDir::new()?, roles: None };
         DirBuilder::new().mode(0o700).create(folder.temporary())?;
         let playbook = match runs {
@@ -42,6 +44,7 @@ impl Folder {
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
+        folder.write("facts.json", &facts_allowed(job.watch, facts).to_string())?;
         folder.write("flyball.py", CALLBACK)?;
         Ok(folder)
     }
@@ -88,6 +91,13 @@ impl Folder {
             ("KUBECONFIG", kubeconfig.into()),
         ]
     }
+}
+
+/// Returns which names of facts are refused, and which of those are allowed: the ones that tasks or `watches.yaml` name as they are.
+fn facts_allowed(watch: &Watch, facts: &BTreeSet<String>) -> Value {
+    let (names, prefixes) = magic();
+    let allowed: BTreeSet<_> = facts.union(&watch.allow_variables).collect();
+    json!({"names": names, "prefixes": prefixes, "allowed": allowed})
 }
 
 /// Returns how tasks reach their host. They are passed last, so that nothing but `watches.yaml` says otherwise.

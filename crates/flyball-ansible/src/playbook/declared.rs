@@ -25,13 +25,21 @@ pub(crate) struct DeclaredVariables {
     pub(crate) inputs: BTreeSet<String>,
     /// Those that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
+    /// Those that tasks set or register under names that stand there as they are.
+    pub(crate) facts: BTreeSet<String>,
 }
 
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it reaches.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk =
-            Walk { project, found: Self::default(), names: Sets::default(), in_role: false, next: Vec::new() };
+        let mut walk = Walk {
+            project,
+            found: Self::default(),
+            names: Sets::default(),
+            in_role: false,
+            files: Vec::new(),
+            next: Vec::new(),
+        };
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -52,6 +60,7 @@ impl DeclaredVariables {
     pub(crate) fn join(&mut self, other: Self) {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
+        self.facts.extend(other.facts);
     }
 }
 
@@ -76,6 +85,8 @@ struct Walk<'p> {
     names: Sets,
     /// Whether that is a role, all files of which are read.
     in_role: bool,
+    /// Files of that role which tasks include, and which are not where its tasks and variables are.
+    files: Vec<PathBuf>,
     next: Vec<Unit>,
 }
 
@@ -143,6 +154,22 @@ impl Walk<'_> {
                 self.tasks(&read(file)?, folder, 0)?;
             }
         }
+        let mut seen = BTreeSet::new();
+        while let Some(file) = self.files.pop() {
+            let is_read = ["defaults", "handlers", "meta", "tasks", "vars"]
+                .iter()
+                .any(|part| file.starts_with(folder.join(part)));
+            if is_read || !seen.insert(file.clone()) {
+                continue;
+            }
+            if seen.len() > MAX_FILES {
+                return Err(Error::file(folder, format_args!("more than {MAX_FILES} files are included")));
+            }
+            match read(&file)? {
+                Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
+                tasks => self.tasks(&tasks, folder, 0)?,
+            }
+        }
         Ok(())
     }
 
@@ -173,12 +200,18 @@ impl Walk<'_> {
         let mut note = |name: &Value| own.extend(name.as_str().map(str::to_owned));
         match last(key) {
             "vars" => own.extend(value.as_object().into_iter().flat_map(Map::keys).cloned()),
-            "register" => note(value),
+            "register" => {
+                note(value);
+                self.found.facts.extend(value.as_str().map(str::to_owned));
+            }
             "loop_control" => ["loop_var", "index_var"].iter().for_each(|name| note(&value[*name])),
             "vars_prompt" => value.as_array().into_iter().flatten().for_each(|prompt| note(&prompt["name"])),
             "set_fact" => {
                 let facts = self.arguments(value);
-                self.names.own.extend(facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
+                let names: Vec<_> =
+                    facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable").collect();
+                self.found.facts.extend(names.iter().filter(|name| !is_template(name)).cloned());
+                self.names.own.extend(names);
             }
             "block" | "rescue" | "always" | "pre_tasks" | "tasks" | "post_tasks" | "handlers" => {
                 self.tasks(value, around, depth + 1)?;
@@ -221,7 +254,13 @@ impl Walk<'_> {
     fn arguments(&self, value: &Value) -> Map<String, Value> {
         match value {
             Value::Object(arguments) => arguments.clone(),
-            Value::String(text) => pairs(text).unwrap_or_default(),
+            Value::String(text) => pairs(text).unwrap_or_else(|_| {
+                // Whatever is wrong with the rest, Ansible may see names there.
+                let names = text
+                    .split('=')
+                    .filter_map(|before| before.split(|c: char| !c.is_alphanumeric() && c != '_').next_back());
+                names.filter(|name| !name.is_empty()).map(|name| (name.to_owned(), Value::Null)).collect()
+            }),
             _ => Map::new(),
         }
     }
@@ -262,10 +301,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes on with a file beside a playbook; with all that are there if it is not known which. Those of a role are all read anyway.
+    /// Goes on with a file beside a playbook; with all that are there if it is not known which.
     fn reach_file(&mut self, file: Option<&str>, around: &Path) -> Result<()> {
         if self.in_role {
-            return Ok(());
+            return self.reach_role_file(file.unwrap_or_default(), around);
         }
         let files = match file.filter(|file| !is_template(file)) {
             Some(file) => vec![around.join(file), around.join("vars").join(file), around.join("tasks").join(file)],
@@ -275,6 +314,40 @@ impl Walk<'_> {
             }
         };
         self.next.extend(files.iter().map(|file| normal(file)).filter(|file| file.is_file()).map(Unit::File));
+        Ok(())
+    }
+}
+
+impl Walk<'_> {
+    /// Goes on with a file that a role includes, unless it is where tasks and variables are, which are all read; with all of its folder
+    /// if it is not known which.
+    fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
+        let paths = [("role_path", folder), ("playbook_dir", self.project)];
+        let base = paths.iter().find_map(|(name, base)| {
+            let rest = file.strip_prefix("{{")?.trim_start().strip_prefix(name)?.trim_start().strip_prefix("}}")?;
+            Some((rest.trim_start_matches('/'), *base))
+        });
+        let (file, places) = match base {
+            Some((rest, base)) => (rest, vec![base.to_owned()]),
+            None => (file, ["", "tasks", "handlers", "vars"].map(|part| folder.join(part)).to_vec()),
+        };
+        match file.split_once("{{") {
+            None => {
+                let named = places
+                    .iter()
+                    .flat_map(|place| ["", ".yml", ".yaml"].map(|ending| place.join(format!("{file}{ending}"))));
+                self.files.extend(named.map(|file| normal(&file)).filter(|file| file.is_file()));
+            }
+            Some((before, _)) => {
+                let part = before.rsplit_once('/').map_or("", |(part, _)| part);
+                for place in places.iter().map(|place| normal(&place.join(part))) {
+                    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+                    let mut files: Vec<_> = entries.map(|entry| normal(&entry.path())).collect();
+                    files.sort();
+                    self.files.extend(files.into_iter().filter(|file| file.is_file() && is_yaml(file)));
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -290,6 +363,7 @@ mod tests {
             found: DeclaredVariables::default(),
             names: Sets::default(),
             in_role: false,
+            files: Vec::new(),
             next: Vec::new(),
         };
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
@@ -302,6 +376,40 @@ mod tests {
         let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
         assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
+    }
+
+    #[test]
+    fn files_of_a_role_are_found_wherever_it_includes_them_from() {
+        let folder = std::env::temp_dir().join(format!("flyball-declared-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let files = [
+            (
+                "tasks/main.yml",
+                "- include_vars: settings.yml\n- include_tasks: ../shared/a.yml\n- include_vars: '{{ role_path }}/more/{{ x }}.yml'\n",
+            ),
+            ("settings.yml", "a: 1\n"),
+            ("shared/a.yml", "- set_fact: {b: 1, size: 2}\n- include_tasks: '{{ role_path }}/shared/b.yml'\n"),
+            ("shared/b.yml", "- debug: {}\n  register: c\n- include_tasks: ../shared/b.yml\n"),
+            ("more/x.yml", "d: 1\n"),
+            ("molecule/converge.yml", "- hosts: all\n  vars: {label: 1}\n"),
+            ("defaults/main.yml", "size: 1\n"),
+        ];
+        for (path, text) in files {
+            let path = folder.join("roles/r").join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder).unwrap();
+        assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+        assert_eq!(found.facts.iter().map(String::as_str).collect::<Vec<_>>(), ["b", "c", "size"]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn names_are_found_in_arguments_that_are_no_pairs() {
+        let tasks = json!([{"set_fact": "a = 1 b='it\"s' {{ x }} c={{ y }}"}]);
+        let found = own(&tasks);
+        assert!(["b", "c"].iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
     }
 
     #[test]

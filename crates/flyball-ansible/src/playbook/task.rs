@@ -3,7 +3,7 @@
 use super::args::{is_builtin, module, pairs};
 use super::{Action, Module, Over, Repeat, Task};
 use crate::error::{Error, Result};
-use crate::template::{check_expression, check_text, templates};
+use crate::template::{check_expression, check_text, is_template, templates};
 use crate::yaml::{truth, what};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -212,6 +212,9 @@ fn read_action(
             other => other,
         };
         let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
+        if let Some(fact) = arguments.keys().find(|fact| module == Module::SetFact && is_template(fact)) {
+            return Err(refuse(format!("{key}: the name {fact} is computed: write names as they are, or use a map")));
+        }
         for (name, argument) in &arguments {
             // Conditions, and the name of a variable, are expressions without braces.
             let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));

@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The shortest time after which a task has the object looked at again, for users may have written it.
+pub(crate) const MIN_REQUEUE: Duration = Duration::from_secs(1);
+
 /// Arguments of a module, as they are in this run.
 pub(super) type Arguments = Map<String, Value>;
 
@@ -76,7 +79,7 @@ impl<'r> Run<'r> {
         let time = arguments.get("time").map(text).unwrap_or_default();
         let period =
             duration::parse(&time).ok_or_else(|| Failure::new(format!("time: {time} is no duration, such as 30s")))?;
-        self.outcome.requeue_after = Some(period);
+        self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
         Ok(Done::with(json!({"period": time})))
     }
 }

@@ -193,6 +193,53 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
 }
 
 #[test]
+fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
+    let nested = |depth: usize| (0..depth).fold(json!(1), |value, _| json!([value]));
+    let scope = |var: Value| {
+        let vars = data([("deep".to_owned(), var.clone())]);
+        let template = json!({"lazy": var}).as_object().unwrap().clone();
+        Scope::new(vec![Arc::new(vars), Arc::new(templates(&template))], Vec::new())
+    };
+    // As a task does that nests its own fact once more in each turn.
+    let (mut value, mut turns) = (json!(1), 0);
+    let error = loop {
+        match scope(value).render(&json!(["{{ deep }}"])) {
+            Ok(next) => value = next,
+            Err(error) => break error,
+        }
+        turns += 1;
+    };
+    assert!(error.contains("nested more than 512 deep") && turns > 400, "{error} after {turns} turns");
+    let expression = format!("{{{{ {}deep{} }}}}", "[".repeat(100), "]".repeat(100));
+    assert!(scope(nested(500)).render_text(&expression).is_err());
+    assert!(scope(nested(500)).render_text("{{ lazy }}").is_ok());
+    for text in ["{{ deep }}", "{{ lazy }}", "{{ deep == lazy }}", "a {{ deep | length }}"] {
+        assert!(scope(nested(2_000)).render_text(text).unwrap_err().contains("nested more than 512 deep"), "{text}");
+    }
+}
+
+#[test]
+fn a_namespace_that_a_loop_nests_overflows_no_stack() {
+    let template = |turns: usize, end: &str| {
+        format!(
+            "{{% set ns = namespace(x=1, y=1) %}}{{% for n in range({turns}) %}}{{% set ns.x = [ns.x] %}}{{% set ns.y = {{'a': ns.y}} %}}{{% endfor %}}{end}"
+        )
+    };
+    assert_eq!(scope().render_text(&template(10_000, "ok")), Ok(json!("ok")));
+    for turns in [10_000, 20_000, 40_000, 80_000] {
+        for end in [
+            "ok",
+            "{{ ns.x == ns.y }}",
+            "{{ ns.x in [ns.y, [ns.x]] }}",
+            "{{ ns.y | tojson }}",
+            "{{ [ns.x, ns.y] | sort | length }}",
+        ] {
+            let _ = scope().render_text(&template(turns, end));
+        }
+    }
+}
+
+#[test]
 fn evaluations_of_one_run_have_a_budget_of_work() {
     let items: Vec<_> = (0..20_000).collect();
     let vars = Arc::new(data(json!({ "items": items }).as_object().unwrap().clone()));

@@ -27,6 +27,10 @@ pub(crate) const PASSED: [&str; 8] =
 /// How deep variables may refer to one another.
 const DEEPEST: usize = 24;
 
+/// The stack for a template with namespaces, of which memory is taken as it is needed: enough for a value that is nested as deep as
+/// [`FUEL`](super::FUEL) lasts.
+const NAMESPACE_STACK_BYTES: usize = 256 << 20;
+
 /// A variable.
 #[derive(Clone, Debug)]
 pub(crate) enum Var {
@@ -122,19 +126,24 @@ impl Scope {
 
     /// Evaluates a text that remains one.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
-        self.strictly(text, |engine| {
+        let render = |engine: &Environment<'static>| {
             let mut out = Bounded(Vec::new());
             check_operators(text)?;
             let template = engine.template_from_str(text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
+        };
+        self.strictly(text, |engine| match ["{%", "set", "namespace"].iter().all(|part| text.contains(part)) {
+            // Each turn of a loop may nest a namespace once more, and its fuel is all that ends that.
+            true => stacker::grow(NAMESPACE_STACK_BYTES, || render(engine)),
+            false => render(engine),
         })
     }
 
     /// Evaluates an expression.
     pub(crate) fn evaluate(self: &Arc<Self>, expression: &str) -> Result<Json, String> {
         let value = to_json(&self.value(expression)?).map_err(|error| explain(&error))?;
-        self.budget.take(weight(&value))?;
+        self.charge(&value)?;
         Ok(value)
     }
 
@@ -206,7 +215,7 @@ impl Scope {
             return Some(known.clone());
         }
         let value = match self.layers.iter().find_map(|layer| layer.get(name))? {
-            Var::Data(data) => match self.budget.take(weight(data)) {
+            Var::Data(data) => match self.charge(data) {
                 Ok(()) => from_json(&**data),
                 Err(problem) => return Some(Value::from(super::refuse(problem))),
             },
@@ -217,7 +226,7 @@ impl Scope {
                 self.evaluation().resolving.push(name.to_owned());
                 let rendered = self.render(template);
                 self.evaluation().resolving.pop();
-                match rendered.and_then(|rendered| self.budget.take(weight(&rendered)).map(|()| rendered)) {
+                match rendered.and_then(|rendered| self.charge(&rendered).map(|()| rendered)) {
                     Ok(rendered) => from_json(&rendered),
                     Err(problem) => return Some(Value::from(super::refuse(format!("variable {name}: {problem}")))),
                 }
@@ -225,6 +234,11 @@ impl Scope {
         };
         self.evaluation().known.insert(name.to_owned(), value.clone());
         Some(value)
+    }
+
+    /// Charges the work of going through a value. Every value that comes from or becomes a variable passes here.
+    fn charge(&self, value: &Json) -> Result<(), String> {
+        self.budget.take(weight(value)?)
     }
 
     fn evaluation(&self) -> MutexGuard<'_, Evaluation> {

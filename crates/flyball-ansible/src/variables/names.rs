@@ -174,6 +174,11 @@ fn is_meta(name: &str) -> bool {
     folded(name) == "meta"
 }
 
+/// Returns the names that Ansible acts on, and the beginnings of such names; see [`MAGIC`].
+pub(crate) fn magic() -> (&'static [&'static str], &'static [&'static str]) {
+    (&MAGIC, &MAGIC_PREFIXES)
+}
+
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
