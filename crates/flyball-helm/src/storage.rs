@@ -20,7 +20,11 @@ pub const PAYLOAD: &str = "release";
 /// How many revisions of a release are kept, as by Helm.
 pub const HISTORY: usize = 10;
 /// What a payload may become when it is unpacked.
-const LARGEST: u64 = 64 << 20;
+const LARGEST: u64 = 32 << 20;
+/// What its JSON may consist of: an item counts as one, an object as [`OBJECT`].
+const HEAVIEST: usize = 2 << 20;
+/// What an object counts as: it takes some hundred bytes of memory even if it is empty.
+const OBJECT: usize = 16;
 /// What gzip begins with. Helm 2 wrote payloads without it, and Helm still reads them.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
@@ -184,6 +188,9 @@ pub enum StorageError {
     /// It is too large.
     #[error("the payload is larger than {LARGEST} bytes when it is unpacked")]
     TooLarge,
+    /// It consists of too much.
+    #[error("the payload consists of too many objects and items")]
+    TooMany,
     /// It is not the JSON of a release.
     #[error("the payload is not the JSON of a release")]
     Json(#[source] serde_json::Error),
@@ -198,13 +205,13 @@ impl Revision {
     pub fn decode(payload: &[u8]) -> Result<Self, StorageError> {
         let packed = BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?;
         if !packed.starts_with(&GZIP) {
-            return serde_json::from_slice(&packed).map_err(StorageError::Json);
+            return read(&packed);
         }
         let mut json = Vec::new();
-        let read = GzDecoder::new(&*packed).take(LARGEST + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
-        match read as u64 > LARGEST {
+        let size = GzDecoder::new(&*packed).take(LARGEST + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
+        match size as u64 > LARGEST {
             true => Err(StorageError::TooLarge),
-            false => serde_json::from_slice(&json).map_err(StorageError::Json),
+            false => read(&json),
         }
     }
 
@@ -212,9 +219,13 @@ impl Revision {
     ///
     /// # Errors
     ///
-    /// None that would come about in memory.
+    /// When it is too large to be read again.
     pub fn encode(&self) -> Result<Vec<u8>, StorageError> {
         let json = serde_json::to_vec(self).map_err(StorageError::Json)?;
+        if json.len() as u64 > LARGEST {
+            return Err(StorageError::TooLarge);
+        }
+        check_weight(&json)?;
         let mut packer = GzEncoder::new(Vec::new(), Compression::best());
         packer.write_all(&json).map_err(StorageError::Gzip)?;
         Ok(BASE64.encode(packer.finish().map_err(StorageError::Gzip)?).into_bytes())
@@ -242,6 +253,28 @@ impl Revision {
         let text = |field: &str| self.chart["metadata"][field].as_str().unwrap_or_default().to_owned();
         format!("{}-{}", text("name"), text("version"))
     }
+}
+
+/// Reads the JSON of a release, if what it becomes in memory is not many times its size.
+fn read(json: &[u8]) -> Result<Revision, StorageError> {
+    check_weight(json)?;
+    serde_json::from_slice(json).map_err(StorageError::Json)
+}
+
+/// Counts objects and items before there are any.
+fn check_weight(json: &[u8]) -> Result<(), StorageError> {
+    let (mut weight, mut in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' if !in_text => weight += OBJECT,
+            b',' | b'[' if !in_text => weight += 1,
+            _ => {}
+        }
+    }
+    if weight > HEAVIEST { Err(StorageError::TooMany) } else { Ok(()) }
 }
 
 /// Returns the name of the Secret that keeps a revision.
@@ -299,6 +332,34 @@ mod tests {
         let sparse = BASE64.encode(json!({"name": "a", "hooks": null, "info": {"status": "odd"}}).to_string());
         let revision = Revision::decode(sparse.as_bytes()).unwrap();
         assert_eq!((revision.info.status, revision.hooks.len()), (State::Unknown, 0));
+    }
+
+    #[test]
+    fn small_payloads_do_not_become_large() {
+        let packed = |json: &str| {
+            let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+            packer.write_all(json.as_bytes()).unwrap();
+            BASE64.encode(packer.finish().unwrap())
+        };
+        let bomb = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        for json in [
+            format!("{{\"hooks\":{}}}", bomb("{}", 200_000)),
+            format!("{{\"chart\":{}}}", bomb("1", 5_000_000)),
+            format!("{{\"config\":{{\"a\":{}}}}}", bomb("{\"a\":1}", 200_000)),
+        ] {
+            assert!(packed(&json).len() < 1 << 20);
+            let error = Revision::decode(packed(&json).as_bytes()).unwrap_err();
+            assert!(matches!(error, StorageError::TooMany), "{error}");
+        }
+        let long = packed(&format!("{{\"manifest\":\"{}\"}}", "x".repeat(33 << 20)));
+        assert!(matches!(Revision::decode(long.as_bytes()).unwrap_err(), StorageError::TooLarge));
+        // What cannot be read again is not written; what is in texts counts for nothing.
+        let config: Map<String, Value> =
+            [("a".to_owned(), Value::from(vec![json!({}); 200_000]))].into_iter().collect();
+        assert!(Revision { config, ..Revision::default() }.encode().is_err());
+        let manifest = "{\\\",".repeat(300_000);
+        let revision = Revision { manifest, ..Revision::default() };
+        assert_eq!(Revision::decode(&revision.encode().unwrap()).unwrap(), revision);
     }
 
     #[test]

@@ -24,6 +24,11 @@ const DEFINITIONS: &str = "definitions";
 /// The stage of objects that are in no group.
 const REST: &str = "objects";
 
+/// How many stages a release may have.
+const MOST: usize = 1_000;
+/// How many groups a message names that wait for one another.
+const NAMED_IN_CIRCLE: usize = 20;
+
 /// A stage: its name, what it waits for, and what is in it.
 #[derive(Debug, PartialEq)]
 struct Stage<'a> {
@@ -137,15 +142,33 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
             stage.after.insert(DEFINITIONS.into());
         }
     }
+    if stages.len() > MOST {
+        return Err(format!("there are more than {MOST} groups of annotation {GROUP}"));
+    }
+    let mut next: BTreeSet<String> =
+        stages.values().filter(|stage| stage.after.is_empty()).map(|stage| stage.name.clone()).collect();
+    let mut left: BTreeMap<String, usize> =
+        stages.values().map(|stage| (stage.name.clone(), stage.after.len())).collect();
+    let mut before: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for stage in stages.values() {
+        for name in &stage.after {
+            before.entry(name.clone()).or_default().push(stage.name.clone());
+        }
+    }
     let mut ordered: Vec<Stage<'_>> = Vec::new();
-    while !stages.is_empty() {
-        let is_next =
-            |stage: &Stage<'_>| stage.after.iter().all(|name| ordered.iter().any(|before| before.name == *name));
-        let Some(name) = stages.values().find(|stage| is_next(stage)).map(|stage| stage.name.clone()) else {
-            let circle: Vec<&str> = stages.keys().map(String::as_str).collect();
-            return Err(format!("annotations {DEPENDS_ON} go round in a circle: {}", circle.join(", ")));
-        };
+    while let Some(name) = next.pop_first() {
+        for after in before.remove(&name).unwrap_or_default() {
+            let waits = left.entry(after.clone()).or_default();
+            *waits = waits.saturating_sub(1);
+            if *waits == 0 {
+                next.insert(after);
+            }
+        }
         ordered.extend(stages.remove(&name));
+    }
+    if !stages.is_empty() {
+        let circle: Vec<&str> = stages.keys().map(String::as_str).take(NAMED_IN_CIRCLE).collect();
+        return Err(format!("annotations {DEPENDS_ON} go round in a circle: {}", circle.join(", ")));
     }
     Ok(ordered)
 }
@@ -176,6 +199,22 @@ mod tests {
         let expected =
             expected.map(|lines| lines.iter().map(|line| (*line).to_owned()).collect()).map_err(str::to_owned);
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn so_many_groups_are_refused_or_sorted_in_no_time() {
+        let chain = |count: usize| -> Vec<Resource> {
+            let object = |at: usize| {
+                let notes = json!({GROUP: format!("{at:05}"), DEPENDS_ON: format!("[\"{:05}\"]", at + 1)});
+                let metadata = json!({"name": format!("c{at}"), "annotations": notes});
+                Resource::of("t.yaml", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
+            };
+            (0..count).flat_map(|at| object(at).unwrap()).collect()
+        };
+        let objects = chain(MOST);
+        let sorted = stages(&objects).unwrap();
+        assert_eq!((sorted.len(), sorted[0].name.as_str()), (MOST, "group 00999"));
+        assert!(stages(&chain(10_000)).unwrap_err().contains("more than 1000 groups"));
     }
 
     #[test]
