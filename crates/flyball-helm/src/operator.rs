@@ -20,6 +20,7 @@
 //! | random values | are drawn once for a release, and stay what they are in upgrades |
 //! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` says so in `watches.yaml` |
 //! | `lookup` | in the release's namespace; elsewhere for a namespace and a name that stand in the call, with a kind that does |
+//! | a revision in a Secret | is made only if the chart renders it: others may write Secrets there, too |
 //! | an object elsewhere | needs version, kind and namespace in the chart's own words, and is not taken over |
 //! | text of the custom resource in it | is a scalar, unless `structureFromValues` says otherwise in `watches.yaml` |
 //! | a rendering | may take some 50 million steps and 64 MiB, on a thread of its own |
@@ -45,6 +46,7 @@ mod selector;
 mod source;
 mod stages;
 mod status;
+mod verified;
 mod watches;
 
 pub use definition::DefinitionError;
@@ -63,6 +65,7 @@ use rendering::Slots;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use verified::Verified;
 
 /// The finalizer of custom resources.
 const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
@@ -189,6 +192,7 @@ fn controller(
         chart: chart.clone(),
         kinds: Arc::clone(&kinds),
         slots: Arc::clone(slots),
+        verified: Verified::default(),
     };
     let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
     if watches.reloads() {

@@ -5,7 +5,7 @@ mod manifests;
 mod order;
 pub(crate) mod outline;
 
-pub(crate) use manifests::split;
+pub(crate) use manifests::{size, split};
 
 use crate::chart::{Chart, File, dependencies, schema};
 use crate::template::exec::Templates;

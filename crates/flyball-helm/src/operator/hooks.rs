@@ -4,6 +4,7 @@
 //! runs it twice nor takes an older one for it. See <https://helm.sh/docs/topics/charts_hooks/>.
 
 use super::kinds::Kinds;
+use super::places::is_inside;
 use super::resources::{self, ManifestError, Owner, Resource};
 use crate::storage::{Hook, Revision};
 use flyball::{Context, Kind, Result};
@@ -60,6 +61,18 @@ pub(super) fn object(hook: &Hook, kinds: &Kinds) -> Result<(Resource, Kind), Man
         kind: resource.kind.clone(),
     })?;
     Ok((resource, known.kind.clone()))
+}
+
+/// Leaves out the hooks whose objects are not in the release's namespace.
+pub(super) fn retain_inside(revision: &mut Revision, kinds: &Kinds, namespace: &str) {
+    let release = &revision.name;
+    revision.hooks.retain(|hook| {
+        let inside = object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace));
+        if !inside {
+            tracing::warn!(release, hook = hook.name, "is not run: the chart does not render it, and it is elsewhere");
+        }
+        inside
+    });
 }
 
 /// Brings a hook on: makes its object, or looks how that is.

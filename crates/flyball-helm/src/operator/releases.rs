@@ -12,6 +12,7 @@ use super::rendering::Slots;
 use super::resources::{self, Owner};
 use super::source::{RenderRequest, Source};
 use super::status::{self, Report, Trouble};
+use super::verified::{Verified, is_same};
 use super::watches::{Watch, period};
 use super::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::storage::{Info, Revision, State};
@@ -39,6 +40,7 @@ pub(super) struct Releases {
     pub(super) chart: Arc<Current>,
     pub(super) kinds: Arc<Kinds>,
     pub(super) slots: Arc<Slots>,
+    pub(super) verified: Verified,
 }
 
 /// What one reconcile makes a release with: the chart stays the same, even if it is read again meanwhile.
@@ -47,6 +49,7 @@ struct Plan<'p> {
     repeats: bool,
     kinds: &'p Arc<Kinds>,
     slots: &'p Slots,
+    verified: &'p Verified,
     source: &'p Source,
 }
 
@@ -61,6 +64,7 @@ struct Wanted<'a> {
 /// What a revision is rendered with besides chart and values.
 struct Rendering {
     version: u32,
+    is_upgrade: bool,
     seed: Seed,
     at: Timestamp,
 }
@@ -123,7 +127,7 @@ impl Reconcile for Releases {
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
         let source = self.chart.get();
         let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
-        match self.plan(&source).uninstall(owner, cx, waits).await {
+        match self.plan(&source).uninstall(object, owner, cx, waits).await {
             Ok(Progress::Done) => Ok(Action::done()),
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
             Ok(Progress::Failed { trouble, why, again }) => {
@@ -158,7 +162,14 @@ async fn tell(cx: &Context<DynamicObject>, report: &Report<'_>) {
 
 impl Releases {
     fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
-        Plan { watch: &self.watch, repeats: self.repeats, kinds: &self.kinds, slots: &self.slots, source }
+        Plan {
+            watch: &self.watch,
+            repeats: self.repeats,
+            kinds: &self.kinds,
+            slots: &self.slots,
+            verified: &self.verified,
+            source,
+        }
     }
 }
 
@@ -197,7 +208,24 @@ impl Plan<'_> {
             let same = notes.inputs == wanted.inputs;
             if same && last.state.is_pending() {
                 let revision = history::load(cx, &last).await.map_err(failed("failed to read the pending release"))?;
+                let mut genuine = None;
                 if let Some(revision) = revision {
+                    let is_upgrade = current.is_some();
+                    match self
+                        .is_genuine(cx, &wanted, last.version, is_upgrade, &revision, &seed)
+                        .await
+                        .map_err(failed("failed to verify the pending release"))?
+                    {
+                        Some(true) => genuine = Some(revision),
+                        Some(false) => tracing::warn!(
+                            release = owner.release,
+                            version = last.version,
+                            "the pending revision is not what the chart renders: it is made anew"
+                        ),
+                        None => return Ok(Progress::Waits(BUSY.to_owned())),
+                    }
+                }
+                if let Some(revision) = genuine {
                     return self
                         .bring_on(
                             Work {
@@ -232,15 +260,28 @@ impl Plan<'_> {
         }
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && current.notes().inputs == wanted.inputs
-            && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
         {
-            return self.repair(cx, &wanted, revision).await;
+            let genuine = self
+                .is_genuine(cx, &wanted, current.version, current.version > 1, revision, &seed)
+                .await
+                .map_err(Failure::of(Trouble::Reconcile, "failed to verify the deployed release"))?;
+            let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
+            if genuine
+                && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
+            {
+                return self.repair(cx, &wanted, revision).await;
+            }
         }
         let (trouble_then, what) = match &current {
             Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
             None => (Trouble::Install, "failed to install release"),
         };
-        let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
+        let rendering = Rendering {
+            version: history.next_version(),
+            is_upgrade: deployed.is_some(),
+            seed: seed.clone(),
+            at: cx.now(),
+        };
         let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
         let Some(candidate) = candidate.map_err(Failure::of(trouble_then, what))? else {
             return Ok(Progress::Waits(BUSY.to_owned()));
@@ -248,7 +289,9 @@ impl Plan<'_> {
         let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (&current, &*deployed)
             && revision.manifest == candidate.manifest
+            && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
+            self.verified.add(owner.namespace, owner.release, revision);
             // Other values, or another chart, and the same objects.
             history::note(cx, current, &notes).await.map_err(failed("failed to note what the release follows from"))?;
             return self.repair(cx, &wanted, revision).await;
@@ -258,6 +301,7 @@ impl Plan<'_> {
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
+        self.verified.add(owner.namespace, owner.release, &candidate);
         let kept = history::create(cx, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
         self.bring_on(
             Work {
@@ -296,6 +340,32 @@ impl Plan<'_> {
         Ok(Progress::Done)
     }
 
+    /// Tells whether a revision in a Secret is what the chart renders of the same inputs; nothing if others take long to render.
+    ///
+    /// What this process rendered itself is not rendered again.
+    async fn is_genuine(
+        &self,
+        cx: &Context<DynamicObject>,
+        wanted: &Wanted<'_>,
+        version: u32,
+        is_upgrade: bool,
+        revision: &Revision,
+        seed: &Seed,
+    ) -> Result<Option<bool>> {
+        let Owner { release, namespace, .. } = wanted.owner;
+        if self.verified.has(namespace, release, revision) {
+            return Ok(Some(true));
+        }
+        let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        let rendering = Rendering { version, is_upgrade, seed: seed.clone(), at };
+        let Some(rendered) = self.candidate(cx, wanted, Some(revision), rendering).await? else { return Ok(None) };
+        let is_genuine = is_same(revision, &rendered);
+        if is_genuine {
+            self.verified.add(namespace, release, revision);
+        }
+        Ok(Some(is_genuine))
+    }
+
     /// Tells whether the templates give, with what they find in the cluster by now, what is there.
     async fn is_as_deployed(
         &self,
@@ -308,7 +378,12 @@ impl Plan<'_> {
         // That time passes is not what would make it another release.
         let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
         let candidate = self
-            .candidate(cx, wanted, Some(deployed), Rendering { version: version + 1, seed: seed.clone(), at })
+            .candidate(
+                cx,
+                wanted,
+                Some(deployed),
+                Rendering { version: version.saturating_add(1), is_upgrade: true, seed: seed.clone(), at },
+            )
             .await;
         // What nobody had the time for is seen the next time.
         candidate.is_ok_and(|candidate| candidate.is_none_or(|candidate| candidate.manifest == deployed.manifest))
@@ -320,10 +395,11 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         wanted: &Wanted<'_>,
         deployed: Option<&Revision>,
-        Rendering { version, seed, at }: Rendering,
+        Rendering { version, is_upgrade, seed, at }: Rendering,
     ) -> Result<Option<Revision>> {
         let Owner { release, namespace, .. } = wanted.owner;
-        let is_upgrade = deployed.is_some();
+        // What is written down of the time is all that later renderings know.
+        let at = rfc3339(at).parse().unwrap_or(at);
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
         let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
@@ -391,17 +467,50 @@ impl Plan<'_> {
         Err(Error::from(text).terminal())
     }
 
-    async fn uninstall(&self, owner: Owner<'_>, cx: &Context<DynamicObject>, waits: bool) -> Result<Progress> {
+    async fn uninstall(
+        &self,
+        object: &DynamicObject,
+        owner: Owner<'_>,
+        cx: &Context<DynamicObject>,
+        waits: bool,
+    ) -> Result<Progress> {
         let history = History::read(cx, owner.namespace, owner.release).await?;
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let Some(revision) = history::load(cx, &last).await? else { return Ok(Progress::Done) };
+        let Some(mut revision) = history::load(cx, &last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
             // The release is somebody else's.
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        Work { cx, owner, kinds: self.kinds, definitions: self.source.crds(), history, kept: last, revision, notes }
-            .uninstall(waits)
-            .await
+        if !revision.hooks.is_empty() && !self.verified.has(owner.namespace, owner.release, &revision) {
+            // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within the namespace.
+            let seed = notes.seed.clone().unwrap_or_default();
+            let genuine = match self.wanted(object, owner) {
+                Ok(wanted) => self.is_genuine(cx, &wanted, last.version, last.version > 1, &revision, &seed).await,
+                Err(error) => Err(error),
+            };
+            match genuine {
+                Ok(Some(true)) => {}
+                Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
+                Ok(Some(false)) | Err(_) => {
+                    super::hooks::retain_inside(&mut revision, self.kinds, owner.namespace);
+                }
+            }
+        }
+        let work = Work {
+            cx,
+            owner,
+            kinds: self.kinds,
+            definitions: self.source.crds(),
+            history,
+            kept: last,
+            revision,
+            notes,
+        };
+        let progress = work.uninstall(waits).await?;
+        if progress == Progress::Done {
+            self.verified.remove(owner.namespace, owner.release);
+        }
+        Ok(progress)
     }
 }

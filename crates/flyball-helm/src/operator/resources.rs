@@ -2,6 +2,9 @@
 
 use super::stages::DEPENDS_ON;
 use super::{NAMESPACE_ANNOTATION, OWNER, OWNER_KIND, RELEASE_ANNOTATION};
+use crate::Budget;
+use crate::render::size;
+use crate::template::memory::{self, Held};
 use flyball::{Kind, ObjectKey};
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
@@ -51,7 +54,7 @@ pub enum ManifestError {
         why: String,
     },
     /// There are too many objects.
-    #[error("the chart renders to more than {MOST} objects")]
+    #[error("the chart renders to more than {MOST} objects, or to more than fits in the memory of a rendering")]
     TooMany,
     /// Lists are in lists.
     #[error("{path} gives lists in lists, deeper than {DEEPEST}")]
@@ -174,10 +177,17 @@ fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) ->
 
 /// Reads the objects of a release's manifest, in their order.
 pub(super) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError> {
+    // Not all manifests are what was rendered within a budget: those of releases that end are read as they are.
+    let _bounds = memory::Scope::new(Budget::untrusted().bytes);
+    let mut held = Held::default();
     let mut found = Vec::new();
     let (mut path, mut text, mut begins) = (String::new(), String::new(), true);
     let mut end = |path: &str, text: &mut String| {
         let value = read(path, &std::mem::take(text))?;
+        held.add(size(&value));
+        if memory::is_exhausted() {
+            return Err(ManifestError::TooMany);
+        }
         if value.is_null() { Ok(()) } else { add(path, &value, DEEPEST, &mut found) }
     };
     for line in manifest.lines() {

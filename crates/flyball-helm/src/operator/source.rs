@@ -273,7 +273,7 @@ fn policy_word(policy: DeletePolicy) -> &'static str {
 }
 
 /// Makes a digest of texts, which are told apart.
-fn hex(texts: &[&[u8]]) -> String {
+pub(super) fn hex(texts: &[&[u8]]) -> String {
     let mut digest = Digest::new(&SHA256);
     for text in texts {
         digest.update(&(text.len() as u64).to_be_bytes());

@@ -81,7 +81,7 @@ pub(super) fn outlined(text: &Text) -> Vec<u8> {
 }
 
 /// What a value takes, roughly.
-fn size(value: &serde_json::Value) -> usize {
+pub(crate) fn size(value: &serde_json::Value) -> usize {
     const VALUE: usize = 96;
     VALUE
         + match value {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and shows what differs")]
 
 mod cases;
+mod forged;
 mod hooks;
 mod library;
 mod lookups;
