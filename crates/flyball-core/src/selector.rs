@@ -3,9 +3,11 @@
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors> and
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
 
+mod demand;
 mod field;
 mod label;
 
+pub use demand::{Demand, Demands};
 pub use field::{FieldSelector, FieldTerm};
 pub use label::{LabelSelector, Operator, Requirement};
 

@@ -1,0 +1,162 @@
+//! Selectors made ready to be asked often: what they demand of one label or field, taken together.
+//!
+//! A client may write thousands of requirements, and a watch asks its selector about each change. Asked this way, a
+//! selector costs no more than the labels of the object do, however long it is.
+
+use super::{LabelSelector, Operator, Requirement};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All that is demanded of one value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// The values of which it must be one.
+    allowed: Option<BTreeSet<String>>,
+    refused: BTreeSet<String>,
+    must_be_there: bool,
+    must_not_be_there: bool,
+    above: Option<i64>,
+    below: Option<i64>,
+}
+
+impl Demand {
+    /// Demands that it equals a value, or that it does not.
+    pub fn equal(&mut self, value: &str, negated: bool) {
+        if negated {
+            self.refused.insert(value.to_owned());
+        } else {
+            self.allow(&[value.to_owned()].into());
+        }
+    }
+
+    fn allow(&mut self, values: &BTreeSet<String>) {
+        match &mut self.allowed {
+            Some(allowed) => allowed.retain(|value| values.contains(value)),
+            None => self.allowed = Some(values.clone()),
+        }
+    }
+
+    fn add(&mut self, requirement: &Requirement) {
+        // A bound that is no number holds for none.
+        let bound = || requirement.values.first().and_then(|bound| bound.parse::<i64>().ok());
+        match requirement.operator {
+            Operator::In => self.allow(&requirement.values),
+            Operator::NotIn => self.refused.extend(requirement.values.iter().cloned()),
+            Operator::Exists => self.must_be_there = true,
+            Operator::DoesNotExist => self.must_not_be_there = true,
+            Operator::GreaterThan => self.above = Some(bound().unwrap_or(i64::MAX).max(self.above.unwrap_or(i64::MIN))),
+            Operator::LessThan => self.below = Some(bound().unwrap_or(i64::MIN).min(self.below.unwrap_or(i64::MAX))),
+        }
+    }
+
+    /// Tells whether only what is there can do.
+    fn needs_one(&self) -> bool {
+        self.allowed.is_some() || self.must_be_there || self.above.is_some() || self.below.is_some()
+    }
+
+    /// Tells whether a value does, or that there is none.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else { return !self.needs_one() };
+        let number = || value.parse::<i64>().ok();
+        !self.must_not_be_there
+            && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(value))
+            && !self.refused.contains(value)
+            && self.above.is_none_or(|above| number().is_some_and(|number| number > above))
+            && self.below.is_none_or(|below| number().is_some_and(|number| number < below))
+    }
+}
+
+/// What a selector demands, by label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demands {
+    of: BTreeMap<String, Demand>,
+    /// How many labels have to be there.
+    needed: usize,
+}
+
+impl Demands {
+    /// Tells whether every object is selected.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Tells whether an object is selected that has these labels, each once.
+    pub fn match_labels<'l>(&self, labels: impl Iterator<Item = (&'l str, &'l str)>) -> bool {
+        let mut found = 0;
+        for (key, value) in labels {
+            let Some(demand) = self.of.get(key) else { continue };
+            if !demand.holds(Some(value)) {
+                return false;
+            }
+            found += usize::from(demand.needs_one());
+        }
+        found == self.needed
+    }
+}
+
+impl From<&LabelSelector> for Demands {
+    fn from(selector: &LabelSelector) -> Self {
+        let mut of: BTreeMap<String, Demand> = BTreeMap::new();
+        for requirement in &selector.requirements {
+            of.entry(requirement.key.clone()).or_default().add(requirement);
+        }
+        let needed = of.values().filter(|demand| demand.needs_one()).count();
+        Self { of, needed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn demands_are_those_of_the_requirements_one_by_one() {
+        let requirements = [
+            "a",
+            "!a",
+            "a=x",
+            "a!=x",
+            "a in (x,y)",
+            "a notin (y,z)",
+            "a>3",
+            "a>7",
+            "a<5",
+            "a<1",
+            "b",
+            "!b",
+            "b=x",
+            "b!=",
+            "b in (1,4)",
+        ];
+        let values = [None, Some(""), Some("x"), Some("y"), Some("4"), Some("9"), Some("-1")];
+        for first in requirements {
+            for second in requirements {
+                for third in requirements {
+                    let text = format!("{first},{second},{third}");
+                    let selector = LabelSelector::parse(&text).unwrap();
+                    let demands = Demands::from(&selector);
+                    for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
+                        let labels: Vec<(&str, &str)> = [("a", a), ("b", b), ("c", Some("x"))]
+                            .into_iter()
+                            .filter_map(|(k, v)| Some((k, v?)))
+                            .collect();
+                        let get = |key: &str| labels.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
+                        let expected = selector.matches(get);
+                        assert_eq!(demands.match_labels(labels.iter().copied()), expected, "{text} {labels:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn equal_fields_are_demanded_together() {
+        let mut demand = Demand::default();
+        assert!(demand.holds(None) && demand.holds(Some("a")));
+        demand.equal("b", true);
+        assert!(demand.holds(None) && demand.holds(Some("a")) && !demand.holds(Some("b")));
+        demand.equal("a", false);
+        assert!(!demand.holds(None) && demand.holds(Some("a")) && !demand.holds(Some("c")));
+        demand.equal("c", false);
+        assert!(!demand.holds(Some("a")) && !demand.holds(Some("c")));
+    }
+}
