@@ -35,6 +35,8 @@ struct Piece {
     folder: Folder,
     file: String,
     object: Value,
+    /// What its file says about it in comments, in whole lines.
+    note: &'static str,
 }
 
 /// A folder below `config`, in the order in which what is in it is applied.
@@ -75,7 +77,7 @@ impl Folder {
 
 impl Piece {
     fn new(folder: Folder, file: impl Into<String>, object: Value) -> Self {
-        Self { folder, file: format!("{}.yaml", file.into()), object }
+        Self { folder, file: format!("{}.yaml", file.into()), object, note: "" }
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
     let fixed = is_fixed(installation);
     let system = if fixed { place.namespace.as_str() } else { SYSTEM };
     let mut files = BTreeMap::new();
-    let mut put = |path: String, value: &Value| files.insert(path, format!("{HEADER}{}", yaml::write(value)));
+    let mut put_noted =
+        |path: String, note: &str, value: &Value| files.insert(path, format!("{HEADER}{note}{}", yaml::write(value)));
     let mut folders = Vec::new();
     for folder in Folder::ALL {
         let pieces: Vec<_> = installation.pieces.iter().filter(|piece| piece.folder == folder).collect();
@@ -31,7 +32,8 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
             continue;
         }
         for piece in &pieces {
-            put(format!("{}/{}", folder.name(), piece.file), &based(piece.object.clone(), place, system));
+            let path = format!("{}/{}", folder.name(), piece.file);
+            put_noted(path, piece.note, &based(piece.object.clone(), place, system));
         }
         let mut resources: Vec<&str> = pieces.iter().map(|piece| piece.file.as_str()).collect();
         resources.sort_unstable();
@@ -42,8 +44,9 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
         } else {
             folders.push(format!("../{}", folder.name()));
         }
-        put(format!("{}/kustomization.yaml", folder.name()), &built);
+        put_noted(format!("{}/kustomization.yaml", folder.name()), "", &built);
     }
+    let mut put = |path: String, value: &Value| put_noted(path, "", value);
     let mut built = kustomization(json!(folders));
     put_on(&mut built, place, fixed);
     built["configurations"] = json!(["references.yaml"]);

@@ -9,6 +9,12 @@ use flyball::Description;
 use serde_json::{Value, json};
 
 const MONITORING: &str = "monitoring.coreos.com/v1";
+/// What the file of the ServiceMonitor says about `insecureSkipVerify`.
+const CERTIFICATE_NOTE: &str = "\
+# Each pod of the operator serves metrics with a self-signed certificate that it makes in memory, so there is no CA to verify it
+# with. To have it verified, give the operator a certificate (--metrics-cert-dir) and set tlsConfig.ca and tlsConfig.serverName:
+# see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
+";
 
 pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
     let mut monitor = object(MONITORING, "ServiceMonitor", &place.named("metrics"), Some(&place.namespace));
@@ -18,7 +24,7 @@ pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
             "path": "/metrics",
             "port": "https",
             "scheme": "https",
-            // The certificate is one that the operator makes for itself.
+            // Each process makes its own certificate and keeps it in memory: there is no Secret whose CA could be named.
             "tlsConfig": {"insecureSkipVerify": true},
         }],
         "selector": {"matchLabels": place.selector()},
@@ -30,7 +36,7 @@ pub(super) fn pieces(description: &Description, place: &Place) -> Vec<Piece> {
     map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
     map["data"] = json!({(format!("{}.json", place.name())): format!("{:#}\n", dashboard(description, place))});
     vec![
-        Piece::new(Folder::Monitoring, "monitor", monitor),
+        Piece { note: CERTIFICATE_NOTE, ..Piece::new(Folder::Monitoring, "monitor", monitor) },
         Piece::new(Folder::Monitoring, "alerts", rule),
         Piece::new(Folder::Monitoring, "dashboard", map),
     ]

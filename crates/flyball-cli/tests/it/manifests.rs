@@ -71,6 +71,33 @@ impl Home {
 }
 
 #[test]
+fn the_certificate_of_the_metrics_is_verified_as_the_guide_says() {
+    let home = Home::new("metrics-certificate");
+    let vm = program(&home, &vm_operator());
+    home.manifests(&vm, &[]).ok();
+    let file = home.file("config/prometheus/monitor.yaml");
+    assert!(
+        file.starts_with(&format!("{HEADER}# Each pod of the operator serves metrics with a self-signed")),
+        "{file}"
+    );
+    let tls = |flags: &[&str]| {
+        let objects = home.render(&vm, &[&["--monitoring"], flags].concat());
+        let monitor = objects.iter().find(|object| object["kind"] == "ServiceMonitor").unwrap();
+        let container = objects.iter().find_map(|object| object.pointer("/spec/template/spec/containers/0")).unwrap();
+        (monitor["spec"]["endpoints"][0]["tlsConfig"].clone(), container["env"].to_string())
+    };
+    assert_eq!(tls(&[]).0, json!({"insecureSkipVerify": true}));
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deploy.md")).unwrap();
+    let section = guide.split("## Certificate of the metrics").nth(1).unwrap();
+    let patch = section.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    fs::write(home.0.join("patch.yaml"), patch).unwrap();
+    let (config, variables) = tls(&["--patch", "patch.yaml"]);
+    let ca = json!({"secret": {"name": "site-operator-metrics", "key": "ca.crt"}});
+    assert_eq!(config, json!({"ca": ca, "serverName": "site-operator-metrics.site-operator-system.svc"}));
+    assert!(variables.contains("FLYBALL_METRICS_CERT_DIR"), "{variables}");
+}
+
+#[test]
 fn files_are_what_the_program_says_and_stay_so() {
     let home = Home::new("manifests");
     let vm = program(&home, &vm_operator());
@@ -483,6 +510,7 @@ killed for ten minutes, it leaves what it made alone   not checked   a program h
 fn a_chaos_suite_counts_by_what_it_did() {
     let home = Home::new("chaos");
     let vm = program(&home, &vm_operator());
+    fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let cargo = home.0.join("cargo");
     // Builds the program, and runs tests that tell this.
     let lint = |test: &str, told: &str, code: u8| {
