@@ -212,7 +212,7 @@ impl Registry {
         let realm = challenge.of("realm");
         let address: Uri =
             realm.parse().when(format!("{registry} gets its tokens at {realm:?}, which is no address"))?;
-        if address.scheme_str() != Some("https") && address.scheme() != self.base.scheme() {
+        if !may_be_asked(&self.base, &address, self.credentials.is_some()) {
             return Err(Error::new(format!("{registry} gets its tokens at {realm}, which is without TLS")));
         }
         let host = address.host().unwrap_or_default();
@@ -304,6 +304,13 @@ impl Registry {
     }
 }
 
+/// Tells whether tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no other host is
+/// sent a password.
+fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
+    let is_as_open = address.scheme() == registry.scheme();
+    address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))
+}
+
 /// Tells whether two hosts are the same or of one domain, as auth.docker.io and registry-1.docker.io are.
 fn is_related(one: &str, other: &str) -> bool {
     let domain = |host: &str| {
@@ -348,7 +355,24 @@ fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, is_related};
+    use super::{Challenge, is_related, may_be_asked};
+
+    #[test]
+    fn passwords_go_to_another_host_over_tls_only() {
+        for (registry, address, with, without) in [
+            ("https://r.example.com", "https://auth.example.com/token", true, true),
+            ("https://r.example.com", "http://r.example.com/token", false, false),
+            ("http://127.0.0.1:5000", "http://127.0.0.1:5001/token", true, true),
+            ("http://127.0.0.1:5000", "http://elsewhere/token", false, true),
+            ("http://127.0.0.1:5000", "https://elsewhere/token", true, true),
+            ("http://127.0.0.1:5000", "file:///token", false, false),
+            ("http://127.0.0.1:5000", "/token", false, false),
+        ] {
+            let Ok(parsed) = address.parse() else { continue };
+            let may = |credentials| may_be_asked(&registry.parse().unwrap(), &parsed, credentials);
+            assert_eq!((may(true), may(false)), (with, without), "{registry} {address}");
+        }
+    }
 
     #[test]
     fn a_host_that_is_of_another_domain_is_known() {
