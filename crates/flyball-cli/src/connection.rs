@@ -1,9 +1,10 @@
 //! Which cluster a command speaks to: the one that kubectl would, or the one that is named.
 
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
 use kube::{Client, Config};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
@@ -49,8 +50,8 @@ impl ContextArgs {
             Some(path) => config_of(path, self.context.as_deref()).await,
             None => {
                 let options = options(self.context.as_deref());
-                let found = Config::from_kubeconfig(&options).await.when("there is no cluster to connect to");
-                found.map_err(|error| error.hint(HINT))
+                let found = Config::from_kubeconfig(&options).await;
+                found.map_err(|error| unusable(error, "there is no cluster to connect to").hint(HINT))
             }
         }
     }
@@ -83,9 +84,35 @@ impl Connection {
 
 /// Reads what to connect to from a kubeconfig.
 pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Config> {
-    let what = || format!("cannot use {}", path.display());
-    let read = Kubeconfig::read_from(path).when(what())?;
-    Config::from_custom_kubeconfig(read, &options(context)).await.when(what())
+    let explain = |error: KubeconfigError| match error {
+        KubeconfigError::ReadConfig(error, _) => {
+            let is_absent = error.kind() == ErrorKind::NotFound;
+            let error = Error::caused(format!("cannot read kubeconfig {}", path.display()), error);
+            if is_absent { error.hint("check the path; `flyball cluster up` starts a cluster") } else { error }
+        }
+        error => unusable(error, &format!("cannot use kubeconfig {}", path.display())),
+    };
+    let read = Kubeconfig::read_from(path).map_err(explain)?;
+    Config::from_custom_kubeconfig(read, &options(context)).await.map_err(explain)
+}
+
+/// Explains why a kubeconfig is of no use, with each path written once and as it is.
+fn unusable(error: KubeconfigError, what: &str) -> Error {
+    match error {
+        KubeconfigError::ReadConfig(error, path) => {
+            Error::caused(format!("{what}: cannot read kubeconfig {}", path.display()), error)
+        }
+        KubeconfigError::LoadCertificateAuthority(LoadDataError::ReadFile(error, path)) => {
+            Error::caused(format!("{what}: cannot read certificate authority {}", path.display()), error)
+        }
+        // `flyball cluster down` leaves none where there was none before.
+        KubeconfigError::LoadContext(name) if name.is_empty() => {
+            Error::new(format!("{what}: no current context is set"))
+        }
+        KubeconfigError::CurrentContextNotSet => Error::new(format!("{what}: no current context is set")),
+        KubeconfigError::LoadContext(name) => Error::new(format!("{what}: it has no context {name:?}")),
+        error => Error::caused(what, error),
+    }
 }
 
 fn options(context: Option<&str>) -> KubeConfigOptions {

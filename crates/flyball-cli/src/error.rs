@@ -2,7 +2,7 @@
 
 use crate::terminal;
 use std::error::Error as StdError;
-use std::fmt;
+use std::{fmt, io};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -18,6 +18,11 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None, hints: Vec::new(), is_usage: false }
+    }
+
+    /// Says what failed because of something else.
+    pub(crate) fn caused(what: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..Self::new(what) }
     }
 
     /// Says that the command line makes no sense: what clap cannot know, for it is seen later.
@@ -68,7 +73,7 @@ impl fmt::Display for Error {
             let (text, next) = match error.downcast_ref() {
                 // What the API server said is meant for people; what it is wrapped in is not.
                 Some(kube::Error::Api(status)) => (status.message.clone(), None),
-                _ => (error.to_string(), error.source()),
+                _ => (text_of(error), error.source()),
             };
             // Many errors repeat their cause.
             if !told.contains(&text) {
@@ -81,6 +86,14 @@ impl fmt::Display for Error {
     }
 }
 
+/// Returns the text of an error; of one of the operating system without its number, which says nothing to people.
+fn text_of(error: &(dyn StdError + 'static)) -> String {
+    let text = error.to_string();
+    let number = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    let Some(number) = number else { return text };
+    text.strip_suffix(&format!(" (os error {number})")).map(str::to_owned).unwrap_or(text)
+}
+
 /// Says what was being done when something failed.
 pub(crate) trait ResultExt<T> {
     fn when(self, what: impl Into<String>) -> Result<T>;
@@ -88,11 +101,6 @@ pub(crate) trait ResultExt<T> {
 
 impl<T, E: Into<Box<dyn StdError + Send + Sync>>> ResultExt<T> for Result<T, E> {
     fn when(self, what: impl Into<String>) -> Result<T> {
-        self.map_err(|error| Error {
-            what: what.into(),
-            source: Some(error.into()),
-            hints: Vec::new(),
-            is_usage: false,
-        })
+        self.map_err(|error| Error::caused(what, error))
     }
 }

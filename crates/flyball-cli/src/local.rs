@@ -10,7 +10,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::made::Made;
 use crate::metrics::free_address;
 use crate::process::{self, Hear, Process};
-use crate::program::{Build, Program};
+use crate::program::{Build, Program, check_project};
 use crate::saved::{self, Saved};
 use crate::terminal::{Style, complain, paint, say};
 use clap::Args;
@@ -54,6 +54,11 @@ impl LocalArgs {
     /// Returns the program that needs not be built.
     fn ready(&self) -> Option<Program> {
         self.program.clone().or_else(Program::here)
+    }
+
+    /// Refuses a folder without a project, unless a program is named: before a cluster is looked for.
+    pub(crate) fn check_project(&self) -> Result<()> {
+        self.ready().map_or_else(check_project, |_| Ok(()))
     }
 
     /// Builds the program, unless that needs not be; who hears what cargo says may be given.
@@ -213,11 +218,7 @@ impl Local {
     /// When it cannot be built, installed or started, or fails; if its files are watched, such things are told of, and the next
     /// save is waited for.
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
-        let folder = std::env::current_dir().unwrap_or_default();
-        if self.args.ready().is_none() && !folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
-            return Err(Error::new(format!("there is no project in {}", folder.display()))
-                .hint("go to the folder that has its Cargo.toml or watches.yaml, or name a program: --program FILE"));
-        }
+        self.args.check_project()?;
         let mut running = None;
         let ended = tokio::select! {
             biased;

@@ -54,6 +54,7 @@ impl Build {
 
     /// Builds it as [`run`](Self::run) does, and returns the program with cargo's name of the package that it is of.
     pub(crate) async fn artifact(&self) -> Result<(PathBuf, String)> {
+        check_project()?;
         let mut cargo = cargo();
         cargo.args(if self.of_tests { &["test", "--no-run"][..] } else { &["build"] });
         cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped()).kill_on_drop(true);
@@ -99,6 +100,16 @@ impl Build {
             }
         }
     }
+}
+
+/// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
+pub(crate) fn check_project() -> Result<()> {
+    let folder = std::env::current_dir().unwrap_or_default();
+    if folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
+        return Ok(());
+    }
+    Err(Error::new(format!("there is no project in {}", folder.display()))
+        .hint("go to the folder that has its Cargo.toml or watches.yaml, or name a program: --program FILE"))
 }
 
 /// Returns the cargo that is to be used.

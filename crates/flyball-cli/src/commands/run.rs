@@ -47,6 +47,7 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     let samples = samples.transpose()?;
     // So that a mistake in them costs nothing.
     samples.as_deref().map(apply::read).transpose()?;
+    args.local.check_project()?;
     block_on(async {
         let stop = told_to_stop()?;
         let mut operator = Local::new(args.local, args.connection.connect().await?);

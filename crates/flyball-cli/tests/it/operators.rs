@@ -57,6 +57,22 @@ pub(crate) fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) ->
     })
 }
 
+#[test]
+fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
+    let home = Home::new("role-path");
+    fs::create_dir_all(home.0.join("p/roles/site/tasks")).unwrap();
+    fs::write(home.0.join("p/roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
+    let describe = |role: &str| {
+        let watches = format!("- {{group: a.io, version: v1, kind: Site, role: {role}}}\n");
+        fs::write(home.0.join("p/watches.yaml"), watches).unwrap();
+        home.run(&["describe", "operator", "p/watches.yaml"])
+    };
+    for role in ["site", "roles/site"] {
+        assert!(describe(role).ok().out.contains("sites.v1.a.io"), "{role}");
+    }
+    describe("roles/none").fails_with(&["field role: there is no role roles/none"]);
+}
+
 fn definition(storage: &str) -> CustomResourceDefinition {
     let version = |name: &str| {
         json!({"name": name, "served": true, "storage": name == storage,

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 /// Runs `flyball test` with something else for cargo.
 fn test(home: &Home, cargo: &str, args: &[&str]) -> Said {
+    fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let program = home.0.join("cargo");
     fs::write(&program, format!("#!/bin/sh\n{cargo}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
