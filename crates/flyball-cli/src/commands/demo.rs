@@ -65,6 +65,11 @@ impl Play {
         }
     }
 
+    /// Tells whether its objects become pods, which wait for a node.
+    fn needs_nodes(self) -> bool {
+        matches!(self, Self::Visitors)
+    }
+
     fn crd(self) -> CustomResourceDefinition {
         match self {
             Self::Vmgroup => VmGroup::crd(),
@@ -86,6 +91,9 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
         });
         say(&format!("{}  {}", paint(Style::Strong, "Flyball demo"), args.play.title()));
         let stage = stage::set(args.kubeconfig.as_deref(), args.context.as_deref(), args.play.crd()).await?;
+        if args.play.needs_nodes() {
+            stage.check_nodes().await?;
+        }
         let shown = tokio::select! {
             biased;
             () = &mut stop => Err(Error::new("interrupted")),

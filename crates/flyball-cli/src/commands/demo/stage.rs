@@ -4,7 +4,7 @@ use crate::connection::config_of;
 use crate::embedded::Embedded;
 use crate::error::{Error, Result, ResultExt};
 use crate::terminal::{Style, paint, say};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -107,6 +107,23 @@ impl Stage {
             Some(what) => Err(Error::new(format!("the cluster has {what} already, and it is not the demo's"))
                 .hint("show it on another cluster, or without --kubeconfig")),
         }
+    }
+
+    /// Refuses a cluster without nodes, before anything is made there. The demo's own control plane gets one later.
+    pub(super) async fn check_nodes(&self) -> Result<()> {
+        if self.is_own() {
+            return Ok(());
+        }
+        let nodes = Api::<Node>::all(self.admin.clone()).list(&ListParams::default().limit(1)).await;
+        // Whoever may not list nodes may have some all the same.
+        if matches!(&nodes, Err(kube::Error::Api(status)) if status.code == 403) {
+            return Ok(());
+        }
+        if !nodes.when("cannot look for nodes")?.items.is_empty() {
+            return Ok(());
+        }
+        let hint = "a cluster of `flyball cluster up` gets one by: flyball cluster node add";
+        Err(Error::new("the cluster has no nodes, so the pods of this demo would stay pending").hint(hint))
     }
 
     /// Removes all that the demo made, on a cluster that goes on without it.

@@ -6,9 +6,8 @@ use crate::error::{Result, ResultExt};
 use ::visitors::resource::VisitorsApp;
 use flyball_cluster::Nodes;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 const NAME: &str = "site";
@@ -31,15 +30,6 @@ pub(super) fn sample() -> Value {
 
 /// Runs the show.
 pub(super) async fn run(stage: &Stage) -> Result<()> {
-    let Err(error) = play(stage).await else { return Ok(()) };
-    let nodes = Api::<Node>::all(stage.admin.clone()).list(&ListParams::default().limit(1)).await;
-    Err(match nodes.is_ok_and(|nodes| nodes.items.is_empty()) {
-        true => error.hint("the cluster has no nodes, so its pods stay pending; one of `flyball cluster up` gets one by: flyball cluster node add"),
-        false => error,
-    })
-}
-
-async fn play(stage: &Stage) -> Result<()> {
     if stage.is_own() {
         Nodes::new("node", 1).add_to(&stage.admin).await.when("cannot make a node")?;
     }
