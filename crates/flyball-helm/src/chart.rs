@@ -15,6 +15,9 @@ use crate::{Capabilities, Release, RenderError, Rendered, Values};
 use serde_json::{Map, Value};
 use std::path::Path;
 
+/// What a rendering has of stack, however little is left of the caller's: values may be nested a thousand times.
+const STACK: usize = 32 << 20;
+
 /// A loaded chart with its subcharts.
 #[derive(Debug, Clone)]
 pub struct Chart {
@@ -191,7 +194,7 @@ impl Chart {
         capabilities: &Capabilities,
         options: &RenderOptions<'_>,
     ) -> Result<Rendered, RenderError> {
-        render(self, values, release, capabilities, options)
+        stacker::grow(STACK, || render(self, values, release, capabilities, options))
     }
 
     /// Tells which subcharts `Chart.yaml` names that are not there.

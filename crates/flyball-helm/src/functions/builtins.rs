@@ -13,9 +13,9 @@ pub(super) fn add(table: &mut Table) {
     table.add("not", cost::constant, &[REFLECT], |_, args| Ok(Value::Bool(!args[0].truth())));
     table.add("len", cost::constant, &[REFLECT], |_, args| length(&args[0]));
     table.variadic("index", cost::constant, &[REFLECT, REFLECT], |_, args| index(args));
-    table.variadic("print", cost::deep, &[ANY], |_, args| super::written(sprint(args)));
-    table.variadic("println", cost::deep, &[ANY], |_, args| super::written(sprintln(args)));
-    table.variadic("printf", cost::deep, &[STR, ANY], |call, args| {
+    table.variadic("print", cost::letters, &[ANY], |_, args| super::written(sprint(args)));
+    table.variadic("println", cost::letters, &[ANY], |_, args| super::written(sprintln(args)));
+    table.variadic("printf", cost::letters, &[STR, ANY], |call, args| {
         let format = super::marked(&args[0]);
         // A bracket that nothing closes is looked for to the end, and a verb may write an argument once more.
         let brackets = format.iter().filter(|byte| **byte == b'[').count();
@@ -27,17 +27,17 @@ pub(super) fn add(table: &mut Table) {
         call.world.take(out.len() / 64, out.len() * 2)?;
         super::written(out)
     });
-    table.variadic("html", cost::deep, &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
-    table.variadic("js", cost::deep, &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
-    table.variadic("urlquery", cost::deep, &[ANY], |_, args| {
+    table.variadic("html", cost::letters, &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
+    table.variadic("js", cost::letters, &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
+    table.variadic("urlquery", cost::letters, &[ANY], |_, args| {
         Ok(Value::str(super::urls::query_escape(joined(args).as_bytes())))
     });
     table.variadic("call", cost::constant, &[REFLECT, REFLECT], |_, args| match &args[1] {
         Value::Nil => Err("call of nil".to_owned()),
         other => Err(format!("non-function {} of type {}", text(&args[0]), other.type_name())),
     });
-    table.variadic("eq", cost::deep, &[REFLECT, REFLECT], |_, args| equal(args).map(Value::Bool));
-    table.add("ne", cost::deep, &[REFLECT, REFLECT], |_, args| equal(args).map(|is| Value::Bool(!is)));
+    table.variadic("eq", cost::letters, &[REFLECT, REFLECT], |_, args| equal(args).map(Value::Bool));
+    table.add("ne", cost::letters, &[REFLECT, REFLECT], |_, args| equal(args).map(|is| Value::Bool(!is)));
     table.add("lt", cost::deep, &[REFLECT, REFLECT], |_, args| Ok(Value::Bool(compare(args)? == Some(Ordering::Less))));
     table.add("le", cost::deep, &[REFLECT, REFLECT], |_, args| {
         Ok(Value::Bool(matches!(compare(args)?, Some(Ordering::Less | Ordering::Equal))))

@@ -6,34 +6,30 @@ use crate::template::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     // Go maps one character to one: ß stays.
-    table
-        .add("upper", letters, &[STR], |_, args| Ok(Value::str(text(&args[0]).chars().map(upper).collect::<String>())));
-    table
-        .add("lower", letters, &[STR], |_, args| Ok(Value::str(text(&args[0]).chars().map(lower).collect::<String>())));
-    table.add("title", letters, &[STR], |_, args| Ok(Value::str(title(&text(&args[0])))));
-    table.add("untitle", letters, &[STR], |_, args| Ok(Value::str(first_letters(&text(&args[0]), lower))));
-    table.add("swapcase", letters, &[STR], |_, args| {
+    table.add("upper", cost::letters, &[STR], |_, args| {
+        Ok(Value::str(text(&args[0]).chars().map(upper).collect::<String>()))
+    });
+    table.add("lower", cost::letters, &[STR], |_, args| {
+        Ok(Value::str(text(&args[0]).chars().map(lower).collect::<String>()))
+    });
+    table.add("title", cost::letters, &[STR], |_, args| Ok(Value::str(title(&text(&args[0])))));
+    table.add("untitle", cost::letters, &[STR], |_, args| Ok(Value::str(first_letters(&text(&args[0]), lower))));
+    table.add("swapcase", cost::letters, &[STR], |_, args| {
         let swap = |c: char| if c.is_uppercase() { lower(c) } else { upper(c) };
         Ok(Value::str(text(&args[0]).chars().map(swap).collect::<String>()))
     });
-    table.add("initials", letters, &[STR], |_, args| {
+    table.add("initials", cost::letters, &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).split_whitespace().filter_map(|word| word.chars().next()).collect::<String>()))
     });
-    table.add("snakecase", letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
-    table.add("kebabcase", letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
-    table.add("camelcase", letters, &[STR], |_, args| Ok(Value::str(camel(&text(&args[0])))));
-    table.add("wrap", cost::deep, &[INT, STR], |call, args| wrap(call, &text(&args[1]), int(&args[0]), "\n", false));
-    table.add("wrapWith", cost::deep, &[INT, STR, STR], |call, args| {
+    table.add("snakecase", cost::letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '_'))));
+    table.add("kebabcase", cost::letters, &[STR], |_, args| Ok(Value::str(separated(&text(&args[0]), '-'))));
+    table.add("camelcase", cost::letters, &[STR], |_, args| Ok(Value::str(camel(&text(&args[0])))));
+    table.add("wrap", cost::letters, &[INT, STR], |call, args| wrap(call, &text(&args[1]), int(&args[0]), "\n", false));
+    table.add("wrapWith", cost::letters, &[INT, STR, STR], |call, args| {
         let separator = text(&args[1]);
         let separator = if separator.is_empty() { "\n" } else { &*separator };
         wrap(call, &text(&args[2]), int(&args[0]), separator, true)
     });
-}
-
-/// Cost of a function that classifies each letter of a text.
-fn letters(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
-    cost::deep(call, args)?;
-    call.world.take(text(&args[0]).len() / 2, 0)
 }
 
 fn only(mut mapped: impl Iterator<Item = char>, otherwise: char) -> char {

@@ -1,17 +1,18 @@
 //! Certificates, for webhooks and whoever else wants TLS within a cluster.
 //!
-//! They are good from when they are rendered; with a seed and a clock that are the same, they are the same, but for signatures
-//! by keys on elliptic curves, which are drawn by the operating system.
+//! They are good from when they are rendered; with a seed and a clock that are the same, they are the same. That does not
+//! hold for signatures by keys on other elliptic curves than P-256, which are drawn by the operating system.
 
-use super::crypto::PrivateKey;
+use super::crypto::{PrivateKey, p256_secret, p256_sign};
 use super::encoding::from_base64;
 use super::{INT, STR, Table, cost, int, random, text};
 use crate::template::object::{Field, Object, Record};
 use crate::template::value::{ListKind, Type, Value};
 use crate::template::world::Call;
+use num_bigint::BigUint;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType, SerialNumber,
+    KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, SignatureAlgorithm, SigningKey,
 };
 use x509_parser::prelude::FromDer;
 
@@ -63,8 +64,33 @@ fn pair(certificate: String, key: String) -> Value {
     Value::object(Object::Record(Record { type_name: NAME, is_pointer: false, embedded: 0, fields, string: None }))
 }
 
-fn key_pair(key: &PrivateKey) -> Result<KeyPair, String> {
-    KeyPair::try_from(key.pkcs8.as_slice()).map_err(|error| format!("error parsing private key: {error}"))
+/// A key whose signatures repeat, if it is on a curve that we know.
+struct Signer {
+    pair: KeyPair,
+    secret: Option<BigUint>,
+}
+
+impl PublicKeyData for Signer {
+    fn der_bytes(&self) -> &[u8] {
+        self.pair.der_bytes()
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        self.pair.algorithm()
+    }
+}
+
+impl SigningKey for Signer {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        self.secret.as_ref().map_or_else(|| self.pair.sign(message), |secret| Ok(p256_sign(secret, message)))
+    }
+}
+
+fn signer(key: &PrivateKey) -> Result<Signer, String> {
+    let pair =
+        KeyPair::try_from(key.pkcs8.as_slice()).map_err(|error| format!("error parsing private key: {error}"))?;
+    let is_p256 = pair.algorithm() == &rcgen::PKCS_ECDSA_P256_SHA256;
+    Ok(Signer { pair, secret: p256_secret(key).filter(|_| is_p256) })
 }
 
 fn failed(error: rcgen::Error) -> String {
@@ -125,13 +151,13 @@ fn authority(call: &Call<'_>, args: &[Value], key: &PrivateKey) -> Result<Value,
     let mut params = params(call, &text(&args[0]), &Value::Nil, &Value::Nil, int(&args[1]))?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages.push(KeyUsagePurpose::KeyCertSign);
-    let certificate = params.self_signed(&key_pair(key)?).map_err(failed)?;
+    let certificate = params.self_signed(&signer(key)?).map_err(failed)?;
     Ok(pair(unix_lines(&certificate.pem()), key.pem.clone()))
 }
 
 fn self_signed(call: &Call<'_>, args: &[Value], key: &PrivateKey) -> Result<Value, String> {
     let params = params(call, &text(&args[0]), &args[1], &args[2], int(&args[3]))?;
-    let certificate = params.self_signed(&key_pair(key)?).map_err(failed)?;
+    let certificate = params.self_signed(&signer(key)?).map_err(failed)?;
     Ok(pair(unix_lines(&certificate.pem()), key.pem.clone()))
 }
 
@@ -142,10 +168,10 @@ fn signed(call: &Call<'_>, args: &[Value], key: &PrivateKey) -> Result<Value, St
     };
     let mut issuer = CertificateParams::default();
     issuer.distinguished_name = subject(&part("Cert"))?;
-    let signer = PrivateKey::parse(&part("Key")).map_err(|message| format!("error parsing private key: {message}"))?;
-    let issuer = Issuer::new(issuer, key_pair(&signer)?);
+    let parent = PrivateKey::parse(&part("Key")).map_err(|message| format!("error parsing private key: {message}"))?;
+    let issuer = Issuer::new(issuer, signer(&parent)?);
     let params = params(call, &text(&args[0]), &args[1], &args[2], int(&args[3]))?;
-    let certificate = params.signed_by(&key_pair(key)?, &issuer).map_err(failed)?;
+    let certificate = params.signed_by(&signer(key)?, &issuer).map_err(failed)?;
     Ok(pair(unix_lines(&certificate.pem()), key.pem.clone()))
 }
 

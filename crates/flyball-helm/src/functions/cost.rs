@@ -27,6 +27,11 @@ pub(super) fn deep(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     slow::<1>(call, args)
 }
 
+/// Cost of a function that looks at each letter of its texts, and makes something of each value.
+pub(super) fn letters(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    call.world.weigh_letters(args)
+}
+
 /// Cost of a function that takes so many steps of about 20 ns, and goes through all that its arguments hold.
 pub(super) fn slow<const STEPS: u64>(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     call.world.take(STEPS, 0)?;

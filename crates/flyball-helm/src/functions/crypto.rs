@@ -12,13 +12,13 @@ use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use ring::{digest, hmac};
 
-pub(super) use keys::PrivateKey;
+pub(super) use keys::{PrivateKey, p256_secret, p256_sign};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("sha1sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes(&args[0]))));
-    table.add("sha256sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA256, bytes(&args[0]))));
-    table.add("sha512sum", cost::deep, &[STR], |_, args| Ok(sum(&digest::SHA512, bytes(&args[0]))));
-    table.add("adler32sum", cost::deep, &[STR], |_, args| Ok(Value::str(adler32(bytes(&args[0])).to_string())));
+    table.add("sha1sum", cost::letters, &[STR], |_, args| Ok(sum(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes(&args[0]))));
+    table.add("sha256sum", cost::letters, &[STR], |_, args| Ok(sum(&digest::SHA256, bytes(&args[0]))));
+    table.add("sha512sum", cost::letters, &[STR], |_, args| Ok(sum(&digest::SHA512, bytes(&args[0]))));
+    table.add("adler32sum", cost::letters, &[STR], |_, args| Ok(Value::str(adler32(bytes(&args[0])).to_string())));
     table.add("bcrypt", cost::slow::<3_000_000>, &[STR], |call, args| Ok(Value::str(hashed(call, bytes(&args[0])))));
     table.add("htpasswd", cost::slow::<3_000_000>, &[STR, STR], |call, args| {
         let user = text(&args[0]);
@@ -31,15 +31,20 @@ pub(super) fn add(table: &mut Table) {
         let counter = u32::try_from(int(&args[0])).map_err(|_| "the counter is no 32-bit number".to_owned())?;
         Ok(Value::str(derive(counter, &text(&args[1]), bytes(&args[2]), bytes(&args[3]), bytes(&args[4]))))
     });
-    table.add("encryptAES", cost::slow::<1_000>, &[STR, STR], |call, args| {
+    table.add("encryptAES", blocks, &[STR, STR], |call, args| {
         Ok(Value::str(encrypt(call, bytes(&args[0]), bytes(&args[1]))))
     });
-    table.add("decryptAES", cost::slow::<1_000>, &[STR, STR], |_, args| {
-        decrypt(bytes(&args[0]), bytes(&args[1])).map(Value::str)
-    });
+    table.add("decryptAES", blocks, &[STR, STR], |_, args| decrypt(bytes(&args[0]), bytes(&args[1])).map(Value::str));
     table.add("genPrivateKey", cost::slow::<10_000_000>, &[STR], |call, args| {
         Ok(Value::str(keys::generate(call, &text(&args[0]))))
     });
+}
+
+/// Cost of making the tables of a key, and of each block that it works on.
+fn blocks(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
+    const KEY: u64 = 1_000;
+    cost::slow::<KEY>(call, args)?;
+    call.world.take(args.iter().map(|arg| bytes(arg).len()).sum::<usize>() * 2, 0)
 }
 
 fn sum(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Value {

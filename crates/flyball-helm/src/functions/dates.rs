@@ -18,47 +18,47 @@ use std::fmt;
 pub(crate) struct Moment(pub(crate) Zoned);
 
 pub(super) fn add(table: &mut Table) {
-    table.add("now", cost::deep, &[], |call, _| Ok(value(Moment(call.world.clock.now().to_zoned(TimeZone::UTC)))));
-    table.add("date", cost::deep, &[STR, ANY], |call, args| {
+    table.add("now", cost::letters, &[], |call, _| Ok(value(Moment(call.world.clock.now().to_zoned(TimeZone::UTC)))));
+    table.add("date", cost::letters, &[STR, ANY], |call, args| {
         in_zone(&text(&args[0]), &args[1], "UTC", call.world.clock.now())
     });
     for name in ["dateInZone", "date_in_zone"] {
-        table.add(name, cost::deep, &[STR, ANY, STR], |call, args| {
+        table.add(name, cost::letters, &[STR, ANY, STR], |call, args| {
             in_zone(&text(&args[0]), &args[1], &text(&args[2]), call.world.clock.now())
         });
     }
-    table.add("htmlDate", cost::deep, &[ANY], |call, args| {
+    table.add("htmlDate", cost::letters, &[ANY], |call, args| {
         in_zone("2006-01-02", &args[0], "UTC", call.world.clock.now())
     });
-    table.add("htmlDateInZone", cost::deep, &[ANY, STR], |call, args| {
+    table.add("htmlDateInZone", cost::letters, &[ANY, STR], |call, args| {
         in_zone("2006-01-02", &args[0], &text(&args[1]), call.world.clock.now())
     });
     for name in ["dateModify", "date_modify"] {
-        table.add(name, cost::deep, &[STR, TIME], |_, args| match parse_duration(&text(&args[0])) {
+        table.add(name, cost::letters, &[STR, TIME], |_, args| match parse_duration(&text(&args[0])) {
             Ok(nanos) => Ok(value(moment(&args[1]).plus(nanos))),
             Err(_) => Ok(args[1].clone()),
         });
     }
     for name in ["mustDateModify", "must_date_modify"] {
-        table.add(name, cost::deep, &[STR, TIME], |_, args| {
+        table.add(name, cost::letters, &[STR, TIME], |_, args| {
             Ok(value(moment(&args[1]).plus(parse_duration(&text(&args[0]))?)))
         });
     }
-    table.add("toDate", cost::deep, &[STR, STR], |_, args| {
+    table.add("toDate", cost::letters, &[STR, STR], |_, args| {
         Ok(value(layout::parse(&text(&args[0]), &text(&args[1])).unwrap_or_else(|_| Moment::zero())))
     });
-    table.add("mustToDate", cost::deep, &[STR, STR], |_, args| {
+    table.add("mustToDate", cost::letters, &[STR, STR], |_, args| {
         layout::parse(&text(&args[0]), &text(&args[1])).map(value)
     });
-    table.add("unixEpoch", cost::deep, &[TIME], |_, args| {
+    table.add("unixEpoch", cost::letters, &[TIME], |_, args| {
         Ok(Value::str(moment(&args[0]).0.timestamp().as_second().to_string()))
     });
-    table.add("ago", cost::deep, &[ANY], |call, args| {
+    table.add("ago", cost::letters, &[ANY], |call, args| {
         let now = call.world.clock.now();
         let age = now.duration_since(given(&args[0], now).0.timestamp());
         Ok(Value::str(format_duration(age.as_secs().saturating_mul(1_000_000_000))))
     });
-    table.add("duration", cost::deep, &[ANY], |_, args| {
+    table.add("duration", cost::letters, &[ANY], |_, args| {
         let seconds = match &args[0] {
             Value::Str(_) => parse_int(&text(&args[0]), 10).unwrap_or(0),
             Value::Int(IntKind::Int64, seconds) => *seconds,
@@ -66,7 +66,7 @@ pub(super) fn add(table: &mut Table) {
         };
         Ok(Value::str(format_duration(seconds.wrapping_mul(1_000_000_000))))
     });
-    table.add("durationRound", cost::deep, &[ANY], |call, args| {
+    table.add("durationRound", cost::letters, &[ANY], |call, args| {
         let nanos = match &args[0] {
             Value::Str(_) => parse_duration(&text(&args[0])).unwrap_or(0),
             Value::Int(IntKind::Int64, nanos) => *nanos,

@@ -55,12 +55,12 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::map(entries))
     });
     for name in ["merge", "mustMerge"] {
-        table.variadic(name, cost::deep, &[DICT, DICT], |_, args| merge_all(args, false));
+        table.variadic(name, cost::letters, &[DICT, DICT], |_, args| merge_all(args, false));
     }
     for name in ["mergeOverwrite", "mustMergeOverwrite"] {
-        table.variadic(name, cost::deep, &[DICT, DICT], |_, args| merge_all(args, true));
+        table.variadic(name, cost::letters, &[DICT, DICT], |_, args| merge_all(args, true));
     }
-    table.both("deepCopy", "mustDeepCopy", cost::deep, &[ANY], |_, args| {
+    table.both("deepCopy", "mustDeepCopy", cost::letters, &[ANY], |_, args| {
         if args[0].is_deeper_than(DEPTH) {
             return Err(format!("the value is nested deeper than {DEPTH}"));
         }

@@ -10,22 +10,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("toYaml", cost::deep, &[ANY], |_, args| Ok(to_yaml(&args[0])));
-    table.add("mustToYaml", cost::deep, &[ANY], |_, args| yaml_text(&args[0]));
-    table.add("toYamlPretty", cost::deep, &[ANY], |_, args| {
-        Ok(match data(&args[0], false) {
-            Ok(data) => Value::str(yaml::write(&data, Version::Three).trim_end_matches('\n')),
-            Err(_) => Value::str(""),
-        })
+    table.add("toYaml", cost::letters, &[ANY], |call, args| indented(call, to_yaml(&args[0])));
+    table.add("mustToYaml", cost::letters, &[ANY], |call, args| indented(call, yaml_text(&args[0])?));
+    table.add("toYamlPretty", cost::letters, &[ANY], |call, args| match data(&args[0], false) {
+        Ok(data) => indented(call, Value::str(yaml::write(&data, Version::Three).trim_end_matches('\n'))),
+        Err(_) => Ok(Value::str("")),
     });
-    table.add("fromYaml", cost::deep, &[STR], |call, args| {
+    table.add("fromYaml", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match yaml::read_map(bytes(&args[0])) {
             Ok(map) => Value::from(&Data::Map(map).to_values()),
             Err(error) => with_error(error.to_string()),
         })
     });
-    table.add("fromYamlArray", cost::deep, &[STR], |call, args| {
+    table.add("fromYamlArray", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         let list = yaml::read(bytes(&args[0])).and_then(|data| match data {
             Data::Null => Ok(Vec::new()),
@@ -37,21 +35,23 @@ pub(super) fn add(table: &mut Table) {
             Err(error) => Value::list(vec![Value::str(error.to_string())]),
         })
     });
-    table.add("toJson", cost::deep, &[ANY], |_, args| Ok(Value::str(json::write(&args[0], true).unwrap_or_default())));
-    table.add("mustToJson", cost::deep, &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
-    table.add("toPrettyJson", cost::deep, &[ANY], |_, args| {
-        Ok(Value::str(json::write(&args[0], true).map(|text| json::indent(&text)).unwrap_or_default()))
+    table.add("toJson", cost::letters, &[ANY], |_, args| {
+        Ok(Value::str(json::write(&args[0], true).unwrap_or_default()))
     });
-    table.add("mustToPrettyJson", cost::deep, &[ANY], |_, args| {
-        Ok(Value::str(json::indent(&json::write(&args[0], true)?)))
+    table.add("mustToJson", cost::letters, &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
+    table.add("toPrettyJson", cost::letters, &[ANY], |call, args| {
+        indented(call, Value::str(json::write(&args[0], true).map(|text| json::indent(&text)).unwrap_or_default()))
     });
-    table.add("toRawJson", cost::deep, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustToRawJson", cost::deep, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustFromJson", cost::deep, &[STR], |call, args| {
+    table.add("mustToPrettyJson", cost::letters, &[ANY], |call, args| {
+        indented(call, Value::str(json::indent(&json::write(&args[0], true)?)))
+    });
+    table.add("toRawJson", cost::letters, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("mustToRawJson", cost::letters, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("mustFromJson", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         json::read(bytes(&args[0]))
     });
-    table.add("fromJson", cost::deep, &[STR], |call, args| {
+    table.add("fromJson", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::Map(_)) => value,
@@ -60,7 +60,7 @@ pub(super) fn add(table: &mut Table) {
             Err(message) => with_error(message),
         })
     });
-    table.add("fromJsonArray", cost::deep, &[STR], |call, args| {
+    table.add("fromJsonArray", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(match json::read(bytes(&args[0])) {
             Ok(value @ Value::List(_)) => value,
@@ -69,22 +69,28 @@ pub(super) fn add(table: &mut Table) {
             Err(message) => Value::list(vec![Value::str(message)]),
         })
     });
-    table.add("toToml", cost::deep, &[ANY], |_, args| {
+    table.add("toToml", cost::letters, &[ANY], |_, args| {
         Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message)))
     });
-    table.add("mustToToml", cost::deep, &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
-    table.add("fromToml", cost::deep, &[STR], |call, args| {
+    table.add("mustToToml", cost::letters, &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
+    table.add("fromToml", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error))
     });
-    table.add("b64enc", cost::deep, &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
-    table.add("b64dec", cost::deep, &[STR], |_, args| {
+    table.add("b64enc", cost::letters, &[STR], |_, args| Ok(Value::str(base64(bytes(&args[0])))));
+    table.add("b64dec", cost::letters, &[STR], |_, args| {
         Ok(from_base64(bytes(&args[0])).map_or_else(Value::str, Value::str))
     });
-    table.add("b32enc", cost::deep, &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
-    table.add("b32dec", cost::deep, &[STR], |_, args| {
+    table.add("b32enc", cost::letters, &[STR], |_, args| Ok(Value::str(base32(bytes(&args[0])))));
+    table.add("b32dec", cost::letters, &[STR], |_, args| {
         Ok(from_base32(bytes(&args[0])).map_or_else(Value::str, Value::str))
     });
+}
+
+/// Counts what a text took whose lines are indented by how deep they are: it may be much longer than what it was made of.
+fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
+    call.world.take(bytes(&text).len() / 4, 0)?;
+    Ok(text)
 }
 
 /// Counts what it takes to read a text, of which every other byte may become a value.
@@ -140,6 +146,11 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
     if value.is_deeper_than(DEPTH) {
         return Err(format!("the value is nested deeper than {DEPTH}"));
     }
+    data_within(value, by_json)
+}
+
+/// The same for a value that is known not to be nested too deep.
+fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
     Ok(match value {
         Value::Nil => Data::Null,
         Value::Bool(is) => Data::Bool(*is),
@@ -159,14 +170,24 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
         Value::Str(bytes) => Data::Str(String::from_utf8_lossy(bytes).into_owned()),
         Value::Bytes(bytes) if by_json => Data::Str(base64(bytes)),
         Value::Bytes(_) => Data::List(
-            value.items().unwrap_or_default().iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?,
+            value
+                .items()
+                .unwrap_or_default()
+                .iter()
+                .map(|item| data_within(item, by_json))
+                .collect::<Result<_, _>>()?,
         ),
         Value::List(list) if list.is_nil && by_json => Data::Null,
-        Value::List(list) => Data::List(list.items.iter().map(|item| data(item, by_json)).collect::<Result<_, _>>()?),
+        Value::List(list) => {
+            Data::List(list.items.iter().map(|item| data_within(item, by_json)).collect::<Result<_, _>>()?)
+        }
         Value::Map(map) => {
             let entries = map.entries.borrow();
             Data::Map(
-                entries.iter().map(|(k, v)| Ok((k.to_string(), data(v, by_json)?))).collect::<Result<_, String>>()?,
+                entries
+                    .iter()
+                    .map(|(k, v)| Ok((k.to_string(), data_within(v, by_json)?)))
+                    .collect::<Result<_, String>>()?,
             )
         }
         Value::Object(object) => match object.as_ref() {
@@ -174,7 +195,7 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
                 let kept = record.fields.iter().filter(|field| !by_json || !field.omit_empty || field.value.truth());
                 let named = kept.map(|field| {
                     let name = if by_json { field.json.to_owned() } else { field.name.to_lowercase() };
-                    Ok((name, data(&field.value, by_json)?))
+                    Ok((name, data_within(&field.value, by_json)?))
                 });
                 Data::Map(named.collect::<Result<_, String>>()?)
             }

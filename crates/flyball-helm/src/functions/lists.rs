@@ -60,7 +60,7 @@ pub(super) fn add(table: &mut Table) {
             Ok(Value::list(items.into_iter().filter(|item| !holds(&args[1..], item)).collect()))
         });
     }
-    table.both("has", "mustHas", cost::deep, &[ANY, ANY], |_, args| {
+    table.both("has", "mustHas", cost::letters, &[ANY, ANY], |_, args| {
         if matches!(args[1], Value::Nil) {
             return Ok(Value::Bool(false));
         }

@@ -22,5 +22,5 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("kindOf", cost::constant, &[ANY], |_, args| Ok(Value::str(args[0].kind())));
     table.add("kindIs", cost::constant, &[STR, ANY], |_, args| Ok(Value::Bool(text(&args[0]) == args[1].kind())));
-    table.add("deepEqual", cost::deep, &[ANY, ANY], |_, args| Ok(Value::Bool(args[0].deep_equal(&args[1]))));
+    table.add("deepEqual", cost::letters, &[ANY, ANY], |_, args| Ok(Value::Bool(args[0].deep_equal(&args[1]))));
 }

@@ -5,27 +5,27 @@ use crate::template::value::Value;
 
 pub(super) fn add(table: &mut Table) {
     for name in ["base", "osBase"] {
-        table.add(name, cost::deep, &[STR], |_, args| Ok(Value::str(base(&text(&args[0])))));
+        table.add(name, cost::letters, &[STR], |_, args| Ok(Value::str(base(&text(&args[0])))));
     }
     for name in ["dir", "osDir"] {
-        table.add(name, cost::deep, &[STR], |_, args| {
+        table.add(name, cost::letters, &[STR], |_, args| {
             let path = text(&args[0]);
             let cut = path.rfind('/').map_or(0, |at| at + 1);
             Ok(Value::str(clean(&path[..cut])))
         });
     }
     for name in ["clean", "osClean"] {
-        table.add(name, cost::deep, &[STR], |_, args| Ok(Value::str(clean(&text(&args[0])))));
+        table.add(name, cost::letters, &[STR], |_, args| Ok(Value::str(clean(&text(&args[0])))));
     }
     for name in ["ext", "osExt"] {
-        table.add(name, cost::deep, &[STR], |_, args| {
+        table.add(name, cost::letters, &[STR], |_, args| {
             let path = text(&args[0]);
             let name = path.rsplit('/').next().unwrap_or("");
             Ok(Value::str(name.rfind('.').map_or("", |at| &name[at..])))
         });
     }
     for name in ["isAbs", "osIsAbs"] {
-        table.add(name, cost::deep, &[STR], |_, args| Ok(Value::Bool(text(&args[0]).starts_with('/'))));
+        table.add(name, cost::letters, &[STR], |_, args| Ok(Value::Bool(text(&args[0]).starts_with('/'))));
     }
 }
 

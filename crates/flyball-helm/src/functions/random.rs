@@ -10,23 +10,23 @@ const LONGEST: i64 = 1 << 20;
 
 pub(super) fn add(table: &mut Table) {
     const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    table.add("randAlphaNum", cost::deep, &[INT], |call, args| {
+    table.add("randAlphaNum", cost::letters, &[INT], |call, args| {
         draw(call, int(&args[0]), &format!("{LETTERS}0123456789"))
     });
-    table.add("randAlpha", cost::deep, &[INT], |call, args| draw(call, int(&args[0]), LETTERS));
-    table.add("randNumeric", cost::deep, &[INT], |call, args| draw(call, int(&args[0]), "0123456789"));
-    table.add("randAscii", cost::deep, &[INT], |call, args| {
+    table.add("randAlpha", cost::letters, &[INT], |call, args| draw(call, int(&args[0]), LETTERS));
+    table.add("randNumeric", cost::letters, &[INT], |call, args| draw(call, int(&args[0]), "0123456789"));
+    table.add("randAscii", cost::letters, &[INT], |call, args| {
         let printable: String = (' '..='~').collect();
         draw(call, int(&args[0]), &printable)
     });
-    table.add("randInt", cost::deep, &[INT, INT], |call, args| {
+    table.add("randInt", cost::letters, &[INT, INT], |call, args| {
         let (least, bound) = (int(&args[0]), int(&args[1]));
         match bound.checked_sub(least).and_then(|span| u64::try_from(span).ok()).filter(|span| *span > 0) {
             Some(span) => Ok(Value::int(least + i64::try_from(call.world.draws.below(span)).unwrap_or(0))),
             None => Err("invalid argument to Intn".to_owned()),
         }
     });
-    table.add("randBytes", cost::deep, &[INT], |call, args| {
+    table.add("randBytes", cost::letters, &[INT], |call, args| {
         let count = checked(call, int(&args[0]))?;
         Ok(Value::str(base64(&bytes(call, count))))
     });
@@ -38,7 +38,7 @@ pub(super) fn add(table: &mut Table) {
         }
         Ok(Value::str(chars.into_iter().collect::<String>()))
     });
-    table.add("uuidv4", cost::deep, &[], |call, _| {
+    table.add("uuidv4", cost::letters, &[], |call, _| {
         let mut id = bytes(call, 16);
         id[6] = id[6] & 0x0f | 0x40;
         id[8] = id[8] & 0x3f | 0x80;
@@ -50,7 +50,7 @@ pub(super) fn add(table: &mut Table) {
 /// Cost of drawing a place for each character of a text.
 fn draws(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     let length = text(&args[0]).len();
-    cost::deep(call, args)?;
+    cost::letters(call, args)?;
     call.world.take(length, length * size_of::<char>())
 }
 

@@ -33,7 +33,7 @@ pub(super) fn add(table: &mut Table) {
         super::bounded(regex.replace_all(bytes(&args[1]), NoExpand(bytes(&args[2]))).into_owned())
     });
     table.both("regexSplit", "mustRegexSplit", search_parts, &[STR, STR, INT], split);
-    table.add("regexQuoteMeta", cost::deep, &[STR], |_, args| {
+    table.add("regexQuoteMeta", cost::letters, &[STR], |_, args| {
         let subject = text(&args[0]);
         let quoted = subject.chars().flat_map(|c| {
             let escape = r"\.+*?()|[]{}^$".contains(c).then_some('\\');
@@ -56,7 +56,7 @@ fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
         .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(LARGEST_PROGRAM));
     let classes = pattern.iter().filter(|byte| **byte == b'\\').count().saturating_mul(CLASS);
     let program = (pattern.len() + classes).saturating_mul(repeated).min(LARGEST_PROGRAM);
-    call.world.take(500 + program / 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
+    call.world.take(500 + program * 2 + subject.saturating_mul(program.min(1_000)) / 1_000, subject.saturating_mul(16))
 }
 
 /// Cost of a search of which each match becomes a value; there may be one at each byte.

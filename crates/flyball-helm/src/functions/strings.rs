@@ -52,7 +52,7 @@ pub(super) fn add(table: &mut Table) {
         let text = marked(&args[1]);
         Ok(Value::Str(text.strip_prefix(bytes(&args[0])).map_or_else(|| text.clone(), |rest| text.found(rest))))
     });
-    table.add("nospace", cost::deep, &[STR], |_, args| {
+    table.add("nospace", cost::letters, &[STR], |_, args| {
         Ok(Value::str(text(&args[0]).chars().filter(|c| !c.is_whitespace()).collect::<String>()))
     });
     table.add("repeat", cost::deep, &[INT, STR], |call, args| {
@@ -75,29 +75,29 @@ pub(super) fn add(table: &mut Table) {
     table.add("hasSuffix", cost::deep, &[STR, STR], |_, args| {
         Ok(Value::Bool(bytes(&args[1]).ends_with(bytes(&args[0]))))
     });
-    table.variadic("quote", cost::deep, &[ANY], |_, args| {
+    table.variadic("quote", cost::letters, &[ANY], |_, args| {
         words(args, |out, arg| {
             let text = strval_marked(arg);
             out.written(text.is_data(), |bytes| bytes.extend(quote(&text).bytes()));
         })
     });
-    table.variadic("squote", cost::deep, &[ANY], |_, args| {
+    table.variadic("squote", cost::letters, &[ANY], |_, args| {
         words(args, |out, arg| {
             out.add(b"'");
             write(out, arg);
             out.add(b"'");
         })
     });
-    table.variadic("cat", cost::deep, &[ANY], |_, args| Ok(trimmed(&words(args, write)?, str::trim)));
+    table.variadic("cat", cost::letters, &[ANY], |_, args| Ok(trimmed(&words(args, write)?, str::trim)));
     table.add("indent", cost::deep, &[INT, STR], |call, args| indent(call, "", int(&args[0]), &marked(&args[1])));
     table.add("nindent", cost::deep, &[INT, STR], |call, args| indent(call, "\n", int(&args[0]), &marked(&args[1])));
     table.add("replace", cost::deep, &[STR, STR, STR], |call, args| {
         replace(call, &marked(&args[2]), bytes(&args[0]), &marked(&args[1]))
     });
     table.add("plural", cost::deep, &[STR, STR, INT], |_, args| Ok(args[usize::from(int(&args[2]) != 1)].clone()));
-    table.add("toString", cost::deep, &[ANY], |_, args| Ok(Value::Str(strval_marked(&args[0]))));
-    table.add("toStrings", cost::deep, &[ANY], |_, args| Ok(Value::strings(strslice(&args[0]))));
-    table.add("join", cost::deep, &[STR, ANY], |call, args| {
+    table.add("toString", cost::letters, &[ANY], |_, args| Ok(Value::Str(strval_marked(&args[0]))));
+    table.add("toStrings", cost::letters, &[ANY], |_, args| Ok(Value::strings(strslice(&args[0]))));
+    table.add("join", cost::letters, &[STR, ANY], |call, args| {
         let (joint, parts) = (marked(&args[0]), strslice_marked(&args[1]));
         let joints = joint.len().saturating_mul(parts.len());
         call.world.take(joints / 64, joints.saturating_mul(2))?;

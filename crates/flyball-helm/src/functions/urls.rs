@@ -5,7 +5,7 @@ use crate::template::format::quote;
 use crate::template::value::{Map, Value};
 
 pub(super) fn add(table: &mut Table) {
-    table.add("urlParse", cost::deep, &[STR], |_, args| {
+    table.add("urlParse", cost::letters, &[STR], |_, args| {
         let written = text(&args[0]);
         let url = Url::parse(&written)
             .map_err(|message| format!("unable to parse url: parse {}: {message}", quote(written.as_bytes())))?;
@@ -21,7 +21,7 @@ pub(super) fn add(table: &mut Table) {
         ];
         Ok(Value::map(entries.into_iter().map(|(key, value)| (key.to_owned(), Value::str(value))).collect()))
     });
-    table.add("urlJoin", cost::deep, &[DICT], |_, args| {
+    table.add("urlJoin", cost::letters, &[DICT], |_, args| {
         let map = dict(&args[0]);
         let user = word(&map, "userinfo")?;
         let url = Url {

@@ -6,10 +6,12 @@ use crate::template::object::Object;
 use crate::template::value::Value;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("semver", cost::deep, &[STR], |_, args| {
+    table.add("semver", cost::letters, &[STR], |_, args| {
         Version::parse(&text(&args[0])).map(|version| Value::object(Object::Version(version)))
     });
-    table.add("semverCompare", cost::deep, &[STR, STR], |_, args| {
+    table.add("semverCompare", cost::letters, &[STR, STR], |call, args| {
+        // Each condition is taken apart several times.
+        call.world.take(text(&args[0]).len() * 2, 0)?;
         let constraints = Constraints::parse(&text(&args[0]))?;
         Ok(Value::Bool(constraints.allow(&Version::parse(&text(&args[1]))?)))
     });

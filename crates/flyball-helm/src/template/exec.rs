@@ -9,6 +9,9 @@ use crate::functions::{Function, Handling};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// What a function has of stack at least: values may be nested a thousand times.
+const VALUE_STACK: usize = 4 << 20;
+
 /// How many bytes a template takes at most for each byte of its text.
 const PARSED: usize = 32;
 
@@ -456,11 +459,12 @@ impl<'t> State<'t, '_> {
         let value = receiver.into_value();
         if let Some((params, call)) = super::method::find(&value, name) {
             let values = self.arguments(dot, name, params, false, args.get(1..).unwrap_or_default(), last)?;
-            self.world.weigh(&values).or_else(|message| self.error(message))?;
+            let weight = self.world.weigh(&values).or_else(|message| self.error(message))?;
             let receiver = std::slice::from_ref(&value);
             let weighed = match name {
-                "YAML" | "AsConfig" | "AsSecrets" => self.world.weigh(receiver).map(drop),
-                "Glob" => self.world.take_shallow(5_000, receiver),
+                "YAML" | "AsConfig" | "AsSecrets" => self.world.weigh_letters(receiver),
+                // Compiles a pattern.
+                "Glob" => self.world.take_shallow(weight.saturating_mul(5_000), receiver),
                 _ => self.world.take_shallow(1, receiver),
             };
             weighed.or_else(|message| self.error(message))?;
@@ -520,19 +524,21 @@ impl<'t> State<'t, '_> {
             && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
         let is_evaluated = self.tree.source.is_evaluated;
         let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
-        cost(&context, &values).or_else(|message| self.error(message))?;
-        // Looks through all that they hold, which the cost has found to be not too much.
-        let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
-        match call(&context, &values) {
-            Ok(value) => {
-                if handling != Handling::Moves {
-                    // What is made of little may be long.
-                    let made = self.world.take_shallow(0, std::slice::from_ref(&value));
-                    made.or_else(|message| self.error(message))?;
-                }
-                Ok(Slot::exact(if is_data { value.to_data() } else { value }))
+        // Functions go through values by recursion, which the cost finds to be nested not too deep.
+        let made = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
+            cost(&context, &values).map_err(|message| (false, message))?;
+            let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
+            let value = call(&context, &values).map_err(|message| (true, message))?;
+            if handling != Handling::Moves {
+                // What is made of little may be long.
+                self.world.take_shallow(0, std::slice::from_ref(&value)).map_err(|message| (false, message))?;
             }
-            Err(message) => {
+            Ok(if is_data { value.to_data() } else { value })
+        });
+        match made {
+            Ok(value) => Ok(Slot::exact(value)),
+            Err((false, message)) => self.error(message),
+            Err((true, message)) => {
                 self.place = node;
                 self.error(format_args!("error calling {name}: {message}"))
             }

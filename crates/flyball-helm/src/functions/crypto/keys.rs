@@ -4,6 +4,7 @@ use super::super::random;
 use super::der::{BITS, OCTETS, SEQUENCE, from_pem, integer, pem, wrap};
 use crate::template::world::Call;
 use num_bigint::BigUint;
+use ring::{digest, hmac};
 
 /// How many bits an RSA key has.
 const RSA_BITS: usize = 2048;
@@ -13,6 +14,8 @@ const WITNESSES: usize = 20;
 const RSA: &[u8] = &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 const P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const EC: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+/// How many points the curve P-256 has.
+const P256_ORDER: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
 const ED25519: &[u8] = &[0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70];
 
 /// A key that can sign certificates.
@@ -160,16 +163,59 @@ fn dsa(call: &Call<'_>) -> String {
 
 /// A key on the curve P-256.
 fn ecdsa(call: &Call<'_>) -> String {
-    let order = hex("ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551");
-    let secret = number(call, 512) % (&order - 1u8) + 1u8;
+    let secret = number(call, 512) % (hex(P256_ORDER) - 1u8) + 1u8;
     let (x, y) = multiply(&secret);
-    let fixed = |number: &BigUint| {
-        let bytes = number.to_bytes_be();
-        [vec![0; 32 - bytes.len()], bytes].concat()
-    };
     let point = [&[0, 4][..], &fixed(&x), &fixed(&y)].concat();
     let parts = [&[2, 1, 1][..], &wrap(OCTETS, &fixed(&secret)), &wrap(0xa0, P256), &wrap(0xa1, &wrap(BITS, &point))];
     pem("EC PRIVATE KEY", &wrap(SEQUENCE, &parts.concat()))
+}
+
+/// Returns the secret number of a key on the curve P-256, if it is one.
+pub(crate) fn p256_secret(key: &PrivateKey) -> Option<BigUint> {
+    /// What the secret follows, with its length.
+    const VERSION: &[u8] = &[2, 1, 1, 4, 32];
+    let after =
+        |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|found| found == part).map(|at| at + part.len());
+    let key = &key.pkcs8[after(&key.pkcs8, P256)?..];
+    let secret = key.get(after(key, VERSION)?..)?.get(..32)?;
+    Some(BigUint::from_bytes_be(secret))
+}
+
+/// Signs a message with a secret on the curve P-256, always alike: as by <https://www.rfc-editor.org/rfc/rfc6979>.
+pub(crate) fn p256_sign(secret: &BigUint, message: &[u8]) -> Vec<u8> {
+    let order = hex(P256_ORDER);
+    let sum = BigUint::from_bytes_be(digest::digest(&digest::SHA256, message).as_ref());
+    let given = [fixed(secret), fixed(&(&sum % &order))].concat();
+    let mac = |key: &[u8], parts: &[&[u8]]| {
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &parts.concat()).as_ref().to_vec()
+    };
+    let (mut key, mut value) = (vec![0; 32], vec![1; 32]);
+    for round in [0, 1] {
+        key = mac(&key, &[&value, &[round], &given]);
+        value = mac(&key, &[&value]);
+    }
+    loop {
+        value = mac(&key, &[&value]);
+        let nonce = BigUint::from_bytes_be(&value);
+        if nonce != BigUint::default()
+            && nonce < order
+            && let Some(inverse) = nonce.modinv(&order)
+        {
+            let r = multiply(&nonce).0 % &order;
+            let s = inverse * (&sum + &r * secret) % &order;
+            if r != BigUint::default() && s != BigUint::default() {
+                return wrap(SEQUENCE, &[&r, &s].into_iter().flat_map(integer).collect::<Vec<u8>>());
+            }
+        }
+        key = mac(&key, &[&value, &[0]]);
+        value = mac(&key, &[&value]);
+    }
+}
+
+/// A number below the order of the curve P-256, in 32 bytes.
+fn fixed(number: &BigUint) -> Vec<u8> {
+    let bytes = number.to_bytes_be();
+    [vec![0; 32 - bytes.len()], bytes].concat()
 }
 
 fn hex(digits: &str) -> BigUint {
@@ -205,4 +251,18 @@ fn multiply(factor: &BigUint) -> (BigUint, BigUint) {
         }
     }
     sum.unwrap_or(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_those_of_the_rfc() {
+        let secret = hex("c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721");
+        let r = hex("efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716");
+        let s = hex("f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8");
+        let expected = wrap(SEQUENCE, &[&r, &s].into_iter().flat_map(integer).collect::<Vec<u8>>());
+        assert_eq!(p256_sign(&secret, b"sample"), expected);
+    }
 }
