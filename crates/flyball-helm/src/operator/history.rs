@@ -2,6 +2,7 @@
 //!
 //! What is in the metadata of the Secrets is read from the cache; payloads are read from the API server, one at a time.
 
+use super::rendering::Slots;
 use crate::Seed;
 use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, secret_name};
 use flyball::{Context, Index, ObjectKey, Result};
@@ -113,9 +114,10 @@ impl History {
         self.0.last()
     }
 
-    /// Returns the revision that is installed.
+    /// Returns the revision that is installed. Between the last two writes of an upgrade, it is superseded already.
     pub(super) fn deployed(&self) -> Option<&Kept> {
-        self.0.iter().rev().find(|kept| kept.state == State::Deployed)
+        let newest = |state| self.0.iter().rev().find(|kept| kept.state == state);
+        newest(State::Deployed).or_else(|| newest(State::Superseded))
     }
 
     /// Returns the number of the next revision.
@@ -141,18 +143,25 @@ impl History {
 }
 
 /// Reads a revision; `None` if it is gone.
-pub(super) async fn load(cx: &Context<DynamicObject>, kept: &Kept) -> Result<Option<Revision>> {
+pub(super) async fn load(cx: &Context<DynamicObject>, slots: &Slots, kept: &Kept) -> Result<Option<Revision>> {
     let key = kept.key();
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
     let payload = secret.data.and_then(|mut data| data.remove(PAYLOAD));
     let payload = payload.ok_or_else(|| format!("Secret {key} of a release has no data.{PAYLOAD}: delete it"))?;
-    let revision = Revision::decode(&payload.0)
+    let revision = slots
+        .offload(move || Revision::decode(&payload.0))
+        .await?
         .map_err(|error| flyball::Error::from(error).context(format_args!("Secret {key} of a release")))?;
     Ok(Some(revision))
 }
 
 /// Writes a new revision down.
-pub(super) async fn create(cx: &Context<DynamicObject>, revision: &Revision, notes: &Notes) -> Result<Kept> {
+pub(super) async fn create(
+    cx: &Context<DynamicObject>,
+    slots: &Slots,
+    revision: &Revision,
+    notes: &Notes,
+) -> Result<Kept> {
     let mut labels = revision.labels();
     labels.insert("createdAt".into(), cx.now().as_second().to_string());
     let secret = Secret {
@@ -163,7 +172,7 @@ pub(super) async fn create(cx: &Context<DynamicObject>, revision: &Revision, not
             ..ObjectMeta::default()
         },
         type_: Some(SECRET_TYPE.into()),
-        data: Some([(PAYLOAD.to_owned(), ByteString(revision.encode()?))].into()),
+        data: Some([(PAYLOAD.to_owned(), encode(slots, revision).await?)].into()),
         ..Secret::default()
     };
     kept(cx.create(&secret).await?)
@@ -172,14 +181,20 @@ pub(super) async fn create(cx: &Context<DynamicObject>, revision: &Revision, not
 /// Writes down what became of a revision, if nobody else has changed it meanwhile.
 pub(super) async fn update(
     cx: &Context<DynamicObject>,
+    slots: &Slots,
     before: &Kept,
     revision: &Revision,
     notes: &Notes,
 ) -> Result<Kept> {
     let mut labels = revision.labels();
     labels.insert("modifiedAt".into(), cx.now().as_second().to_string());
-    let payload = json!({PAYLOAD: ByteString(revision.encode()?)});
+    let payload = json!({PAYLOAD: encode(slots, revision).await?});
     patch(cx, before, json!({"metadata": {"labels": labels, "annotations": annotations(notes)}, "data": payload})).await
+}
+
+async fn encode(slots: &Slots, revision: &Revision) -> Result<ByteString> {
+    let revision = revision.clone();
+    Ok(ByteString(slots.offload(move || revision.encode()).await??))
 }
 
 /// Notes something of a revision.

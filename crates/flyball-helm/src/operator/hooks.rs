@@ -63,11 +63,20 @@ pub(super) fn object(hook: &Hook, kinds: &Kinds) -> Result<(Resource, Kind), Man
     Ok((resource, known.kind.clone()))
 }
 
+fn is_hook_inside(hook: &Hook, kinds: &Kinds, namespace: &str) -> bool {
+    object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace))
+}
+
+/// Tells whether there are hooks whose objects are not in the release's namespace.
+pub(super) fn any_elsewhere(revision: &Revision, kinds: &Kinds, namespace: &str) -> bool {
+    revision.hooks.iter().any(|hook| !is_hook_inside(hook, kinds, namespace))
+}
+
 /// Leaves out the hooks whose objects are not in the release's namespace.
 pub(super) fn retain_inside(revision: &mut Revision, kinds: &Kinds, namespace: &str) {
     let release = &revision.name;
     revision.hooks.retain(|hook| {
-        let inside = object(hook, kinds).is_ok_and(|(resource, kind)| is_inside(&resource, &kind, namespace));
+        let inside = is_hook_inside(hook, kinds, namespace);
         if !inside {
             tracing::warn!(release, hook = hook.name, "is not run: the chart does not render it, and it is elsewhere");
         }

@@ -7,6 +7,7 @@ use super::history::{self, History, Kept, Notes};
 use super::hooks::{self, Outcome};
 use super::kinds::Kinds;
 use super::releases::Failure;
+use super::rendering::Slots;
 use super::resources::{self, ManifestError, Owner, Resource};
 use super::stages;
 use super::status::{self, Report, Trouble};
@@ -45,6 +46,7 @@ pub(super) struct Work<'a> {
     pub(super) cx: &'a Context<DynamicObject>,
     pub(super) owner: Owner<'a>,
     pub(super) kinds: &'a Kinds,
+    pub(super) slots: &'a Slots,
     /// What the chart defines before all else.
     pub(super) definitions: &'a [Resource],
     pub(super) history: History,
@@ -98,7 +100,7 @@ impl Work<'_> {
             other => return Ok(other),
         }
         if self.notes.progress <= first {
-            let resources = resources::of_manifest(&self.revision.manifest).map_err(terminal)?;
+            let resources = objects(self.slots, &self.revision).await?;
             if let Some(waits) = stages::apply(self.cx, &self.owner, self.kinds, &resources).await? {
                 return Ok(Hooks::Waits(waits));
             }
@@ -171,7 +173,7 @@ impl Work<'_> {
     }
 
     async fn save(&mut self) -> Result<()> {
-        self.kept = history::update(self.cx, &self.kept, &self.revision, &self.notes).await?;
+        self.kept = history::update(self.cx, self.slots, &self.kept, &self.revision, &self.notes).await?;
         Ok(())
     }
 
@@ -184,7 +186,7 @@ impl Work<'_> {
         };
         let stays: BTreeSet<_> = resources.iter().map(place).collect();
         // A revision that cannot be read any more has nothing that could be found.
-        let mut surplus = resources::of_manifest(&before.manifest).unwrap_or_default();
+        let mut surplus = objects(self.slots, before).await.unwrap_or_default();
         surplus.retain(|resource| !stays.contains(&place(resource)) && !resource.is_kept());
         for resource in surplus.iter().rev() {
             self.delete(resource).await?;
@@ -210,7 +212,7 @@ impl Work<'_> {
 
     /// Deletes the objects of a revision, the last ones first; names those that were still there.
     async fn delete_all(&self, revision: &Revision) -> Result<Vec<String>> {
-        let resources = resources::of_manifest(&revision.manifest).map_err(terminal)?;
+        let resources = objects(self.slots, revision).await?;
         let mut left = Vec::new();
         for resource in resources.iter().rev().filter(|resource| !resource.is_kept()) {
             if self.delete(resource).await? {
@@ -225,7 +227,7 @@ impl Work<'_> {
         if let (Some(before), Some(kept)) = (before, self.history.deployed()) {
             let mut before = before.clone();
             before.info.status = State::Superseded;
-            history::update(self.cx, kept, &before, &kept.notes()).await?;
+            history::update(self.cx, self.slots, kept, &before, &kept.notes()).await?;
         }
         self.revision.info.status = State::Deployed;
         self.revision.info.description =
@@ -274,7 +276,7 @@ impl Work<'_> {
             let mut left = self.delete_all(&self.revision).await?;
             // Of an upgrade that was under way, there may still be what it was to take the place of.
             if let Some(deployed) = self.history.deployed().filter(|kept| kept.version != self.kept.version)
-                && let Some(deployed) = history::load(self.cx, deployed).await?
+                && let Some(deployed) = history::load(self.cx, self.slots, deployed).await?
             {
                 left.extend(self.delete_all(&deployed).await?);
             }
@@ -318,10 +320,17 @@ pub(super) async fn repair(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
     kinds: &Kinds,
+    slots: &Slots,
     revision: &Revision,
 ) -> Result<()> {
-    let resources = resources::of_manifest(&revision.manifest).map_err(terminal)?;
+    let resources = objects(slots, revision).await?;
     stages::repair(cx, owner, kinds, &resources).await
+}
+
+/// Reads the objects of a revision, which may be many.
+async fn objects(slots: &Slots, revision: &Revision) -> Result<Vec<Resource>> {
+    let manifest = revision.manifest.clone();
+    slots.offload(move || resources::of_manifest(&manifest)).await?.map_err(terminal)
 }
 
 /// Finds out whether all of a revision can be made.

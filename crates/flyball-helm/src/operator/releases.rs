@@ -5,7 +5,7 @@
 //! a reconcile: what is waited for wakes the next one.
 
 use super::current::Current;
-use super::history::{self, History, Notes};
+use super::history::{self, History, Kept, Notes};
 use super::install::{Progress, Work, time_to_retry};
 use super::kinds::Kinds;
 use super::rendering::Slots;
@@ -64,7 +64,6 @@ struct Wanted<'a> {
 /// What a revision is rendered with besides chart and values.
 struct Rendering {
     version: u32,
-    is_upgrade: bool,
     seed: Seed,
     at: Timestamp,
 }
@@ -128,7 +127,10 @@ impl Reconcile for Releases {
         let source = self.chart.get();
         let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
         match self.plan(&source).uninstall(object, owner, cx, waits).await {
-            Ok(Progress::Done) => Ok(Action::done()),
+            Ok(Progress::Done) => {
+                self.verified.remove(&namespace, &name);
+                Ok(Action::done())
+            }
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(LOOK)),
             Ok(Progress::Failed { trouble, why, again }) => {
                 warn(cx, &object.data["status"], trouble, &why);
@@ -188,7 +190,8 @@ impl Plan<'_> {
             .map_err(reconcile("failed to retrieve release history"))?;
         let current = history.deployed().cloned();
         if let Some(current) = &current {
-            *deployed = history::load(cx, current).await.map_err(reconcile("failed to get deployed release"))?;
+            *deployed =
+                history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?;
         }
         let trouble = if current.is_some() { Trouble::Upgrade } else { Trouble::Install };
         let failed = |what| Failure::of(trouble, what);
@@ -206,48 +209,31 @@ impl Plan<'_> {
         {
             let (last, notes) = (last.clone(), last.notes());
             let same = notes.inputs == wanted.inputs;
-            if same && last.state.is_pending() {
-                let revision = history::load(cx, &last).await.map_err(failed("failed to read the pending release"))?;
-                let mut genuine = None;
-                if let Some(revision) = revision {
-                    let is_upgrade = current.is_some();
-                    match self
-                        .is_genuine(cx, &wanted, last.version, is_upgrade, &revision, &seed)
-                        .await
-                        .map_err(failed("failed to verify the pending release"))?
-                    {
-                        Some(true) => genuine = Some(revision),
-                        Some(false) => tracing::warn!(
-                            release = owner.release,
-                            version = last.version,
-                            "the pending revision is not what the chart renders: it is made anew"
-                        ),
-                        None => return Ok(Progress::Waits(BUSY.to_owned())),
+            if same
+                && last.state.is_pending()
+                && let Some(revision) =
+                    history::load(cx, self.slots, &last).await.map_err(failed("failed to read the pending release"))?
+            {
+                let genuine = self.is_genuine(cx, &wanted, last.version, &revision, &seed).await;
+                match genuine.map_err(failed("failed to verify the pending release"))? {
+                    Some(true) => {
+                        let work = self.work(cx, owner, history, last, revision, notes);
+                        return self.bring_on(work, deployed).await;
                     }
-                }
-                if let Some(revision) = genuine {
-                    return self
-                        .bring_on(
-                            Work {
-                                cx,
-                                owner,
-                                kinds: self.kinds,
-                                definitions: self.source.crds(),
-                                history,
-                                kept: last,
-                                revision,
-                                notes,
-                            },
-                            deployed,
-                        )
-                        .await;
+                    Some(false) => tracing::warn!(
+                        release = owner.release,
+                        version = last.version,
+                        "the pending revision is not what the chart renders: it is made anew"
+                    ),
+                    None => return Ok(Progress::Waits(BUSY.to_owned())),
                 }
             }
             if same && last.state == State::Failed {
                 failures = notes.failures;
                 if let Some(again) = time_to_retry(cx, &last, failures) {
-                    let revision =
-                        history::load(cx, &last).await.map_err(failed("failed to read the failed release"))?;
+                    let revision = history::load(cx, self.slots, &last)
+                        .await
+                        .map_err(failed("failed to read the failed release"))?;
                     let why = revision.map(|revision| revision.info.description).unwrap_or_default();
                     return Ok(Progress::Failed { trouble, why, again });
                 }
@@ -258,11 +244,12 @@ impl Plan<'_> {
                 history.0.pop();
             }
         }
-        if let (Some(current), Some(revision)) = (&current, &*deployed)
+        let installed = current.as_ref().filter(|current| current.state == State::Deployed);
+        if let (Some(current), Some(revision)) = (installed, &*deployed)
             && current.notes().inputs == wanted.inputs
         {
             let genuine = self
-                .is_genuine(cx, &wanted, current.version, current.version > 1, revision, &seed)
+                .is_genuine(cx, &wanted, current.version, revision, &seed)
                 .await
                 .map_err(Failure::of(Trouble::Reconcile, "failed to verify the deployed release"))?;
             let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
@@ -276,18 +263,13 @@ impl Plan<'_> {
             Some(_) => (Trouble::Reconcile, "failed to get candidate release"),
             None => (Trouble::Install, "failed to install release"),
         };
-        let rendering = Rendering {
-            version: history.next_version(),
-            is_upgrade: deployed.is_some(),
-            seed: seed.clone(),
-            at: cx.now(),
-        };
+        let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
         let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
         let Some(candidate) = candidate.map_err(Failure::of(trouble_then, what))? else {
             return Ok(Progress::Waits(BUSY.to_owned()));
         };
         let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
-        if let (Some(current), Some(revision)) = (&current, &*deployed)
+        if let (Some(current), Some(revision)) = (installed, &*deployed)
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
@@ -302,21 +284,23 @@ impl Plan<'_> {
         }
         history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let kept = history::create(cx, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
-        self.bring_on(
-            Work {
-                cx,
-                owner,
-                kinds: self.kinds,
-                definitions: self.source.crds(),
-                history,
-                kept,
-                revision: candidate,
-                notes,
-            },
-            deployed,
-        )
-        .await
+        let kept = history::create(cx, self.slots, &candidate, &notes)
+            .await
+            .map_err(failed("failed to record the release"))?;
+        self.bring_on(self.work(cx, owner, history, kept, candidate, notes), deployed).await
+    }
+
+    fn work<'a>(
+        &'a self,
+        cx: &'a Context<DynamicObject>,
+        owner: Owner<'a>,
+        history: History,
+        kept: Kept,
+        revision: Revision,
+        notes: Notes,
+    ) -> Work<'a> {
+        let definitions = self.source.crds();
+        Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, kept, revision, notes }
     }
 
     /// Brings a revision on that is on its way.
@@ -335,7 +319,7 @@ impl Plan<'_> {
         wanted: &Wanted<'_>,
         revision: &Revision,
     ) -> Result<Progress, Failure> {
-        let repaired = super::install::repair(cx, &wanted.owner, self.kinds, revision).await;
+        let repaired = super::install::repair(cx, &wanted.owner, self.kinds, self.slots, revision).await;
         repaired.map_err(Failure::of(Trouble::Reconcile, "failed to reconcile release"))?;
         Ok(Progress::Done)
     }
@@ -348,7 +332,6 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         wanted: &Wanted<'_>,
         version: u32,
-        is_upgrade: bool,
         revision: &Revision,
         seed: &Seed,
     ) -> Result<Option<bool>> {
@@ -357,7 +340,7 @@ impl Plan<'_> {
             return Ok(Some(true));
         }
         let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        let rendering = Rendering { version, is_upgrade, seed: seed.clone(), at };
+        let rendering = Rendering { version, seed: seed.clone(), at };
         let Some(rendered) = self.candidate(cx, wanted, Some(revision), rendering).await? else { return Ok(None) };
         let is_genuine = is_same(revision, &rendered);
         if is_genuine {
@@ -382,7 +365,7 @@ impl Plan<'_> {
                 cx,
                 wanted,
                 Some(deployed),
-                Rendering { version: version.saturating_add(1), is_upgrade: true, seed: seed.clone(), at },
+                Rendering { version: version.saturating_add(1), seed: seed.clone(), at },
             )
             .await;
         // What nobody had the time for is seen the next time.
@@ -395,28 +378,26 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         wanted: &Wanted<'_>,
         deployed: Option<&Revision>,
-        Rendering { version, is_upgrade, seed, at }: Rendering,
+        Rendering { version, seed, at }: Rendering,
     ) -> Result<Option<Revision>> {
         let Owner { release, namespace, .. } = wanted.owner;
         // What is written down of the time is all that later renderings know.
         let at = rfc3339(at).parse().unwrap_or(at);
+        // All that comes after the first is one, also if that is rendered once more.
+        let is_upgrade = version > 1;
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
         let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
         let asked = RenderRequest { values, release: target, seed, at, evaluates };
         let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
         let structure_from_values = self.watch.structure_from_values;
-        super::places::check(&rendered, self.kinds, namespace, structure_from_values)
-            .map_err(|error| Error::from(error).terminal())?;
-        let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
-        let manifest = resources::manifest(texts);
         let now = rfc3339(at);
         let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
         let (state, description) = match is_upgrade {
             true => (State::PendingUpgrade, "Preparing upgrade"),
             false => (State::PendingInstall, "Initial install underway"),
         };
-        let revision = Revision {
+        let mut revision = Revision {
             name: release.into(),
             info: Info {
                 first_deployed: first.unwrap_or_else(|| now.clone()),
@@ -428,15 +409,22 @@ impl Plan<'_> {
             },
             chart: self.source.stored(),
             config: wanted.values.as_map().clone(),
-            manifest,
-            hooks: super::source::stored_hooks(&rendered.hooks),
+            manifest: String::new(),
+            hooks: Vec::new(),
             version,
             namespace: namespace.into(),
         };
-        // Before anything is written, all of it must be something that can be made.
-        let check = super::install::check(&revision, self.kinds, namespace);
-        check.map_err(|error| Error::from(error).terminal())?;
-        Ok(Some(revision))
+        let kinds = Arc::clone(self.kinds);
+        let finish = move || {
+            super::places::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
+            let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
+            revision.manifest = resources::manifest(texts);
+            revision.hooks = super::source::stored_hooks(&rendered.hooks);
+            // Before anything is written, all of it must be something that can be made.
+            super::install::check(&revision, &kinds, &revision.namespace)?;
+            Ok::<_, resources::ManifestError>(revision)
+        };
+        self.slots.offload(finish).await?.map(Some).map_err(|error| Error::from(error).terminal())
     }
 
     /// Returns what a custom resource asks for: its spec, with what `watches.yaml` lays over it.
@@ -476,41 +464,28 @@ impl Plan<'_> {
     ) -> Result<Progress> {
         let history = History::read(cx, owner.namespace, owner.release).await?;
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let Some(mut revision) = history::load(cx, &last).await? else { return Ok(Progress::Done) };
+        let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
             // The release is somebody else's.
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        if !revision.hooks.is_empty() && !self.verified.has(owner.namespace, owner.release, &revision) {
+        let is_elsewhere = super::hooks::any_elsewhere(&revision, self.kinds, owner.namespace);
+        if is_elsewhere && !self.verified.has(owner.namespace, owner.release, &revision) {
             // The custom resource may have changed since, or the chart. So what is not known to be theirs stays within the namespace.
             let seed = notes.seed.clone().unwrap_or_default();
             let genuine = match self.wanted(object, owner) {
-                Ok(wanted) => self.is_genuine(cx, &wanted, last.version, last.version > 1, &revision, &seed).await,
+                Ok(wanted) => self.is_genuine(cx, &wanted, last.version, &revision, &seed).await,
                 Err(error) => Err(error),
             };
             match genuine {
                 Ok(Some(true)) => {}
                 Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
-                Ok(Some(false)) | Err(_) => {
-                    super::hooks::retain_inside(&mut revision, self.kinds, owner.namespace);
-                }
+                // That says nothing of the hooks.
+                Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
+                Ok(Some(false)) | Err(_) => super::hooks::retain_inside(&mut revision, self.kinds, owner.namespace),
             }
         }
-        let work = Work {
-            cx,
-            owner,
-            kinds: self.kinds,
-            definitions: self.source.crds(),
-            history,
-            kept: last,
-            revision,
-            notes,
-        };
-        let progress = work.uninstall(waits).await?;
-        if progress == Progress::Done {
-            self.verified.remove(owner.namespace, owner.release);
-        }
-        Ok(progress)
+        self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
     }
 }

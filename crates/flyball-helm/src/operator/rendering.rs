@@ -6,6 +6,9 @@
 //! one; if others wait for that already, its custom resource is looked at again later. So whatever is quick waits for what is quick only,
 //! and no more than a few reconciles wait for a slow slot.
 //!
+//! Whatever else takes long if a release is large has bounds of its own and goes through the quick slots as well: packing and unpacking its
+//! Secret, and reading its manifest.
+//!
 //! In a simulation, renderings run where they are asked for, one after the other, so that it repeats.
 
 use crate::Budget;
@@ -92,6 +95,20 @@ impl Slots {
             slot = Slot::Slow(Arc::clone(&self.slow).acquire_owned().await.map_err(closed)?);
             job = back;
         }
+    }
+
+    /// Does work that has bounds of its own, in a quick slot.
+    pub(super) async fn offload<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
+        if self.is_simulated {
+            return Ok(work());
+        }
+        let slot = Arc::clone(&self.quick).acquire_owned().await.map_err(closed)?;
+        let run = move || {
+            let _slot = slot;
+            work()
+        };
+        let done = tokio::task::spawn_blocking(run).await;
+        done.map_err(|error| Error::from(format!("the work ended: {error}")).terminal())
     }
 
     fn budget(&self, run: &Arc<Run>) -> Budget {

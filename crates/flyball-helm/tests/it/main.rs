@@ -12,3 +12,4 @@ mod owners;
 mod places;
 mod project;
 mod releases;
+mod restarts;

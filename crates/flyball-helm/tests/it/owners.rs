@@ -244,6 +244,7 @@ async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()>
     assert!(failed.contains("is there already and no part of release blue"), "{failed}");
     let found = elsewhere.get("blue-elsewhere").await?.data.expect("it has data");
     assert_eq!(found["a"], "theirs");
+    test.expect_errors("is there already and no part of release blue");
     Ok(())
 }
 

@@ -1,0 +1,168 @@
+//! Releases over restarts of the operator, which compares each with a rendering once more: none becomes another one by that.
+
+use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_helm::storage::{PAYLOAD, Revision, SECRET_TYPE, State};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{DeleteParams, PostParams};
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+/// All that is drawn, or depends on when and how often something is rendered.
+const DRAWN: &str = r#"{{- $key := genPrivateKey "ecdsa" }}
+{{- $ca := genCAWithKey "ca" 365 $key }}
+{{- $rsa := genCA "rsa" 365 }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-drawn
+data:
+  title: {{ .Values.title }}
+  text: {{ printf "%s %s %s" (randAlphaNum 12) (uuidv4) (shuffle "abcdefghij") | quote }}
+  number: {{ randInt 0 1000000 | quote }}
+  bytes: {{ randBytes 16 | quote }}
+  time: {{ now | unixEpoch | quote }}
+  user: {{ htpasswd "user" "word" | quote }}
+  cipher: {{ encryptAES "key" "text" | quote }}
+  ca: {{ $ca.Cert | quote }}
+  signed: {{ (genSignedCertWithKey "a" nil (list "a.example.com") 365 $ca (genPrivateKey "ecdsa")).Cert | quote }}
+  edwards: {{ (genSelfSignedCertWithKey "a" nil nil 365 (genPrivateKey "ed25519")).Cert | quote }}
+  rsa: {{ (genSelfSignedCertWithKey "a" nil nil 365 $rsa.Key).Cert | quote }}
+  upgrade: {{ printf "%t %t %d" .Release.IsInstall .Release.IsUpgrade .Release.Revision | quote }}
+"#;
+
+/// A password as many charts have it: what is there, or a new one.
+const PASSWORD: &str = r#"{{- $found := lookup "v1" "Secret" .Release.Namespace (printf "%s-password" .Release.Name) }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .Release.Name }}-password
+data:
+  password: {{ if $found }}{{ $found.data.password }}{{ else }}{{ randAlphaNum 20 | b64enc }}{{ end }}
+"#;
+
+const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata:\n  title: {{ .Values.title }}\n  \
+                    upgrade: {{ .Release.IsUpgrade | quote }}\n";
+
+fn operator(name: &str, template: &str) -> impl Fn() -> flyball::Operator + Send + Sync + Clone + 'static {
+    operator_of(project(
+        name,
+        &[("charts/site/values.yaml", "title: Hello\n"), ("charts/site/templates/page.yaml", template)],
+    ))
+}
+
+/// Writes a revision as Helm does, without what the operator notes.
+async fn write_as_helm(test: &Test, revision: &Revision) {
+    let secrets = test.api::<Secret>();
+    // It is there if it is replaced.
+    let _ = secrets.delete(&revision.secret_name(), &DeleteParams::default()).await;
+    let metadata =
+        ObjectMeta { name: Some(revision.secret_name()), labels: Some(revision.labels()), ..ObjectMeta::default() };
+    let data = Some([(PAYLOAD.to_owned(), ByteString(revision.encode().expect("it is small")))].into());
+    let secret = Secret { metadata, data, type_: Some(SECRET_TYPE.into()), ..Secret::default() };
+    secrets.create(&PostParams::default(), &secret).await.expect("it can be created");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_drawn_stays_over_restarts() {
+    let mut test = Test::of(operator("restart-drawn", DRAWN)).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
+    let first = test.api::<ConfigMap>().get("blue-drawn").await.expect("it is there").data.expect("it has data");
+    assert_eq!(first["upgrade"], "true false 1");
+    assert!(first["ca"].contains("BEGIN CERTIFICATE") && first["signed"].contains("BEGIN CERTIFICATE"), "{first:?}");
+    test.assert_idempotent().await;
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+    test.assert_converges().await;
+    test.assert_idempotent().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    let second = test.api::<ConfigMap>().get("blue-drawn").await.expect("it is there").data.expect("it has data");
+    assert_eq!((&second["text"], &*second["upgrade"]), (&first["text"], "false true 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_release_looks_up_of_itself_stays_over_restarts() {
+    let mut test = Test::of(operator("restart-lookup", PASSWORD)).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let first = test.api::<Secret>().get("blue-password").await.expect("it is there").data;
+    test.assert_idempotent().await;
+    test.assert_idempotent().await;
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    assert_eq!(test.api::<Secret>().get("blue-password").await.expect("it is there").data, first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_helm_wrote_is_taken_over_once() {
+    // The same to the letter; with another letter; with another version of the format of hooks.
+    for (name, added, expected) in
+        [("restart-same", "", &["1 deployed"][..]), ("restart-other", "# by hand\n", &["1 superseded", "2 deployed"])]
+    {
+        let mut test = Test::of(operator(name, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        let before = test.api::<ConfigMap>().get("a").await.expect("it is there").metadata.uid;
+        test.crash().await;
+        let mut revision = revisions(&test, "blue").await.pop().expect("there is one");
+        revision.manifest.push_str(added);
+        write_as_helm(&test, &revision).await;
+        test.restart().await;
+        test.assert_converges().await;
+        test.assert_idempotent().await;
+        assert_eq!(history(&test, "blue").await, expected);
+        assert_eq!(test.api::<ConfigMap>().get("a").await.expect("it is there").metadata.uid, before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_by_helm_is_followed_by_one_revision() {
+    let mut test = Test::of(operator("restart-rollback", PAGE)).start().await;
+    apply_site(&test, "blue", "{title: One}").await;
+    test.assert_converges().await;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Two"}})).await;
+    test.assert_converges().await;
+    test.crash().await;
+    let [first, mut second]: [Revision; 2] = revisions(&test, "blue").await.try_into().expect("there are two");
+    second.info.status = State::Superseded;
+    write_as_helm(&test, &second).await;
+    let mut third = Revision { version: 3, ..first };
+    third.info.status = State::Deployed;
+    write_as_helm(&test, &third).await;
+    test.restart().await;
+    test.assert_converges().await;
+    test.assert_idempotent().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 superseded", "3 superseded", "4 deployed"]);
+    let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there").data.expect("it has data");
+    assert_eq!(page["title"], "Two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chaos_an_upgrade_stays_one_over_crashes() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{ .Release.Name }}-first\n  annotations: {helm.sh/hook: pre-install}\n\
+               spec:\n  backoffLimit: 0\n  template:\n    metadata: {annotations: {flyball.dev/complete-after: 5s}}\n    spec:\n      \
+               restartPolicy: Never\n      containers: [{name: run, image: run}]\n";
+    let files = [
+        ("charts/site/values.yaml", "title: Hello\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/templates/job.yaml", job),
+    ];
+    let operator = operator_of(project("restart-upgrade", &files));
+    explore_crashes(
+        || Test::of(operator.clone()).nodes(1),
+        async |test| {
+            apply_site(test, "blue", "{}").await;
+            test.assert_converges().await;
+            patch(&sites(test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+            test.assert_converges().await;
+            // A hook that ran again would have failed: its object is there.
+            let jobs = test.api::<Job>().list(&Default::default()).await.expect("they can be listed").items.len();
+            let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there").data;
+            (history(test, "blue").await, jobs, page)
+        },
+    )
+    .await;
+}
