@@ -7,6 +7,7 @@
 mod certificates;
 mod condition;
 mod configured;
+mod devices;
 mod escalation;
 mod limits;
 mod matching;
@@ -325,6 +326,7 @@ impl Admission {
         certificates::check(inner, attributes, object, old)?;
         limits::validate(inner, attributes, object)?;
         volumes::validate(inner, attributes, object, old)?;
+        devices::check(inner, attributes, object, old)?;
         self.review(inner, attributes, Some(object), old).await?;
         // The last one, as it takes something.
         quota::take(inner, attributes, object, old).await

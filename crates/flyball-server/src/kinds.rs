@@ -13,6 +13,7 @@ mod certificate;
 mod config;
 mod defaults;
 mod deletion;
+mod device;
 mod event;
 mod expression;
 mod field;

@@ -2,8 +2,8 @@
 
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
-    access, admission_policy, apps, attachment, batch, certificate, config, defaults, event, flow, job, namespace,
-    network, node, pod, policy, printers, quota, registration, scaling, scaling_v1, service, storage, webhook,
+    access, admission_policy, apps, attachment, batch, certificate, config, defaults, device, event, flow, job,
+    namespace, network, node, pod, policy, printers, quota, registration, scaling, scaling_v1, service, storage, webhook,
     workload,
 };
 use flyball_core::names::{dns_label, path_segment};
@@ -19,6 +19,7 @@ const CORE: &str = "";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -45,7 +46,7 @@ pub(crate) static KINDS: &[Kind] = &[
         .subresources(&[Sub::ATTACH, Sub::BINDING, Sub::EPHEMERAL, Sub::EVICTION, Sub::EXEC, Sub::LOG, Sub::PORT_FORWARD, Sub::POD_PROXY, Sub::RESIZE, Sub::STATUS])
         .paths(&["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
                  "status.phase", "status.podIP", "status.nominatedNodeName"]),
-    kind(CORE, "v1", "PodTemplate", "podtemplates").printed(printers::workload::pod_template).default(workload::pod_template).validate(apps::pod_template).generation().deleted_as_object(),
+    kind(CORE, "v1", "PodTemplate", "podtemplates").printed(printers::workload::pod_template).default(workload::pod_template).warn(apps::warn_of_pod_template).validate(apps::pod_template).generation().deleted_as_object(),
     kind(CORE, "v1", "ReplicationController", "replicationcontrollers").printed(printers::workload::replication_controller).default(workload::replication_controller).warn(apps::warn).validate(apps::replication_controller).short(&["rc"]).category("all").generation()
         .subresources(&[Sub::SCALE, Sub::STATUS]).paths(&["status.replicas"]),
     kind(CORE, "v1", "ResourceQuota", "resourcequotas").printed(printers::configuration::resource_quota).validate(quota::resource_quota).short(&["quota"]).subresources(&[Sub::STATUS]).deleted_as_object(),
@@ -126,6 +127,12 @@ pub(crate) static KINDS: &[Kind] = &[
 
     kind(FLOW, "v1", "FlowSchema", "flowschemas").printed(printers::flow::schema).default(flow::default_schema).checks(Checks::Whole).validate(flow::schema).cluster().generation().subresources(&[Sub::STATUS]),
     kind(FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations").printed(printers::flow::level).default(flow::default_level).checks(Checks::Whole).validate(flow::level).cluster().generation().subresources(&[Sub::STATUS]),
+
+    kind(DEVICES, "v1", "DeviceClass", "deviceclasses").printed(printers::configuration::named).checks(Checks::Whole).validate(device::class::validate).cluster().generation().deleted_as_object(),
+    kind(DEVICES, "v1", "ResourceClaim", "resourceclaims").printed(printers::device::claim).default(device::claim::default).prepare(device::claim::prepare).checks(Checks::Whole).validate(device::claim::validate).deleted_as_object().subresources(&[Sub::STATUS]),
+    kind(DEVICES, "v1", "ResourceClaimTemplate", "resourceclaimtemplates").printed(printers::configuration::named).default(device::template::default).validate(device::template::validate).deleted_as_object(),
+    kind(DEVICES, "v1", "ResourceSlice", "resourceslices").printed(printers::device::slice).prepare(device::slice::prepare).warn(device::slice::warn).validate(device::slice::validate).cluster().generation().deleted_as_object()
+        .paths(&["spec.driver", "spec.nodeName"]),
 ];
 
 /// Kinds of what is sent to subresources and of what they show.
@@ -152,7 +159,8 @@ pub(crate) fn library() -> &'static Library {
             "admissionregistration.k8s.io.v1" "apiextensions.k8s.io.v1" "apiregistration.k8s.io.v1" "apps.v1"
             "authentication.k8s.io.v1" "authorization.k8s.io.v1" "autoscaling.v1" "autoscaling.v2" "batch.v1"
             "certificates.k8s.io.v1" "coordination.k8s.io.v1" "core.v1" "discovery.k8s.io.v1" "events.k8s.io.v1"
-            "flowcontrol.apiserver.k8s.io.v1" "networking.k8s.io.v1" "node.k8s.io.v1" "policy.v1" "rbac.authorization.k8s.io.v1" "scheduling.k8s.io.v1"
+            "flowcontrol.apiserver.k8s.io.v1" "networking.k8s.io.v1" "node.k8s.io.v1" "policy.v1" "rbac.authorization.k8s.io.v1"
+            "resource.k8s.io.v1" "scheduling.k8s.io.v1"
             "storage.k8s.io.v1"
         })
     });

@@ -4,6 +4,7 @@
 
 pub(super) mod cluster;
 pub(super) mod configuration;
+pub(super) mod device;
 pub(super) mod event;
 pub(super) mod flow;
 pub(super) mod network;

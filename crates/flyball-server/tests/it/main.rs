@@ -8,6 +8,7 @@ mod connections;
 mod corpus;
 mod crash;
 mod crd_rules;
+mod dynamic_resources;
 mod evictions;
 mod facts;
 mod fairness;

@@ -48,7 +48,7 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
 }
 
 /// Tells whether a resource is one that a device plugin gives out.
-fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 

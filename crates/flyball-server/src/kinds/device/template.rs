@@ -1,0 +1,35 @@
+//! Templates of which claims are made for single pods.
+
+use super::{Errors, claim};
+use crate::kinds::Part;
+use crate::kinds::field::{Field, IMMUTABLE};
+use crate::kinds::fill::Fields;
+use crate::kinds::rules::label;
+use crate::kinds::shown::internal;
+use crate::registry::validate_annotations;
+use flyball_core::Object;
+
+pub(in crate::kinds) fn default(template: &mut Object) {
+    if let Some(spec) = template.inner("spec").and_then(|template| template.inner("spec")) {
+        claim::default_spec(spec);
+    }
+}
+
+pub(in crate::kinds) fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    if let Some(old) = old {
+        let same = old.get("spec") == object.get("spec");
+        return if same { Errors::new() } else { vec![changed(&spec)] };
+    }
+    let metadata = spec.at("metadata");
+    let (labels, annotations) = (metadata.at("labels"), metadata.at("annotations"));
+    let mut errors = validate_annotations(annotations.value().as_object(), annotations.path());
+    errors.extend(label::labels(&labels));
+    errors.extend(claim::spec(&spec.at("spec")));
+    errors
+}
+
+fn changed(spec: &Field<'_>) -> flyball_core::field::FieldError {
+    spec.invalid_as(internal("ResourceClaimTemplateSpec", spec.value()), IMMUTABLE)
+}
