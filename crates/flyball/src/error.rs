@@ -108,6 +108,12 @@ impl Error {
         call_site(&format!("{:#}", self.0.way.as_ref()?), &folder.to_string_lossy())
     }
 
+    /// Tells whether the object is reconciled again because of this error: it neither [waits](Self::wait) nor is
+    /// [terminal](Self::terminal).
+    pub fn is_retried(&self) -> bool {
+        self.retry() == Retry::Backoff
+    }
+
     pub(crate) fn retry(&self) -> Retry {
         self.0.retry
     }

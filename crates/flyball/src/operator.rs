@@ -544,11 +544,12 @@ impl Operator {
         self
     }
 
-    /// Calls this with every error that a reconcile returned, its controller and its object, for instance to report it elsewhere.
+    /// Calls this with every error that a reconcile returned, or the error of the deadline that it passed, its controller and its
+    /// object, for instance to report it elsewhere.
     ///
     /// Of several, each is told. It is called on the way to the next reconcile and should be quick; if it panics, that
-    /// is logged. Panics and passed deadlines of reconciles are no errors that were returned; they are in the metrics
-    /// and the log, and panics go to [`on_panic`](Self::on_panic).
+    /// is logged. Panics of reconciles are no errors that were returned; they are in the metrics and the log, and go to
+    /// [`on_panic`](Self::on_panic).
     pub fn on_error(mut self, tell: impl Fn(&str, &ObjectKey, &crate::Error) + Send + Sync + 'static) -> Self {
         self.on_error.push(Arc::new(tell));
         self

@@ -31,7 +31,7 @@ use crate::kind::Kind;
 use crate::operator::metrics::WatchMetrics;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
-use frame::{Lines, List};
+use frame::{Lines, List, Unreadable};
 use http::Response;
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -43,14 +43,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
-/// Asks for the metadata of objects; a server that cannot give it sends the whole.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-                        application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// What asks for whole objects.
+const WHOLE: &str = "application/json";
+/// What asks for the metadata of objects; a server that cannot give it sends the whole. A list and the events of a watch
+/// are asked for by different names, and a server refuses the one for the other.
+const METADATA_OF_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA_OF_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// How long the server may take to begin an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server that takes longer than this to begin an answer is probed meanwhile.
 const PROMPT_ANSWER: Duration = Duration::from_secs(1);
+/// How fast a list has to come in, beyond the half minute that it is allowed anyway.
+const MIN_BYTES_PER_SECOND: u64 = 32 << 10;
 /// How long a server has to deny a kind of which there were objects: one that starts, or an aggregated one that is away
 /// for a moment, may do so for a while.
 const ABSENCE_DELAY: Duration = Duration::from_secs(30);
@@ -62,8 +67,8 @@ pub(crate) struct Watcher {
     writer: Writer,
     session: Session,
     metrics: WatchMetrics,
-    /// What the answers are to be made of.
-    accept: &'static str,
+    /// Whether the answers are to hold metadata alone.
+    metadata_only: bool,
     /// Since when the server has denied the kind each time.
     denied: Option<Instant>,
 }
@@ -80,9 +85,9 @@ impl Watcher {
         metrics: WatchMetrics,
     ) -> Self {
         let store = writer.store();
-        let accept = if store.portion().kept == Kept::Metadata { METADATA } else { "application/json" };
+        let metadata_only = store.portion().kept == Kept::Metadata;
         let session = Session::new(store, manager, rng.fork("watch"));
-        Self { client: Box::new(client), reach, writer, session, metrics, accept, denied: None }
+        Self { client: Box::new(client), reach, writer, session, metrics, metadata_only, denied: None }
     }
 
     /// Watches for ever.
@@ -95,8 +100,8 @@ impl Watcher {
             let request = self.session.request();
             let pause = match self.send(&request).await {
                 Ok(body) => match request.answer {
-                    Answer::List => self.list(Chunks::new(body, request.silence)).await,
-                    Answer::Events => self.watch(Chunks::new(body, request.silence)).await,
+                    Answer::List => self.list(Chunks::new(body, request.silence, MIN_BYTES_PER_SECOND)).await,
+                    Answer::Events => self.watch(Chunks::new(body, request.silence, u64::MAX)).await,
                 },
                 Err(pause) => pause,
             };
@@ -136,7 +141,7 @@ impl Watcher {
 
     /// Sends a request; gives the body of the answer, or what to wait for before the next one.
     async fn send(&mut self, request: &Request) -> Result<Received, Pause> {
-        let answer = match self.get(&request.uri).await {
+        let answer = match self.get(request).await {
             Ok(answer) => answer,
             Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
         };
@@ -156,8 +161,13 @@ impl Watcher {
     }
 
     /// Gives the beginning of an answer, or why there is none.
-    async fn get(&self, uri: &str) -> Result<Response<Received>, End> {
-        let get = http::Request::get(uri).header(http::header::ACCEPT, self.accept);
+    async fn get(&self, request: &Request) -> Result<Response<Received>, End> {
+        let accept = match (self.metadata_only, request.answer) {
+            (false, _) => WHOLE,
+            (true, Answer::List) => METADATA_OF_LIST,
+            (true, Answer::Events) => METADATA_OF_EVENTS,
+        };
+        let get = http::Request::get(&request.uri).header(http::header::ACCEPT, accept);
         let get = get.extension(OwnPace).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
         let mut sent = pin!(timeout(ANSWER_TIMEOUT, self.client.send(get)));
@@ -259,16 +269,23 @@ impl Watcher {
             };
             reach.answered();
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
-            let mut stop = None;
+            let (mut stop, mut is_alive) = (None, false);
             let pushed = lines.push(&chunk, |line| {
                 if stop.is_some() || line.is_empty() {
                     return;
                 }
                 stop = match session.line(line) {
                     Step::Stop(status) => Some(session.refused(&status, began.elapsed())),
-                    step => take(step, session, writer, metrics),
+                    Step::Lost(error) => take(Step::Lost(error), session, writer, metrics),
+                    step => {
+                        is_alive = true;
+                        take(step, session, writer, metrics)
+                    }
                 };
             });
+            if is_alive {
+                chunks.progress();
+            }
             if let Some(pause) = stop {
                 return pause;
             }
@@ -280,19 +297,35 @@ impl Watcher {
     }
 }
 
-/// An answer that comes in chunk by chunk, until nothing comes for too long.
+/// An answer that comes in chunk by chunk, until nothing of use comes for too long. Bytes alone are no progress, or an answer that
+/// trickles would be waited for without end.
 struct Chunks {
     body: Received,
     silence: Duration,
+    /// So many bytes allow for another second.
+    rate: u64,
+    /// When the answer began, or last made progress.
     last: Instant,
+    /// How many bytes have come since.
+    received: u64,
     /// Rings at some time at which the silence may have become too long: setting it anew for each chunk would cost more
     /// than reading the chunk.
     alarm: Pin<Box<Sleep>>,
 }
 
 impl Chunks {
-    fn new(body: Received, silence: Duration) -> Self {
-        Self { body, silence, last: Instant::now(), alarm: Box::pin(sleep(silence)) }
+    fn new(body: Received, silence: Duration, rate: u64) -> Self {
+        Self { body, silence, rate, last: Instant::now(), received: 0, alarm: Box::pin(sleep(silence)) }
+    }
+
+    /// Takes in that what came is of use.
+    fn progress(&mut self) {
+        (self.last, self.received) = (Instant::now(), 0);
+    }
+
+    /// Returns when the answer is given up.
+    fn due(&self) -> Instant {
+        self.last + self.silence + Duration::from_secs(self.received / self.rate)
     }
 
     async fn next(&mut self) -> Result<Bytes, End> {
@@ -300,14 +333,15 @@ impl Chunks {
             tokio::select! {
                 biased;
                 frame = self.body.frame() => {
-                    self.last = Instant::now();
-                    return match frame {
-                        None => Err(End::Closed),
-                        Some(Err(error)) => Err(End::Broken(client::chain(&*error))),
-                        Some(Ok(frame)) => Ok(frame.into_data().unwrap_or_default()),
+                    let chunk = match frame {
+                        None => return Err(End::Closed),
+                        Some(Err(error)) => return Err(End::Broken(client::chain(&*error))),
+                        Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                     };
+                    self.received = self.received.saturating_add(chunk.len() as u64);
+                    return if self.due() <= Instant::now() { Err(End::Silent) } else { Ok(chunk) };
                 }
-                () = &mut self.alarm => match self.last + self.silence {
+                () = &mut self.alarm => match self.due() {
                     due if due <= Instant::now() => return Err(End::Silent),
                     due => self.alarm.as_mut().reset(due),
                 }
@@ -344,7 +378,11 @@ fn take(step: Step, session: &mut Session, writer: &mut Writer, metrics: &WatchM
 pub(crate) fn items(body: &[u8], manager: &str) -> kube::Result<Vec<(ObjectKey, Arc<Entry>)>> {
     let (mut list, mut items) = (List::default(), Vec::new());
     let read = list.push(body, |item| items.push(Entry::parse(item, manager)));
-    read.and_then(|()| list.finish()).map_err(|error| kube::Error::Service(error.into()))?;
+    match read.and_then(|()| list.finish()) {
+        // Nobody goes on from there.
+        Ok(_) | Err(Unreadable::NoRevision) => {}
+        Err(error) => return Err(kube::Error::Service(error.into())),
+    }
     let entries = items.into_iter().map(|item| item.map(|(key, entry)| (key, Arc::new(entry))));
     entries.collect::<Result<_, _>>().map_err(|error| kube::Error::Service(error.into()))
 }

@@ -1,7 +1,6 @@
 //! How an API server is reached: over connections of our own, or by a client that others made.
 
 use super::transport::{Leased, Transport};
-use crate::proxy::Proxies;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -40,7 +39,8 @@ impl Link {
 
 /// Makes kube's client for a configuration, with the [proxy](crate::proxy) that the kubeconfig or the environment names.
 ///
-/// kube's own looks at `HTTPS_PROXY` for every address, whatever `NO_PROXY` says.
+/// kube's own looks at `HTTPS_PROXY` for every address, whatever `NO_PROXY` says, and never reads certificates again. This one makes
+/// connections as [`Operator::run`](crate::Operator::run) does: certificate files that are replaced are read for the next connection.
 ///
 /// # Errors
 ///
@@ -52,11 +52,7 @@ impl Link {
 /// # Ok(client) }
 /// ```
 #[doc(alias = "try_default")]
-pub fn connect(mut config: kube::Config) -> kube::Result<kube::Client> {
-    if Proxies::of_config(&config).is_direct(&config.cluster_url) {
-        config.proxy_url = None;
-        return kube::Client::try_from(config);
-    }
+pub fn connect(config: kube::Config) -> kube::Result<kube::Client> {
     Ok(Link::to(config)?.kube())
 }
 

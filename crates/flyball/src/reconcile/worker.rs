@@ -232,6 +232,15 @@ impl Worker {
         }
     }
 
+    /// Tells the hooks of an error.
+    fn failed(&self, key: &ObjectKey, error: &Error) {
+        for tell in self.env.on_error.iter() {
+            if let Err(panic) = guarded(format_args!("a hook for errors"), || tell(&self.controller, key, error)) {
+                tracing::error!("a hook for errors {panic}");
+            }
+        }
+    }
+
     /// Counts and logs how a call ended, and says what follows.
     fn ended(&self, item: &Item, ending: Ending, began: Instant, writes: usize) -> Next {
         let (outcome, next) = match &ending {
@@ -259,13 +268,7 @@ impl Worker {
             Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
             Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             Ending::Returned(Err(error)) => {
-                for tell in self.env.on_error.iter() {
-                    if let Err(panic) =
-                        guarded(format_args!("a hook for errors"), || tell(&self.controller, &item.key, &error))
-                    {
-                        tracing::error!("a hook for errors {panic}");
-                    }
-                }
+                self.failed(&item.key, &error);
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {error}"),
                     Outcome::Terminal => tracing::error!("given up until a change: {error}"),
@@ -273,7 +276,11 @@ impl Worker {
                 }
             }
             Ending::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
-            Ending::Late => tracing::warn!(failures, "failed: {}", Error::deadline(self.deadline)),
+            Ending::Late => {
+                let error = Error::deadline(self.deadline);
+                self.failed(&item.key, &error);
+                tracing::warn!(failures, "failed: {error}");
+            }
         }
         if next != Next::Retry || matches!(outcome, Outcome::Requeue) {
             self.settled(&item.key);

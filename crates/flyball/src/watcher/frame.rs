@@ -2,15 +2,23 @@
 
 use crate::json::{self, Malformed, Members};
 use kube::core::Status;
+use std::borrow::Cow;
 
 /// The longest object that is read: one of etcd's largest size (1.5 MiB by default), with room.
 const LONGEST_LINE: usize = 64 << 20;
+
+/// The longest member of a list, apart from its items, that is read: its metadata hold little but the token of the next page.
+const LONGEST_MEMBER: usize = 256 << 10;
 
 /// Why an answer cannot be read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("an object is longer than {LONGEST_LINE} bytes")]
     TooLong,
+    #[error("a member of the list other than its items is longer than {LONGEST_MEMBER} bytes")]
+    LongMember,
+    #[error("the list has no metadata.resourceVersion that is a number")]
+    NoRevision,
     #[error(transparent)]
     Malformed(#[from] Malformed),
 }
@@ -126,6 +134,8 @@ pub(super) struct List {
     place: Place,
     scan: Scan,
     meta: ListMeta,
+    /// Whether the list said as of which revision it is.
+    has_revision: bool,
 }
 
 /// Where in a list the reader is.
@@ -154,13 +164,21 @@ impl List {
             at = step.end();
         }
         self.buffer.drain(..at);
-        if self.buffer.len() > LONGEST_LINE { Err(Unreadable::TooLong) } else { Ok(()) }
+        match self.place {
+            Place::Items if self.buffer.len() > LONGEST_LINE => Err(Unreadable::TooLong),
+            // It is looked at from its beginning each time.
+            Place::Start | Place::Members | Place::End if self.buffer.len() > LONGEST_MEMBER => {
+                Err(Unreadable::LongMember)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns what the list said of itself, once all of it was taken in.
     pub(super) fn finish(self) -> Result<ListMeta, Unreadable> {
         match self.place {
-            Place::End => Ok(self.meta),
+            Place::End if self.has_revision => Ok(self.meta),
+            Place::End => Err(Unreadable::NoRevision),
             Place::Start | Place::Members | Place::Items => Err(Malformed(self.buffer.len()).into()),
         }
     }
@@ -201,7 +219,7 @@ impl List {
                     return Ok(None);
                 }
                 if &json[start..key_end] == b"\"metadata\"" && json[value] == b'{' {
-                    self.meta = list_meta(&json[value..end])?;
+                    (self.meta, self.has_revision) = list_meta(&json[value..end])?;
                 }
                 Ok(Some(Step::Skip(end)))
             }
@@ -274,17 +292,28 @@ impl Scan {
     }
 }
 
-fn list_meta(metadata: &[u8]) -> Result<ListMeta, Malformed> {
-    let mut meta = ListMeta::default();
+/// Reads the metadata of a list, and tells whether there is a revision.
+fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), Malformed> {
+    let (mut meta, mut has_revision) = (ListMeta::default(), false);
     let mut members = Members::new(metadata, 0)?;
     while let Some(member) = members.next()? {
         match &metadata[member.key] {
-            b"resourceVersion" => meta.revision = number(&metadata[member.value]),
+            b"resourceVersion" => {
+                let revision = json::text(&metadata[member.value]).and_then(|text| text.parse::<u64>().ok());
+                has_revision = revision.is_some();
+                meta.revision = revision.unwrap_or_default();
+            }
             b"continue" => meta.next = json::text(&metadata[member.value]).unwrap_or_default().into_owned(),
             _ => {}
         }
     }
-    Ok(meta)
+    Ok((meta, has_revision))
+}
+
+/// Returns the kind that an object names.
+pub(super) fn kind(object: &[u8]) -> Option<Cow<'_, str>> {
+    let start = Members::new(object, 0).ok()?.find("kind").ok()??;
+    json::text(&object[start..json::value_end(object, start).ok()?])
 }
 
 /// Reads a resource version, which is [a number](https://kep.k8s.io/5504) in quotes.
@@ -352,7 +381,21 @@ mod tests {
             assert_eq!(read(body.as_bytes(), 3).unwrap(), (ListMeta { revision: 7, next: String::new() }, vec![]));
         }
         assert!(read(b"<html>", 3).is_err());
+        for metadata in ["{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":"x"}"#] {
+            let body = format!(r#"{{"metadata":{metadata},"items":[]}}"#);
+            assert_eq!(read(body.as_bytes(), 3), Err(Unreadable::NoRevision), "{metadata}");
+        }
+        assert_eq!(read(br#"{"items":[]}"#, 3), Err(Unreadable::NoRevision));
         assert!(read(br#"{"items":[1]}"#, 3).is_err());
+    }
+
+    #[test]
+    fn a_member_other_than_the_items_is_bounded_and_an_item_may_be_long() {
+        let long = "a".repeat(2 * LONGEST_MEMBER);
+        let body = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{{"a":"{long}"}}]}}"#);
+        assert_eq!(read(body.as_bytes(), 8 << 10).map(|(_, items)| items.len()), Ok(1));
+        let body = format!(r#"{{"metadata":{{"resourceVersion":"7","continue":"{long}"}},"items":[]}}"#);
+        assert!(matches!(read(body.as_bytes(), 8 << 10), Err(Unreadable::LongMember)));
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 //! | nothing, on all streams of a client, for [`MAX_QUIET`] | a probe; if it fails, further ones as above, and all streams end once one is answered |
 //! | the third 502, 503 or 504 in a row, which a load balancer answers for a server that is away | as the next line, but a server that was away and answers probes again ends it |
 //! | an error: 429, 5xx, 403, a list that broke off or did not begin | grows to 30 s; longer if the server asks for it |
+//! | the same after the server was away or a stream broke off, [`MAX_RECOVERY_ERRORS`] times | grows to [`PROBE_PERIOD`]: a server that starts refuses all for a while |
 //! | 410 | none if the watch before it lived; else it grows to 30 s, since a list costs the server much |
 //! | a stream that ended after it had worked | up to [`RECONNECT_JITTER`], so that watches that ended together do not come back together |
 //! | a stream that ended at once | grows to 5 s: to resume it costs the server little |
@@ -29,6 +30,8 @@ const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
 /// Between two probes of a server that cannot be reached, by one client: of 1,000 clients, 250 probe in a second. With all jitter, and the
 /// way to the server, watches live again within 5 s of its return.
 const PROBE_PERIOD: Duration = Duration::from_secs(4);
+/// How many errors after an outage count as those of a server that starts. At [`PROBE_PERIOD`] they take about a minute.
+const MAX_RECOVERY_ERRORS: u32 = 20;
 /// The part of [`PROBE_PERIOD`] that is drawn, so that clients do not fall into step.
 const PROBE_JITTER: f64 = 0.2;
 /// How long a client hears nothing of its server before it probes it. With the time for a probe, a server that is away is known to be
@@ -53,11 +56,13 @@ pub(super) struct Schedule {
     errors: u32,
     /// Answers in a row that the place of the watch is too old.
     expiries: u32,
+    /// How many more errors count as those of a server that starts.
+    recovery: u32,
 }
 
 impl Schedule {
     pub(super) fn new(rng: Rng) -> Self {
-        Self { rng, errors: 0, expiries: 0 }
+        Self { rng, errors: 0, expiries: 0, recovery: 0 }
     }
 
     /// Takes in how long a watch lived.
@@ -75,6 +80,8 @@ impl Schedule {
     /// Returns the wait after an error: at most `max`, unless the server asked for more.
     pub(super) fn failed(&mut self, max: Duration, asked: Duration) -> Duration {
         self.errors = self.errors.saturating_add(1);
+        let max = if self.recovery > 0 { max.min(PROBE_PERIOD) } else { max };
+        self.recovery = self.recovery.saturating_sub(1);
         self.backoff(self.errors, max).max(asked.min(2 * MAX_BACKOFF))
     }
 
@@ -93,6 +100,7 @@ impl Schedule {
             return self.failed(MAX_RESUME_BACKOFF, Duration::ZERO);
         }
         self.reset();
+        self.interrupted();
         RECONNECT_JITTER.mul_f64(self.rng.fraction())
     }
 
@@ -119,6 +127,17 @@ impl Schedule {
     /// Takes in that the server is back that was away. Whatever it answered before it went, it comes back as another one.
     pub(super) fn returned(&mut self) {
         self.errors = 0;
+        self.interrupted();
+    }
+
+    /// Takes in that the server cannot be reached, or broke off what worked: it may be about to start again.
+    pub(super) fn interrupted(&mut self) {
+        self.recovery = MAX_RECOVERY_ERRORS;
+    }
+
+    /// Takes in that the watch is accepted.
+    pub(super) fn recovered(&mut self) {
+        self.recovery = 0;
     }
 
     /// Says what the watch is to do while it waits for the server.
@@ -269,7 +288,7 @@ mod tests {
         let mut schedule = Schedule::new(Rng::from_seed(1));
         assert!((0..100).all(|_| schedule.ended(SHORTEST_WATCH) <= RECONNECT_JITTER));
         let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
-        assert!(waits[7] >= MAX_RESUME_BACKOFF / 2, "{waits:?}");
+        assert!(waits[7] >= PROBE_PERIOD / 2, "{waits:?}");
         // Once it lives for a while, all is forgotten.
         schedule.ended(SHORTEST_WATCH);
         assert!(schedule.ended(SECOND) <= FIRST_BACKOFF);

@@ -35,6 +35,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const LONGEST_SILENCE: Duration = Duration::from_secs(90);
 /// How long an unfinished list may be silent.
 const LONGEST_SILENCE_OF_LIST: Duration = Duration::from_secs(30);
+/// The kind of objects of which the server sends the metadata only.
+const PARTIAL: &str = "PartialObjectMetadata";
 /// Objects in a page.
 const PAGE: u32 = 500;
 
@@ -115,6 +117,7 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Session {
     path: String,
+    kind: Box<str>,
     /// What is added to the query of each request, behind a `&`; empty if all objects are meant.
     select: String,
     manager: Arc<str>,
@@ -171,6 +174,7 @@ impl Session {
         let Portion { selection, kept } = store.portion();
         Self {
             path: store.kind().path(store.namespace()),
+            kind: store.kind().name().into(),
             select: selection.query(),
             manager,
             kept: kept.clone(),
@@ -262,6 +266,9 @@ impl Session {
         if self.is_absent() {
             self.schedule.reset();
         }
+        if self.is_watching() {
+            self.schedule.recovered();
+        }
         self.trouble = None;
         self.unknown = 0;
     }
@@ -333,14 +340,16 @@ impl Session {
     /// Takes in one line of the watch.
     pub(super) fn line(&mut self, line: &[u8]) -> Step {
         match frame::event(line) {
-            Ok(Event::Put(object)) => match self.read(object) {
-                Ok((key, entry)) => self.advance(entry.resource_version(), |_| Delta::Put(key, entry)),
-                Err(error) => self.lost(error),
-            },
-            Ok(Event::Deleted(object)) => match Entry::read(object, &self.manager, &self.kept) {
-                Ok((key, entry)) => self.advance(entry.resource_version(), |_| Delta::Remove(key, entry)),
-                Err(error) => self.lost(error),
-            },
+            Ok(Event::Put(object)) => self.event(object, |session| match session.read(object) {
+                Ok((key, entry)) => session.advance(entry.resource_version(), |_| Delta::Put(key, entry)),
+                Err(error) => session.lost(error),
+            }),
+            Ok(Event::Deleted(object)) => {
+                self.event(object, |session| match Entry::read(object, &session.manager, &session.kept) {
+                    Ok((key, entry)) => session.advance(entry.resource_version(), |_| Delta::Remove(key, entry)),
+                    Err(error) => session.lost(error),
+                })
+            }
             Ok(Event::Bookmark { revision, initial }) => match self.state {
                 State::Listing(_) if initial => Step::Listed(revision),
                 State::Listing(_) => Step::Nothing,
@@ -351,6 +360,17 @@ impl Session {
             },
             Ok(Event::Error(status)) => Step::Stop(status),
             Err(error) => self.lost(error),
+        }
+    }
+
+    /// Takes in an object that a line of the watch is about.
+    fn event(&mut self, object: &[u8], step: impl FnOnce(&mut Self) -> Step) -> Step {
+        match frame::kind(object) {
+            Some(kind) if *kind != *self.kind && kind != PARTIAL => {
+                let error = format!("the watch of {} sent an object of kind {kind:?}", self.kind);
+                self.lost(error)
+            }
+            _ => step(self),
         }
     }
 
@@ -390,6 +410,7 @@ impl Session {
             End::Silent => self.trouble = Some("the API server sent nothing for too long".into()),
             End::Unreachable(why) => {
                 self.trouble = Some(why);
+                self.schedule.interrupted();
                 return Pause::Server(self.retry(lived));
             }
         }

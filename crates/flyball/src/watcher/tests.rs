@@ -426,6 +426,20 @@ fn a_list_that_does_not_begin_is_tried_by_other_means_after_growing_waits() {
 }
 
 #[test]
+fn an_event_about_an_object_of_another_kind_is_rejected() {
+    let (_, _, mut session) = store_of(1);
+    for (kind, is_taken) in [("Namespace", true), ("PartialObjectMetadata", true), ("Pod", false)] {
+        for event_type in ["ADDED", "MODIFIED", "DELETED"] {
+            let object = object(0, 7).replacen('{', &format!(r#"{{"kind":"{kind}","#), 1);
+            let step = session.line(event(event_type, &object).as_bytes());
+            assert_eq!(matches!(step, Step::Apply(_)), is_taken, "{event_type} {kind}: {step:?}");
+        }
+    }
+    session.ended(End::Closed, Duration::from_secs(100));
+    assert!(session.begins_list(), "what the event was about is listed");
+}
+
+#[test]
 fn a_server_may_be_away_if_a_load_balancer_answers_for_it_again_and_again() {
     for (code, is_away) in [(500, false), (502, true), (503, true), (429, false)] {
         let (_, _, mut session) = store_of(1);

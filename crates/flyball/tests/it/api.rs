@@ -33,6 +33,8 @@ pub enum Fault {
     Hang,
     /// These bytes, as a success.
     Answer(&'static str),
+    /// A success that never ends, of which a byte comes each 29 s.
+    Trickle,
     /// An error that says that the namespace is being deleted.
     Terminating,
 }
@@ -289,6 +291,9 @@ impl Api {
         let fault = self.world().fault(&format!("{what}?{query}"));
         let accept = parts.headers.get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let metadata = accept.contains("as=PartialObjectMetadata");
+        // As of the real server: the first clause that it knows counts.
+        let of_list = accept.starts_with("application/json;as=PartialObjectMetadataList;");
+        let mixed = metadata && parts.method == Method::GET && of_list == query.contains("watch=");
         let content = parts.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answer = match &fault {
             Some(Fault::Hang) => {
@@ -309,6 +314,8 @@ impl Api {
                 )
             }
             Some(Fault::Answer(text)) => whole(200, Bytes::from_static(text.as_bytes())),
+            Some(Fault::Trickle) => trickle(),
+            Some(Fault::LoseAnswer) | None if mixed => refusal(406, "metadata of the other form was requested"),
             Some(Fault::LoseAnswer) | None => {
                 self.world().handle(&parts.method, parts.uri.path(), query, (content, metadata), &body)
             }
@@ -678,6 +685,14 @@ fn whole(code: u16, body: Bytes) -> Answer {
 
 fn document(code: u16, value: &Value) -> Answer {
     whole(code, value.to_string().into())
+}
+
+fn trickle() -> Answer {
+    let bytes = stream::unfold((), |()| async {
+        sleep(Duration::from_secs(29)).await;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+    });
+    Response::new(StreamBody::new(bytes).boxed_unsync())
 }
 
 fn refusal(code: u16, message: &str) -> Answer {

@@ -69,6 +69,64 @@ async fn watches_live_again_within_seconds_of_the_return_of_a_server_behind_a_lo
 }
 
 #[tokio::test(start_paused = true)]
+async fn watches_live_again_within_seconds_of_the_end_of_the_errors_of_a_server_that_starts() {
+    for (code, away) in [403, 429, 500].into_iter().flat_map(|code| [1, 45, 600].map(|away| (code, away))) {
+        let away = Duration::from_secs(away);
+        let (api, widgets) = (Api::default(), Widgets::usual());
+        (0..50).for_each(|i| widget(&api, &format!("w{i}"), 1));
+        let _stage = Stage::start(&api, &widgets).await;
+        sleep(Duration::from_secs(60)).await;
+        outage(&api, away, Fault::LoseAnswer).await;
+        api.heal();
+        api.fail("", usize::MAX, Fault::Refuse(code));
+        api.seen();
+        sleep(Duration::from_secs(20)).await;
+        let attempts = api.seen().iter().filter(|seen| seen.query.contains("watch=true")).count();
+        assert!((4..=30).contains(&attempts), "{attempts} attempts of two watches after {away:?} of {code}");
+        api.heal();
+        let back = Instant::now();
+        while api.watches("widgets") + api.watches("configmaps") < 2 {
+            sleep(Duration::from_millis(10)).await;
+            assert!(back.elapsed() < Duration::from_secs(5), "not live again after {away:?} and 20 s of {code}");
+        }
+        settle().await;
+        assert_eq!(size_of(&api, "w7").as_deref(), Some("2"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_trickles_is_given_up() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "a", 1);
+    api.fail("/widgets?", 1, Fault::Trickle);
+    let _stage = Stage::start(&api, &widgets).await;
+    sleep(Duration::from_secs(32)).await;
+    assert_eq!(widgets.calls(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_lines_are_no_life_of_a_watch() {
+    let (api, widgets) = (Api::default(), Widgets::usual());
+    widget(&api, "w7", 1);
+    let _stage = Stage::start(&api, &widgets).await;
+    for _ in 0..3 {
+        sleep(Duration::from_secs(60)).await;
+        ["widgets", "configmaps"].iter().for_each(|resource| api.bookmark(resource));
+    }
+    ["widgets", "configmaps"].iter().for_each(|resource| api.cut(resource));
+    sleep(Duration::from_secs(5)).await;
+    api.seen();
+    for _ in 0..4 {
+        sleep(Duration::from_secs(29)).await;
+        api.send("widgets", "");
+        api.bookmark("configmaps");
+    }
+    let seen = api.seen();
+    let begun = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
+    assert_eq!((begun("/widgets"), begun("/configmaps")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn silence_without_an_end_is_noticed_in_half_a_minute_and_ends_when_the_server_is_back() {
     // A proxy keeps the connections of watches open, whatever becomes of the server; it says so to others, or nothing.
     for (away, fault) in [(40, Fault::Refuse(502)), (40, Fault::Hang), (600, Fault::Hang)] {

@@ -1,4 +1,4 @@
-use super::super::{Link, Received, chain};
+use super::super::{Link, Received, Sends, chain, connect};
 use super::{Connection, Transport};
 use futures_util::future::{join, join_all};
 use http::{Request, Response};
@@ -391,4 +391,56 @@ async fn a_certificate_authority_that_is_replaced_is_read_again() {
     assert_eq!(ask(&new).await, Ok(()));
     assert!(ask(&old).await.is_err());
     std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_replaced_is_read_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = kube::Config::new(format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap());
+    let [server, old, new] = [(); 3].map(|()| rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap());
+    let mut roots = rustls::RootCertStore::empty();
+    [&old, &new].into_iter().for_each(|client| roots.add(client.cert.der().clone()).unwrap());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let key = rustls::pki_types::PrivateKeyDer::try_from(server.signing_key.serialize_der()).unwrap();
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(vec![server.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let serve = async || {
+        let mut stream = acceptor.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let certificates = stream.get_ref().1.peer_certificates().unwrap().to_vec();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello").await.unwrap();
+        stream.shutdown().await.unwrap();
+        certificates
+    };
+    let [certificate, key] =
+        ["crt", "key"].map(|end| std::env::temp_dir().join(format!("flyball-client-{}.{end}", std::process::id())));
+    let replace = |client: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        std::fs::write(&certificate, client.cert.pem()).unwrap();
+        std::fs::write(&key, client.signing_key.serialize_pem()).unwrap();
+    };
+    config.root_cert = Some(vec![server.cert.der().to_vec()]);
+    config.auth_info.client_certificate = Some(certificate.to_str().unwrap().to_owned());
+    config.auth_info.client_key = Some(key.to_str().unwrap().to_owned());
+    replace(&old);
+    let client = connect(config).unwrap();
+    for shown in [&old, &new] {
+        replace(shown);
+        let ask = async {
+            let answer = Sends::send(&client, Request::get("/a").body(Body::empty()).unwrap()).await.unwrap();
+            answer.into_body().collect().await.unwrap();
+        };
+        let (certificates, ()) = join(serve(), ask).await;
+        assert_eq!(certificates, [shown.cert.der().clone()]);
+    }
+    std::fs::remove_file(certificate).unwrap();
+    std::fs::remove_file(key).unwrap();
 }
