@@ -253,10 +253,10 @@ struct Noted {
 
 /// The most characters of all warnings of one answer; beyond it each is cut to [`MAX_WARNING`], and once they come to as
 /// much even so, the others are dropped: as the real server does.
-const MAX_WARNINGS: usize = 4 << 10;
+pub(crate) const MAX_WARNINGS: usize = 4 << 10;
 
 /// The most characters of a warning where there are too many.
-const MAX_WARNING: usize = 256;
+pub(crate) const MAX_WARNING: usize = 256;
 
 impl Warnings {
     /// Notes warnings; what is noted already is not said twice.

@@ -6,11 +6,14 @@ use crate::storage::{Entry, Revision, Store};
 use flyball_core::Object;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All CRDs.
 #[derive(Default)]
-pub(crate) struct Definitions(Mutex<State>);
+pub(crate) struct Definitions {
+    state: Mutex<State>,
+    serving: Mutex<()>,
+}
 
 #[derive(Default)]
 struct State {
@@ -66,6 +69,12 @@ impl Definition {
 }
 
 impl Definitions {
+    /// Waits for its turn to make a catalog of what is stored now. One that is made of older CRDs must not take the place
+    /// of one that is made of newer ones.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns what is stored now, the oldest first: who came first has the first claim to a name.
     pub(super) fn get(&self, store: &Store) -> Vec<Arc<Definition>> {
         self.load(store, |_, _| {})
@@ -103,6 +112,6 @@ impl Definitions {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nothing panics while it holds the definitions")
+        self.state.lock().expect("nothing panics while it holds the definitions")
     }
 }

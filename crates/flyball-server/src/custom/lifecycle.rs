@@ -67,6 +67,7 @@ impl Inner {
 
     /// Serves what the stored CRDs say.
     pub(crate) fn serve_definitions(&self) {
+        let _turn = self.definitions.turn();
         let mut catalog = crate::registry::Catalog::built_in();
         for definition in self.definitions.get(&self.store) {
             definition.resources.iter().for_each(|resource| catalog.add(resource.clone()));

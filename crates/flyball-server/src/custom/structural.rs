@@ -527,15 +527,8 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     if unknown.is_err() || pruned.get("x") != Some(default) {
         errors.push(FieldError::invalid(&place, default.clone(), "must not have unknown fields"));
     }
-    // An object within another says what it is.
-    let nameless: Vec<FieldError> =
-        flag(schema.as_object().unwrap_or(&Schema::new()), "x-kubernetes-embedded-resource")
-            .then_some(["apiVersion", "kind"])
-            .into_iter()
-            .flatten()
-            .filter(|name| default.get(*name).is_none())
-            .map(|name| FieldError::required(at.field(name), "must not be empty"))
-            .collect();
+    // Objects within it say what they are.
+    let nameless = super::validate_embedded(node, default, at, false);
     if !nameless.is_empty() {
         errors.extend(nameless);
         return;

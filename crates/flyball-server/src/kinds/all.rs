@@ -3,8 +3,8 @@
 use super::kind::{Checks, Kind, Subresource as Sub, Verbs};
 use super::{
     access, admission_policy, apps, attachment, batch, certificate, config, defaults, device, event, flow, job,
-    namespace, network, node, pod, policy, printers, quota, registration, scaling, scaling_v1, service, storage, webhook,
-    workload,
+    namespace, network, node, pod, policy, printers, quota, registration, scaling, scaling_v1, service, storage,
+    webhook, workload,
 };
 use flyball_core::names::{dns_label, path_segment};
 use flyball_schema::notation::Library;

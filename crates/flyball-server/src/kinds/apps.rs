@@ -465,7 +465,17 @@ pub(super) fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     }
     let spec = root.at("spec");
     let template = spec.at("template");
-    pod::warn_of_spec(&template.at("spec"))
+    pod::warn_of(&template.at("metadata"), &template.at("spec"), true)
+}
+
+/// Warns of what is unwise in a template that stands for itself.
+pub(super) fn warn_of_pod_template(object: &Object, old: Option<&Object>) -> Vec<String> {
+    let root = Field::root(object);
+    let template = root.at("template");
+    if old.and_then(|old| old.get("template")) == Some(template.value()) {
+        return Vec::new();
+    }
+    pod::warn_of(&template.at("metadata"), &template.at("spec"), true)
 }
 
 #[cfg(test)]

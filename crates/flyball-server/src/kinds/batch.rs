@@ -304,9 +304,8 @@ fn warn(job: &Object, old: Option<&Object>, path: &[&str]) -> Vec<String> {
     if old.is_some_and(|old| old.at(path) == Some(&template)) {
         return warnings;
     }
-    let name = format!("{}.spec", path.join("."));
-    let root = flyball_core::field::Path::new(&name);
-    let spec = template.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(pod::warn_of_spec(&Field::new(root, spec)));
+    let name = path.join(".");
+    let template = Field::new(flyball_core::field::Path::new(&name), &template);
+    warnings.extend(pod::warn_of(&template.at("metadata"), &template.at("spec"), true));
     warnings
 }

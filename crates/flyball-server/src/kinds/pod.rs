@@ -16,4 +16,4 @@ pub(super) use defaults::{pod as default, template};
 pub(super) use placement::tolerations;
 pub(super) use spec::{template as check_template, template_metadata as check_template_metadata};
 pub(super) use update::{prepare, validate, warn};
-pub(super) use warnings::spec as warn_of_spec;
+pub(super) use warnings::of as warn_of;

@@ -11,3 +11,4 @@ pub(super) mod pem;
 pub(super) mod port;
 pub(super) mod resource;
 pub(super) mod text;
+pub(super) mod url;

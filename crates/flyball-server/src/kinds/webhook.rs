@@ -3,6 +3,7 @@
 use super::Part;
 use super::expression::{self, Made};
 use super::field::Field;
+use super::rules::url::Url;
 use super::rules::{label, text};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
@@ -181,34 +182,23 @@ pub(crate) fn review_versions(versions: &Field<'_>) -> Errors {
 /// Webhooks are called by TLS, by nothing but a host and a path.
 fn check_url(url: &Field<'_>) -> Errors {
     const FORM: &str = "; desired format: https://host[/path]";
-    let text = url.text();
-    let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let is_scheme = |scheme: &&str| {
-        scheme.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    let parts = match Url::parse(url.text()) {
+        Ok(parts) => parts,
+        Err(why) => return vec![url.required(format!("url must be a valid URL: {why}{FORM}"))],
     };
-    let (scheme, rest) = match rest.split_once(':') {
-        Some((scheme, rest)) if is_scheme(&scheme) => (scheme.to_lowercase(), rest),
-        _ => (String::new(), rest),
-    };
-    let authority = rest.strip_prefix("//").map_or("", |rest| rest.split('/').next().unwrap_or_default());
-    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     let mut errors = Errors::new();
-    if scheme != "https" {
-        errors.push(url.invalid_as(scheme, format!("'https' is the only allowed URL scheme{FORM}")));
+    if parts.scheme != "https" {
+        errors.push(url.invalid_as(parts.scheme, format!("'https' is the only allowed URL scheme{FORM}")));
     }
-    if host.is_empty() {
-        errors.push(url.invalid_as(host, format!("host must be specified{FORM}")));
+    if parts.host.is_empty() {
+        errors.push(url.invalid_as(parts.host, format!("host must be specified{FORM}")));
     }
     for (given, what) in [
-        (user.unwrap_or_default(), "user information is"),
-        (fragment, "fragments are"),
-        (query, "query parameters are"),
+        (parts.user, "user information is"),
+        (Some(parts.fragment).filter(|given| !given.is_empty()), "fragments are"),
+        (Some(parts.query).filter(|given| !given.is_empty()), "query parameters are"),
     ] {
-        if !given.is_empty() {
-            errors.push(url.invalid_as(given, format!("{what} not permitted in the URL")));
-        }
+        errors.extend(given.map(|given| url.invalid_as(given, format!("{what} not permitted in the URL"))));
     }
     errors
 }

@@ -7,7 +7,8 @@ use super::sent::Sent;
 use crate::admission::Operation;
 use crate::registry::Target;
 use crate::response::{self, Body};
-use flyball_core::{Object, Status};
+use flyball_core::field::FieldError;
+use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
 use http::Response;
 use serde_json::{Map, Value};
 
@@ -18,7 +19,9 @@ pub(super) async fn answer(
     action: &'static str,
 ) -> Result<Response<Body>, Status> {
     let mut container = call.query.text("container").to_owned();
-    if action != "log" {
+    if action == "log" {
+        check_log_options(call, &target.key())?;
+    } else {
         let kind = match (&*target.resource.kind.kind, action) {
             ("Pod", "attach") => "PodAttachOptions",
             ("Pod", "exec") => "PodExecOptions",
@@ -97,6 +100,36 @@ fn options(call: &Call, kind: &str) -> Result<Object, Status> {
     options.insert("apiVersion".into(), "v1".into());
     options.insert("kind".into(), kind.into());
     Object::try_from(Value::Object(options)).map_err(|_| Status::internal("options are an object"))
+}
+
+/// Refuses what no log can be cut to, whether or not there is the pod.
+fn check_log_options(call: &Call, pod: &ObjectKey) -> Result<(), Status> {
+    let query = &call.query;
+    let number =
+        |name: &str| query.get(name).map(|text| whole_number(text).map(|number| (name.to_owned(), number))).transpose();
+    let (lines, bytes, seconds) = (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
+    let mut errors = Vec::new();
+    let below = |given: Option<(String, i64)>, least: i64, why: &str| {
+        given.filter(|(_, number)| *number < least).map(|(name, number)| FieldError::invalid(name, number, why))
+    };
+    errors.extend(below(lines, 0, "must be greater than or equal to 0"));
+    errors.extend(below(bytes, 1, "must be greater than 0"));
+    if seconds.is_some() && query.get("sinceTime").is_some() {
+        errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    } else {
+        errors.extend(below(seconds, 1, "must be greater than 0"));
+    }
+    let kind = GroupVersionKind::new("", "v1", "PodLogOptions");
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&kind, pod.name(), &errors)) }
+}
+
+fn whole_number(text: &str) -> Result<i64, Status> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    text.parse().map_err(|error: std::num::ParseIntError| {
+        let large = matches!(error.kind(), PosOverflow | NegOverflow);
+        let why = if large { "value out of range" } else { "invalid syntax" };
+        Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+    })
 }
 
 fn port(text: &str) -> Result<Value, Status> {

@@ -170,6 +170,33 @@ async fn commands_need_another_protocol_and_no_logs_are_no_text() {
 }
 
 #[tokio::test]
+async fn logs_are_not_cut_to_what_cannot_be_whether_or_not_there_is_the_pod() {
+    let server = server().await;
+    let invalid = |why: &str| format!("PodLogOptions \"none\" is invalid: {why}");
+    for (query, code, expected) in [
+        ("tailLines=-1", 422, invalid("tailLines: Invalid value: -1: must be greater than or equal to 0")),
+        (
+            "limitBytes=0&sinceSeconds=0",
+            422,
+            invalid(
+                "[limitBytes: Invalid value: 0: must be greater than 0, sinceSeconds: Invalid value: 0: must be greater than 0]",
+            ),
+        ),
+        (
+            "sinceSeconds=0&sinceTime=2026-01-01T00:00:00Z",
+            422,
+            invalid(": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"),
+        ),
+        ("tailLines=x", 400, "strconv.ParseInt: parsing \"x\": invalid syntax".to_owned()),
+        ("tailLines=0&limitBytes=1&sinceSeconds=1", 404, "pods \"none\" not found".to_owned()),
+    ] {
+        let url = format!("/api/v1/namespaces/ns/pods/none/log?{query}");
+        let (given, _, told) = raw(&server, Method::GET, &url, &[], "").await;
+        assert_eq!((given, told["message"].as_str()), (code, Some(&*expected)), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn evictions_of_the_old_version_are_still_read() {
     let server = server().await;
     pod(&server, "p", None).await;

@@ -5,7 +5,7 @@ use super::super::field::Field;
 use super::super::fill::Fields;
 use super::super::rules::{address, resource};
 use super::{container, placement, spec};
-use flyball_core::field::{FieldError, Path};
+use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
@@ -365,9 +365,8 @@ pub(crate) fn warn(pod: &Object, old: Option<&Object>) -> Vec<String> {
     if old.is_some_and(|old| old.get("spec") == pod.get("spec")) {
         return warnings;
     }
-    let spec = Path::new("spec");
-    let value = pod.get("spec").unwrap_or(&Value::Null);
-    warnings.extend(super::warnings::spec(&Field::new(spec, value)));
+    let root = Field::root(pod);
+    warnings.extend(super::warnings::of(&root.at("metadata"), &root.at("spec"), false));
     warnings
 }
 
