@@ -185,7 +185,9 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
         Err(error) => dangers.push(danger("metadata".into(), error.to_string())),
     }
     let mut value = Value::Object(fields);
-    prune::default(schema.node(), &mut value);
+    if prune::default(schema.node(), &mut value).is_err() {
+        dangers.push(danger("spec".into(), "would be refused: its defaults take too much memory".into()));
+    }
     let mut errors = validate::validate(schema.node(), &value, None, "");
     if errors.is_empty() {
         errors.extend(validate::validate_lists(schema.node(), &value, &Path::ROOT));

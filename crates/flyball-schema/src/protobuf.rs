@@ -4,12 +4,14 @@
 //! quantities and the like are messages there and texts in JSON. Nothing is dropped or defaulted here: that is left to
 //! [`crate::decode`], which what comes out is meant for. See <https://protobuf.dev/programming-guides/encoding/>.
 
+use crate::memory::{ITEM, NODE as MAP};
 use crate::schema::{Node, Shape, Struct, Text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::time::{self, Timestamp};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// How deep messages may nest: as deep as JSON does.
 const DEPTH: usize = 127;
@@ -32,13 +34,36 @@ pub enum Error {
     EndOfGroup,
     #[error("proto: exceeded max depth")]
     TooDeep,
+    #[error("it takes too much memory")]
+    TooLarge,
     #[error("proto: {0}")]
     Value(String),
 }
 
-/// Reads a message as a value of a built-in type.
-pub fn read(node: Node<'_>, bytes: &[u8]) -> Result<Value, Error> {
-    message(node, bytes, 0)
+/// Where reading is: how deep, and how much memory what is read may still take.
+#[derive(Clone, Copy)]
+struct At<'b> {
+    depth: usize,
+    left: &'b Cell<usize>,
+}
+
+impl At<'_> {
+    fn deeper(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+
+    /// Counts memory that is about to be taken.
+    fn weigh(self, bytes: usize) -> Result<(), Error> {
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
+        Ok(())
+    }
+}
+
+/// Reads a message as a value of a built-in type, which takes no more than about so many bytes of memory.
+///
+/// Messages without any field count as maps that will be filled with defaults: two bytes each on the wire.
+pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
+    message(node, bytes, At { depth: 0, left: &Cell::new(max_memory) })
 }
 
 /// Splits a message into its fields.
@@ -159,14 +184,15 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
     taken.try_into().map_err(|_| Error::Short)
 }
 
-fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
-    if depth > DEPTH {
+fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
+    if at.depth > DEPTH {
         return Err(Error::TooDeep);
     }
+    at.weigh(MAP)?;
     match &node.get().shape {
         Shape::Struct(of) => {
             let mut out = Map::new();
-            read_struct(node, of, bytes, depth, &mut out)?;
+            read_struct(node, of, bytes, at, &mut out)?;
             Ok(out.into())
         }
         Shape::Open(open) => {
@@ -176,15 +202,15 @@ fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
                 let Some((_, sort)) = open.numbered.iter().find(|(known, _)| *known == number) else { continue };
                 let inner = node.at(*sort);
                 match (&mut out, inner.items()) {
-                    (Value::Array(items), Some(_)) => push(inner, wire, "Items", depth, items)?,
+                    (Value::Array(items), Some(_)) => push(inner, wire, "Items", at, items)?,
                     (out, Some(_)) => {
                         let mut items = Vec::new();
-                        push(inner, wire, "Items", depth, &mut items)?;
+                        push(inner, wire, "Items", at, &mut items)?;
                         *out = items.into();
                     }
                     // An object wins over what says that there could be one.
                     (Value::Object(_) | Value::Array(_), None) => {}
-                    (out, None) => *out = value(inner, wire, "Schema", depth)?,
+                    (out, None) => *out = value(inner, wire, "Schema", at)?,
                 }
             }
             Ok(out)
@@ -206,7 +232,18 @@ fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
         }
         Shape::Any => match first(bytes, 1, |wire| wire.bytes("Raw"))?.unwrap_or_default() {
             [] => Ok(Value::Null),
-            raw => serde_json::from_slice(raw).map_err(|error| Error::Value(error.to_string())),
+            raw => {
+                at.weigh(
+                    raw.iter()
+                        .map(|byte| match byte {
+                            b'{' | b':' => MAP,
+                            b',' | b'[' => ITEM,
+                            _ => 1,
+                        })
+                        .sum(),
+                )?;
+                serde_json::from_slice(raw).map_err(|error| Error::Value(error.to_string()))
+            }
         },
         // Protobuf has no map of lists: each stands in a message of its own.
         Shape::List(_) => {
@@ -214,7 +251,7 @@ fn message(node: Node<'_>, bytes: &[u8], depth: usize) -> Result<Value, Error> {
             for field in fields(bytes) {
                 let (number, wire) = field?;
                 if number == 1 {
-                    push(node, wire, "Items", depth, &mut items)?;
+                    push(node, wire, "Items", at, &mut items)?;
                 }
             }
             Ok(items.into())
@@ -250,7 +287,7 @@ fn read_struct(
     node: Node<'_>,
     of: &Struct,
     bytes: &[u8],
-    depth: usize,
+    at: At<'_>,
     out: &mut Map<String, Value>,
 ) -> Result<(), Error> {
     for field in fields(bytes) {
@@ -261,7 +298,7 @@ fn read_struct(
                 Shape::List(_) => {
                     let list = out.entry(&**name).or_insert_with(|| Value::Array(Vec::new()));
                     let Value::Array(items) = list else { unreachable!("just made as a list") };
-                    push(inner, wire, name, depth, items)?;
+                    push(inner, wire, name, at, items)?;
                 }
                 Shape::Map(map) => {
                     let entries = out.entry(&**name).or_insert_with(|| Value::Object(Map::new()));
@@ -269,44 +306,49 @@ fn read_struct(
                     let entry = wire.bytes(name)?;
                     let key = lossy(first(entry, 1, |wire| wire.bytes(name))?.unwrap_or_default());
                     let values = map.values.map(|values| node.at(values));
-                    let read = |wire| values.map_or(Ok(Value::Null), |values| value(values, wire, name, depth));
+                    let read = |wire| values.map_or(Ok(Value::Null), |values| value(values, wire, name, at));
                     let value = match first(entry, 2, read)? {
                         Some(value) => value,
                         None => values.map_or(Value::Null, crate::decode::zero),
                     };
+                    at.weigh(MAP / 8 + key.len())?;
                     entries.insert(key.into_owned(), value);
                 }
                 _ => {
-                    out.insert(name.to_string(), value(inner, wire, name, depth)?);
+                    out.insert(name.to_string(), value(inner, wire, name, at)?);
                 }
             }
         } else if let Some((_, embedded)) = of.embedded.iter().find(|(known, _)| *known == number) {
-            if depth > DEPTH {
+            if at.depth > DEPTH {
                 return Err(Error::TooDeep);
             }
             let inner = node.at(*embedded);
             let of = inner.as_struct().expect("only structs are embedded");
-            read_struct(inner, of, wire.bytes(&of.name)?, depth + 1, out)?;
+            read_struct(inner, of, wire.bytes(&of.name)?, at.deeper(), out)?;
         }
     }
     Ok(())
 }
 
 /// Adds what a field of a list brings: an item, or many packed numbers.
-fn push(list: Node<'_>, wire: Wire<'_>, name: &str, depth: usize, items: &mut Vec<Value>) -> Result<(), Error> {
+fn push(list: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>, items: &mut Vec<Value>) -> Result<(), Error> {
     let Some(item) = list.items() else { return Ok(()) };
     match (&item.get().shape, wire) {
         (Shape::Boolean | Shape::Integer(_), Wire::Bytes(mut packed)) => {
             while !packed.is_empty() {
-                items.push(value(item, Wire::Varint(varint(&mut packed)?), name, depth)?);
+                at.weigh(ITEM)?;
+                items.push(value(item, Wire::Varint(varint(&mut packed)?), name, at)?);
             }
         }
-        _ => items.push(value(item, wire, name, depth)?),
+        _ => {
+            at.weigh(ITEM)?;
+            items.push(value(item, wire, name, at)?);
+        }
     }
     Ok(())
 }
 
-fn value(node: Node<'_>, wire: Wire<'_>, name: &str, depth: usize) -> Result<Value, Error> {
+fn value(node: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>) -> Result<Value, Error> {
     Ok(match &node.get().shape {
         Shape::Boolean => (wire.varint(name)? != 0).into(),
         Shape::Integer(32) => (wire.varint(name)? as i32).into(),
@@ -317,7 +359,7 @@ fn value(node: Node<'_>, wire: Wire<'_>, name: &str, depth: usize) -> Result<Val
         },
         Shape::Text(Text::Plain) => lossy(wire.bytes(name)?).into(),
         Shape::Text(Text::Bytes) => BASE64.encode(wire.bytes(name)?).into(),
-        _ => message(node, wire.bytes(name)?, depth + 1)?,
+        _ => message(node, wire.bytes(name)?, at.deeper())?,
     })
 }
 
@@ -341,7 +383,7 @@ mod tests {
         let bytes: Vec<u8> =
             (0..digits.len() / 2).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect();
         let library = Library::read(&[TYPES]);
-        read(library.get("core/v1", "Thing").unwrap().node(), &bytes).map_err(|error| error.to_string())
+        read(library.get("core/v1", "Thing").unwrap().node(), &bytes, 1 << 20).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -382,5 +424,24 @@ mod tests {
         for (hex, expected) in cases {
             assert_eq!(read_hex(hex), Err(expected.to_owned()), "{hex}");
         }
+    }
+
+    #[test]
+    fn messages_without_content_take_memory() {
+        let thing = Library::read(&[TYPES]);
+        let read = |bytes: &[u8]| read(thing.get("core/v1", "Thing").unwrap().node(), bytes, 1 << 20).map(drop);
+        // Values of a map, packed numbers, and JSON in a text: few bytes each.
+        let length = |bytes: usize| [(bytes % 128) as u8 | 128, (bytes / 128 % 128) as u8 | 128, (bytes / 16384) as u8];
+        let spec = |content: Vec<u8>| [&[0x12][..], &length(content.len()), &content].concat();
+        let open = |count: usize| spec([0x42, 0].repeat(count));
+        assert_eq!((read(&open(1)), read(&open(100_000))), (Ok(()), Err(Error::TooLarge)));
+        let packed = |count: usize| spec([&[0x1a][..], &length(count), &vec![1; count]].concat());
+        assert_eq!((read(&packed(10_000)), read(&packed(100_000))), (Ok(()), Err(Error::TooLarge)));
+        let any = |count: usize| {
+            let json = format!("[{}0]", "{},".repeat(count));
+            let raw = [&[0x0a][..], &length(json.len()), json.as_bytes()].concat();
+            spec([&[0x4a][..], &length(raw.len()), &raw].concat())
+        };
+        assert_eq!((read(&any(1000)), read(&any(10_000))), (Ok(()), Err(Error::TooLarge)));
     }
 }

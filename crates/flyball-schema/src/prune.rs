@@ -4,7 +4,7 @@
 //! and the section on defaulting there.
 
 use crate::decode;
-use crate::extent::Extent;
+use crate::memory;
 use crate::schema::{Map as MapShape, Node, Presence, Shape};
 use flyball_core::field::FieldError;
 use serde_json::{Map, Value};
@@ -194,24 +194,31 @@ fn check_embedded(
     Ok(())
 }
 
-/// The most bytes that defaults add to one object, roughly: more than any object may have.
-pub const MAX_DEFAULT_BYTES: usize = 8 << 20;
+/// The most memory that defaults take in one object, about: as much as any object may take as a whole.
+pub const MAX_DEFAULT_MEMORY: usize = 48 << 20;
+
+/// Some defaults were left out, as they would take more than [`MAX_DEFAULT_MEMORY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
 
 /// Fills in the defaults of what is absent, or null where null is not allowed.
 ///
-/// Ends once the defaults come to [`MAX_DEFAULT_BYTES`]: an object that large is refused by whoever stores it.
-pub fn default(node: Node<'_>, value: &mut Value) {
-    fill(node, value, &mut { MAX_DEFAULT_BYTES });
+/// Ends once the defaults take [`MAX_DEFAULT_MEMORY`]. Whoever is to store the object refuses it then.
+pub fn default(node: Node<'_>, value: &mut Value) -> Result<(), TooLarge> {
+    let mut room = Some(MAX_DEFAULT_MEMORY);
+    fill(node, value, &mut room);
+    room.map(drop).ok_or(TooLarge)
 }
 
-/// Copies a default as long as there is room.
-fn copy(default: &Value, room: &mut usize) -> Option<Value> {
-    *room = room.checked_sub(Extent::of(default).bytes)?;
-    Some(default.clone())
+/// Copies a default as long as there is room: `None` says that there was too little once.
+fn copy(default: &Value, room: &mut Option<usize>) -> Option<Value> {
+    // Its place is in a map with others.
+    *room = room.and_then(|room| room.checked_sub(memory::of(default) + memory::NODE / 6));
+    room.map(|_| default.clone())
 }
 
-fn fill(node: Node<'_>, value: &mut Value, room: &mut usize) {
-    let refill = |node: Node<'_>, value: &mut Value, room: &mut usize| {
+fn fill(node: Node<'_>, value: &mut Value, room: &mut Option<usize>) {
+    let refill = |node: Node<'_>, value: &mut Value, room: &mut Option<usize>| {
         if value.is_null()
             && !node.nullable
             && let Some(default) = &node.get().default
@@ -323,7 +330,24 @@ mod tests {
     fn nulls_go_unless_they_are_allowed_or_have_a_default() {
         let (mut object, _) = pruned(json!({"spec": {"a": null, "n": null, "d": null}}));
         assert_eq!(object, json!({"spec": {"n": null, "d": null}}));
-        default(schema().node(), &mut object);
+        assert_eq!(default(schema().node(), &mut object), Ok(()));
         assert_eq!(object, json!({"spec": {"n": null, "d": 4, "o": {"x": 5}}}));
+    }
+
+    #[test]
+    fn defaults_that_take_much_memory_for_few_bytes_end() {
+        let deep = (0..16).fold(json!({}), |inner, _| json!({"a": inner}));
+        let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object",
+            "properties": {"d": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": deep}}}}}});
+        let root = openapi::read(Some(&schema));
+        let filled = |count: usize| {
+            let mut object = json!({"list": vec![json!({}); count]});
+            let told = default(root.node(), &mut object);
+            (told, memory::of(&object))
+        };
+        assert_eq!(filled(4_000).0, Ok(()));
+        let (told, bytes) = filled(70_000);
+        assert_eq!(told, Err(TooLarge));
+        assert!(bytes < MAX_DEFAULT_MEMORY * 5 / 4, "{bytes}");
     }
 }

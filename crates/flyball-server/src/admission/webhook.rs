@@ -175,7 +175,7 @@ impl Webhook {
         })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
-        shown_as.default(&mut patched);
+        shown_as.default_within(&mut patched, Some(object)).map_err(Refusal::Refused)?;
         Ok(patched)
     }
 }

@@ -190,7 +190,7 @@ impl Inner {
                 }
                 let merged = managed::apply(&catalog, resource, live, &wanted, writer.options.force, &by)?;
                 let (mut object, _) = decode::read(resource, merged)?;
-                resource.default(&mut object);
+                resource.default_within(&mut object, live)?;
                 live.iter().for_each(|live| put_back(resource, &mut object, live, target.part));
                 return Ok(object);
             }
@@ -209,7 +209,7 @@ impl Inner {
             }
             (Change::Patch(_) | Change::With(_), None) => unreachable!("only what is there is patched"),
         };
-        resource.default(&mut object);
+        resource.default_within(&mut object, live)?;
         meta::place(&mut object, target.namespace.as_deref())?;
         writer.warnings.add(meta::dedup_owners(&mut object, matches!(change, Change::Patch(_))));
         // Binding a pod is no write of its fields, as far as their owners are concerned.

@@ -23,7 +23,7 @@ impl Inner {
     ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         meta::place(&mut object, target.namespace.as_deref())?;
-        resource.default(&mut object);
+        resource.default_within(&mut object, None)?;
         meta::clear(&mut object);
         writer.warnings.add(meta::dedup_owners(&mut object, false));
         let now = self.clock.now_rfc3339();

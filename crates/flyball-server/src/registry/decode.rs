@@ -36,6 +36,13 @@ pub(super) fn unrecognized(resource: &Resource, why: &str, body: &[u8]) -> Statu
     Status::bad_request(message)
 }
 
+/// Shows a body as text, the beginning of one that is long.
+fn cut(body: &[u8]) -> String {
+    const MOST: usize = 1 << 10;
+    let rest = if body.len() > MOST { " ..." } else { "" };
+    format!("{}{rest}", String::from_utf8_lossy(&body[..body.len().min(MOST)]))
+}
+
 /// Shows the beginning of a body: as text if it looks like JSON, else as bytes.
 fn summary(body: &[u8]) -> String {
     const MOST: usize = 30;
@@ -128,7 +135,7 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
     let expected = &resource.kind;
     if let Behaviour::Custom(_) = resource.behaviour {
         if kind.is_empty() {
-            let text = String::from_utf8_lossy(raw);
+            let text = cut(raw);
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
         }
         if api_version != expected.api_version() {

@@ -164,7 +164,7 @@ impl Patch {
                         Ok(read) => read,
                         Err(why) => return refuse(&why),
                     };
-                    other.default(&mut object);
+                    other.default_within(&mut object, None)?;
                     object = super::read::convert_whole(&other, resource, object);
                     return self.decoded(object, unknown, validation, refuse);
                 }

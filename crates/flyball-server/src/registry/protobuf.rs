@@ -4,7 +4,8 @@
 
 use super::decode::{unhandled, unrecognized};
 use super::resource::Resource;
-use crate::request::body::{Document, Format};
+use crate::request::body::{self, Document, Format};
+use crate::request::weight::MAX_WEIGHT;
 use flyball_core::{GroupVersion, Status};
 use flyball_schema::protobuf::{self, Error, fields};
 use serde_json::{Value, json};
@@ -60,20 +61,21 @@ impl<'b> Envelope<'b> {
 }
 
 /// Reads a body as JSON of a kind; of another kind than that nothing but its name.
-pub(crate) fn document(resource: &Resource, body: &[u8]) -> Result<Document, Status> {
-    let envelope = Envelope::open(body).map_err(|why| unrecognized(resource, &why, body))?;
+pub(crate) fn document(resource: &Resource, sent: &[u8]) -> Result<Document, Status> {
+    let envelope = Envelope::open(sent).map_err(|why| unrecognized(resource, &why, sent))?;
     let (api_version, kind) = (envelope.api_version.as_str(), envelope.kind.as_str());
     let expected = &resource.kind;
     let same = (api_version.is_empty() || api_version == expected.api_version())
         && (kind.is_empty() || kind == &*expected.kind);
-    let value = match protobuf::read(resource.schema.node(), envelope.message) {
+    let value = match protobuf::read(resource.schema.node(), envelope.message, MAX_WEIGHT) {
         _ if !same => json!({"apiVersion": api_version, "kind": kind}),
         Ok(Value::Object(mut fields)) => {
             fields.insert("apiVersion".into(), api_version.into());
             fields.insert("kind".into(), kind.into());
             fields.into()
         }
-        Ok(_) => return Err(unrecognized(resource, "not an object", body)),
+        Ok(_) => return Err(unrecognized(resource, "not an object", sent)),
+        Err(Error::TooLarge) => return Err(Status::too_large(body::Error::TooLarge.to_string())),
         Err(error) => return Err(unhandled(expected, resource, &error.to_string())),
     };
     Ok(Document { value, duplicates: Vec::new(), format: Format::Json })
@@ -83,7 +85,7 @@ pub(crate) fn document(resource: &Resource, body: &[u8]) -> Result<Document, Sta
 pub(crate) fn delete_options(body: &[u8]) -> Result<Value, String> {
     let envelope = Envelope::open(body)?;
     let schema = crate::kinds::library().get("meta/v1", "DeleteOptions").expect("the library has what all kinds share");
-    let mut value = protobuf::read(schema.node(), envelope.message).map_err(|error| error.to_string())?;
+    let mut value = protobuf::read(schema.node(), envelope.message, MAX_WEIGHT).map_err(|error| error.to_string())?;
     let known = GroupVersion::parse(&envelope.api_version).is_some();
     value["apiVersion"] = if known { envelope.api_version } else { String::new() }.into();
     value["kind"] = if envelope.kind.is_empty() { "DeleteOptions".into() } else { envelope.kind }.into();

@@ -6,8 +6,10 @@ use crate::request::options::{ListOptions, VersionMatch};
 use crate::server::Inner;
 use crate::storage::{self, Entry, Revision, Snapshot, Unreadable};
 use bytes::Bytes;
+use flyball_core::selector::{Demand, Demands};
 use flyball_core::status::{Cause, Details, Reason};
 use flyball_core::{FieldSelector, LabelSelector, Object, ObjectKey, Status};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A list as it was asked for.
@@ -116,26 +118,33 @@ pub(crate) fn pruned(resource: &Resource, object: Object) -> Object {
     }
 }
 
-/// What a list or a watch selects.
+/// What a list or a watch selects, ready to be asked about each object.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    pub(crate) labels: LabelSelector,
-    /// Name and namespace that the field selector demands or refuses.
-    keys: FieldSelector,
-    /// The other terms, with the place of their field among the facts.
-    fields: Vec<(usize, String, bool)>,
+    labels: Demands,
+    fields: BTreeMap<Field, Demand>,
+}
+
+/// A field that objects are selected by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Field {
+    Name,
+    Namespace,
+    /// By its place among the facts.
+    Fact(usize),
 }
 
 impl Selection {
     /// Checks that the resource can be selected so.
     pub(crate) fn new(resource: &Resource, labels: &LabelSelector, fields: &FieldSelector) -> Result<Self, Status> {
         let selectable = resource.selectable();
-        let mut selection = Self { labels: labels.clone(), keys: FieldSelector::default(), fields: Vec::new() };
+        let mut selection = Self { labels: labels.into(), fields: BTreeMap::new() };
         for term in &fields.terms {
             let at = selectable.iter().position(|known| *known == term.field);
-            match (&*term.field, at) {
-                ("metadata.name" | "metadata.namespace", _) => selection.keys.terms.push(term.clone()),
-                (_, Some(at)) => selection.fields.push((at, term.value.clone(), term.negated)),
+            let field = match (&*term.field, at) {
+                ("metadata.name", _) => Field::Name,
+                ("metadata.namespace", _) => Field::Namespace,
+                (_, Some(at)) => Field::Fact(at),
                 (unknown, None) if resource.lists_fields() => {
                     let message = format!(
                         "{unknown:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
@@ -143,26 +152,25 @@ impl Selection {
                     return Err(Status::bad_request(message));
                 }
                 (unknown, None) => return Err(Status::bad_request(format!("field label not supported: {unknown}"))),
-            }
+            };
+            selection.fields.entry(field).or_default().equal(&term.value, term.negated);
         }
         Ok(selection)
     }
 
     /// Tells whether every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.keys.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty()
     }
 
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        let key = |field: &str| {
-            if field == "metadata.name" { entry.key.name() } else { entry.key.namespace().unwrap_or_default() }
+        let value = |field: &Field| match field {
+            Field::Name => Some(entry.key.name()),
+            Field::Namespace => Some(entry.key.namespace().unwrap_or_default()),
+            Field::Fact(at) => entry.facts.fields.get(*at).map(|value| &**value),
         };
-        self.keys.matches(|field| key(field))
-            && self
-                .fields
-                .iter()
-                .all(|(at, value, negated)| (entry.facts.fields.get(*at).map(|v| &**v) == Some(value)) != *negated)
-            && self.labels.matches(|label| entry.facts.label(label))
+        self.fields.iter().all(|(field, demand)| demand.holds(value(field)))
+            && self.labels.match_labels(entry.facts.labels.iter().map(|(key, value)| (&**key, &**value)))
     }
 }
 

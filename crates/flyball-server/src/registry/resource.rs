@@ -2,13 +2,16 @@
 
 use crate::custom::{CustomKind, schema_number};
 use crate::kinds::{Answer, Checks, Kind, Part, ScalePaths, Verbs, library};
+use crate::request::body;
+use crate::request::weight::MAX_WEIGHT;
 use crate::server::Inner;
 use crate::storage::{Entry, Facts};
 use bytes::Bytes;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
-use flyball_core::{Clock, GroupResource, GroupVersionKind, Object};
+use flyball_core::{Clock, GroupResource, GroupVersionKind, Object, Status};
 use flyball_schema::cel::Findings;
+use flyball_schema::prune::TooLarge;
 use flyball_schema::schema::Root;
 use std::sync::Arc;
 
@@ -210,15 +213,30 @@ impl Resource {
         }
     }
 
-    /// Fills in what the client left out.
+    /// Fills in what the client left out, as far as there is memory for it.
     pub(crate) fn default(&self, object: &mut Object) {
-        match &self.behaviour {
-            Behaviour::BuiltIn(kind) => {
-                object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
-                (kind.default)(object);
-            }
-            Behaviour::Custom(_) => object.change(|value| flyball_schema::prune::default(self.schema.node(), value)),
+        // Who reads takes what there is: nothing was stored that takes so much.
+        let _ = self.fill(object);
+    }
+
+    fn fill(&self, object: &mut Object) -> Result<(), TooLarge> {
+        let filled = object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
+        if let Behaviour::BuiltIn(kind) = &self.behaviour {
+            (kind.default)(object);
         }
+        filled
+    }
+
+    /// Fills in what the client left out, and refuses what takes too much memory with it, before copies are made of it.
+    /// What takes too much as it is stored may stay so, and become less.
+    pub(crate) fn default_within(&self, object: &mut Object, live: Option<&Object>) -> Result<(), Status> {
+        let filled = self.fill(object);
+        let weight = |object: &Object| flyball_schema::memory::of(object.as_value());
+        let is_within = |own: usize| own <= MAX_WEIGHT || live.is_some_and(|live| own <= weight(live));
+        if filled.is_ok() && is_within(weight(object)) {
+            return Ok(());
+        }
+        Err(Status::too_large(body::Error::TooLarge.to_string()))
     }
 
     /// Brings a written object into the state that a write through a part of it may leave it in.

@@ -4,17 +4,30 @@
 
 /// Says where JSON goes wrong; for text that is well formed, that it ends too early.
 pub(crate) fn json_error(text: &[u8]) -> String {
-    let mut scanner = Scanner { text, at: 0, depth: 0 };
+    let mut scanner = Scanner { text, at: 0, depth: 0, out_of_range: None };
     match scanner.value().and_then(|()| scanner.end()) {
         Err(error) => error,
-        Ok(()) => "unexpected end of JSON input".into(),
+        // Well formed: what is no number to `serde_json` is one that is too large.
+        Ok(()) => match scanner.out_of_range {
+            Some((from, to)) => {
+                let number = String::from_utf8_lossy(&text[from..to.min(from + MAX_SHOWN)]);
+                let cut = if to > from + MAX_SHOWN { "..." } else { "" };
+                format!("json: cannot unmarshal number {number}{cut} into Go value of type float64")
+            }
+            None => "unexpected end of JSON input".into(),
+        },
     }
 }
+
+/// The most characters of a number that an error shows.
+const MAX_SHOWN: usize = 64;
 
 struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
+    /// Where the first number stands that is too large.
+    out_of_range: Option<(usize, usize)>,
 }
 
 /// How deep JSON may nest: as deep as `serde_json` reads.
@@ -172,6 +185,7 @@ impl Scanner<'_> {
     }
 
     fn number(&mut self) -> Scan {
+        let from = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -190,6 +204,10 @@ impl Scanner<'_> {
                 self.at += 1;
             }
             self.digits("in exponent of numeric literal")?;
+        }
+        let number = std::str::from_utf8(&self.text[from..self.at]).ok().and_then(|text| text.parse::<f64>().ok());
+        if self.out_of_range.is_none() && number.is_none_or(f64::is_infinite) {
+            self.out_of_range = Some((from, self.at));
         }
         Ok(())
     }
@@ -226,6 +244,8 @@ mod tests {
             ("[1,]", "invalid character ']' looking for beginning of value"),
             ("\"\\x\"", "invalid character 'x' in string escape code"),
             ("1.x", "invalid character 'x' after decimal point in numeric literal"),
+            ("{\"a\":1e999999}", "json: cannot unmarshal number 1e999999 into Go value of type float64"),
+            ("[-1E+400,1e500]", "json: cannot unmarshal number -1E+400 into Go value of type float64"),
             ("-", "unexpected end of JSON input"),
             ("\"a\nb\"", "invalid character '\\n' in string literal"),
         ];

@@ -3,29 +3,18 @@
 //! It is far more than the text: a map of one short key takes ninety times as much. So what may be read and stored is
 //! bounded by this too, and who reads much waits until there is memory for it.
 
+use flyball_schema::memory::NODE;
+pub(crate) use flyball_schema::memory::{ITEM, entry};
+
 /// The most bytes that a body or a stored object may take once it is read. Three million bytes of ordinary objects take
 /// half of it.
 pub(crate) const MAX_WEIGHT: usize = 48 << 20;
-
-/// What a value takes in a list.
-pub(crate) const ITEM: usize = size_of::<serde_json::Value>();
-
-/// What a node of a map takes: room for eleven keys and values.
-const NODE: usize = 640;
-
-/// How many entries a node holds at the least, as maps are filled in order.
-const NODE_ENTRIES: usize = 6;
 
 /// As deep as JSON is read.
 const MAX_DEPTH: usize = 128;
 
 /// Texts up to this length take little, whatever they say: ninety times as much.
 const SHORT: usize = 64 << 10;
-
-/// Returns by how much a map grows with an entry, beside the key and the value's own.
-pub(crate) fn entry(count: usize) -> usize {
-    if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
-}
 
 /// Returns what no text of so many bytes exceeds by much once it is read, whatever it says.
 pub(crate) fn at_most(bytes: usize) -> usize {

@@ -23,9 +23,21 @@ pub(crate) async fn send(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> (u16, Value, Vec<String>) {
+    send_as(server, User::new("admin", &["system:masters"]), method, path, content_type, body).await
+}
+
+/// The same as any user.
+pub(crate) async fn send_as(
+    server: &Server,
+    user: User,
+    method: Method,
+    path: &str,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> (u16, Value, Vec<String>) {
     let mut request = Request::new(Full::new(body.into()));
     (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
-    request.extensions_mut().insert(User::new("admin", &["system:masters"]));
+    request.extensions_mut().insert(user);
     request.headers_mut().insert("content-type", content_type.parse().unwrap());
     let response = server.handle(request).await;
     let code = response.status().as_u16();
@@ -262,12 +274,13 @@ async fn defaults_and_managed_fields_count_towards_the_size_of_an_object() {
     let server = simulated();
     define(&server).await;
     let items = |count: usize| json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "i"}, "items": vec![json!({}); count]});
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, items(100_000).to_string()).await;
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, items(50_000).to_string()).await;
     assert_eq!((code, &told["reason"]), (413, &json!("RequestEntityTooLarge")), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("at most"), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{told}");
     let (code, told, _) =
         send(&server, Method::POST, &format!("{GADGETS}?dryRun=All"), JSON, items(100).to_string()).await;
     assert_eq!(code, 413, "{}", told["message"]);
+    assert!(told["message"].as_str().unwrap().contains("at most"), "{told}");
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, items(10).to_string()).await.0, 201);
     // Each key stands once in the object and once more among the managed fields.
     let keys: Vec<String> = (0..120_000).map(|n| format!("\"key-{n:09}\":0")).collect();
@@ -298,6 +311,78 @@ async fn what_takes_much_memory_is_neither_read_nor_stored() {
     let (code, told, _) = send(&server, Method::PATCH, &format!("{GADGETS}/half"), MERGE, more.to_string()).await;
     assert_eq!(code, 413, "{}", told["message"]);
     assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{}", told["message"]);
+}
+
+#[tokio::test]
+async fn what_defaults_would_make_much_of_is_not_read() {
+    let server = simulated();
+    let count = 100_000;
+    let length = |bytes: usize| [(bytes % 128) as u8 | 128, (bytes / 128 % 128) as u8 | 128, (bytes / 16384) as u8];
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2][..], &length(content.len()), content].concat();
+    let kind = field(1, &[field(1, b"v1"), field(2, b"Pod")].concat());
+    let containers = field(2, &[0x12, 0].repeat(count));
+    let protobuf = [b"k8s\0".to_vec(), kind, field(2, &containers)].concat();
+    let json = format!("{{\"spec\":{{\"containers\":[{}{{}}]}}}}", "{},".repeat(count));
+    let yaml = format!("spec:\n  containers:\n{}", "  - {}\n".repeat(count));
+    let all = [
+        (JSON, json.into_bytes()),
+        ("application/yaml", yaml.into_bytes()),
+        ("application/vnd.kubernetes.protobuf", protobuf),
+    ];
+    for (media, body) in all {
+        let pods = "/api/v1/namespaces/default/pods";
+        let (code, told, _) = send(&server, Method::POST, pods, media, body).await;
+        let expected = json!("Request entity too large: it takes more than 48 MiB of memory");
+        assert_eq!((code, &told["message"]), (413, &expected), "{media}");
+    }
+}
+
+#[tokio::test]
+async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
+    let server = simulated();
+    // Few bytes as JSON, and ten thousand in memory.
+    let deep = (0..16).fold(json!({}), |inner, _| json!({"a": inner}));
+    let schema = json!({"type": "object", "properties": {
+        "items": {"type": "array", "items": {"type": "object", "properties": {
+            "text": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": deep}}}},
+    }});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let crd = json!({"metadata": {"name": "gadgets.x.io"}, "spec": {
+        "group": "x.io", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"}, "versions": [version]}});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, Method::POST, path, JSON, crd.to_string()).await.0, 201);
+    let items = |count: usize| {
+        json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "i"}, "items": vec![json!({}); count]})
+            .to_string()
+    };
+    let one = format!("{GADGETS}/i");
+    let apply = format!("{one}?fieldManager=m&force=true");
+    let expected = json!("Request entity too large: it takes more than 48 MiB of memory");
+    let refused = async |method: Method, path: &str, media| {
+        let (code, told, _) = send(&server, method, path, media, items(10_000)).await;
+        assert_eq!((code, &told["message"]), (413, &expected), "{path} {media}");
+    };
+    refused(Method::POST, GADGETS, JSON).await;
+    refused(Method::POST, GADGETS, "application/yaml").await;
+    refused(Method::PATCH, &apply, APPLY).await;
+    assert_eq!(send(&server, Method::POST, GADGETS, JSON, items(100)).await.0, 201);
+    refused(Method::PUT, &one, JSON).await;
+    refused(Method::PATCH, &one, MERGE).await;
+    refused(Method::PATCH, &apply, APPLY).await;
+    // What is written is whole.
+    let (_, told, _) = send(&server, Method::GET, &one, JSON, "").await;
+    assert!(told["items"].as_array().unwrap().iter().all(|item| item["text"] == deep));
+}
+
+#[tokio::test]
+async fn a_refusal_shows_no_more_than_the_beginning_of_a_body() {
+    let server = simulated();
+    define(&server).await;
+    let long = json!({"apiVersion": "x.io/v1", "spec": "x".repeat(1_000_000)}).to_string();
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, long).await;
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("Object 'Kind' is missing in '{\"apiVersion\""), "{message}");
+    assert!(code == 400 && message.len() < 2_000, "{code} {}", message.len());
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ impl Mutation {
             let unknown: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
             return Err(internal(format!("strict decoding error: {}", unknown.join(", "))));
         }
-        kind.default(&mut patched);
+        kind.default_within(&mut patched, Some(object)).map_err(Failure::Refused)?;
         Ok(patched)
     }
 }
