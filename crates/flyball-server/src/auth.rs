@@ -14,7 +14,7 @@ mod tokens;
 pub(crate) use authenticate::{impersonated, of_request};
 pub(crate) use coverage::{Missing, missing};
 pub(crate) use impersonation::LastModes;
-pub(crate) use rbac::{Rbac, Rule};
+pub(crate) use rbac::{Rbac, Rule, is_policy};
 pub(crate) use tokens::{Bound, ISSUER, Issuer, Refusal};
 
 use crate::request::Target;

@@ -256,6 +256,14 @@ impl Inner {
         if resource.table == crate::custom::table() {
             self.definitions_moved.store(true, Ordering::Release);
         }
+        self.refresh_policy(resource);
+    }
+
+    /// Reads a role or a binding that was written before the write is answered, on the thread of that request.
+    fn refresh_policy(&self, resource: &Resource) {
+        if crate::auth::is_policy(&resource.table) {
+            self.rbac.refresh(&self.store);
+        }
     }
 
     /// Notes what follows from a removal.
@@ -264,6 +272,7 @@ impl Inner {
         if last_of_definition || resource.table == crate::custom::table() {
             self.definitions_moved.store(true, Ordering::Release);
         }
+        self.refresh_policy(resource);
     }
 
     /// Carries out what follows from writes to CRDs.

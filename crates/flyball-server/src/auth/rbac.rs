@@ -3,20 +3,24 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
 use super::{Action, Decision, MASTERS, On, User};
-use crate::storage::{Entry, Revision, Store};
+use crate::storage::{Entry, Event, Revision, Store};
 use flyball_core::{GroupResource, Object, ObjectKey};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
 
 /// Decides what may be done.
 #[derive(Default)]
 pub(crate) struct Rbac {
-    /// The rules as they were last read, and the versions of the tables that they were read from.
+    /// The rules as they were last read, and the versions of the tables that they were read from. Held for a moment
+    /// only: nothing is read under it.
     policy: Mutex<Option<(Versions, Arc<Policy>)>>,
+    /// Held by whoever reads roles and bindings, which takes long if there are very many subjects.
+    reading: Mutex<()>,
 }
 
 type Versions = [Revision; 4];
@@ -38,6 +42,9 @@ struct Binding {
     name: String,
     namespace: Option<String>,
     subjects: Vec<Subject>,
+    /// The places of the subjects in the order of their keys: a check costs as many searches as a user has groups,
+    /// however many subjects there are.
+    order: Vec<usize>,
     role_kind: String,
     role_name: String,
 }
@@ -47,6 +54,18 @@ struct Subject {
     kind: String,
     namespace: String,
     name: String,
+}
+
+impl Subject {
+    /// Returns what tells the subject from others, in a binding of a namespace.
+    fn key<'s>(&'s self, binding_namespace: &'s str) -> (&'s str, &'s str, &'s str) {
+        let namespace = match &*self.kind {
+            SERVICE_ACCOUNT if self.namespace.is_empty() => binding_namespace,
+            SERVICE_ACCOUNT => &self.namespace,
+            _ => "",
+        };
+        (&self.kind, namespace, &self.name)
+    }
 }
 
 /// A rule of a role: these verbs on these resources, or on these paths.
@@ -137,35 +156,38 @@ impl Binding {
     fn read(object: &Object) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let subjects = object.get("subjects").and_then(Value::as_array).into_iter().flatten();
+        let subjects: Vec<Subject> = subjects
+            .map(|s| Subject { kind: text(&s["kind"]), namespace: text(&s["namespace"]), name: text(&s["name"]) })
+            .collect();
+        let here = object.namespace().unwrap_or_default();
+        let mut order: Vec<usize> = (0..subjects.len()).collect();
+        // Stable: of equal subjects the first comes first.
+        order.sort_by_key(|at| subjects[*at].key(here));
         let role = object.get("roleRef").cloned().unwrap_or_default();
         Self {
             name: object.name().to_owned(),
             namespace: object.namespace().map(str::to_owned),
-            subjects: subjects
-                .map(|s| Subject { kind: text(&s["kind"]), namespace: text(&s["namespace"]), name: text(&s["name"]) })
-                .collect(),
+            subjects,
+            order,
             role_kind: text(&role["kind"]),
             role_name: text(&role["name"]),
         }
     }
 
-    /// Returns the subject by which the binding holds for a user.
+    /// Returns the first subject by which the binding holds for a user.
     fn subject_of(&self, user: &User) -> Option<&Subject> {
-        // There may be very many subjects.
         let account = user.name.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':'));
-        self.subjects.iter().find(|subject| match &*subject.kind {
-            "User" => subject.name == user.name,
-            "Group" => user.is_in(&subject.name),
-            "ServiceAccount" => account.is_some_and(|(namespace, name)| {
-                let at = if subject.namespace.is_empty() {
-                    self.namespace.as_deref().unwrap_or_default()
-                } else {
-                    &subject.namespace
-                };
-                name == subject.name && namespace == at
-            }),
-            _ => false,
-        })
+        let account = account.map(|(namespace, name)| (SERVICE_ACCOUNT, namespace, name));
+        let groups = user.groups.iter().map(|group| ("Group", "", &**group));
+        let keys = groups.chain([("User", "", &*user.name)]).chain(account);
+        keys.filter_map(|key| self.place_of(key)).min().map(|at| &self.subjects[at])
+    }
+
+    /// Returns the place of the first subject of a key.
+    fn place_of(&self, key: (&str, &str, &str)) -> Option<usize> {
+        let here = self.namespace.as_deref().unwrap_or_default();
+        let first = self.order.partition_point(|at| self.subjects[*at].key(here) < key);
+        self.order.get(first).copied().filter(|at| self.subjects[*at].key(here) == key)
     }
 
     fn reason(&self, subject: &Subject) -> String {
@@ -174,7 +196,7 @@ impl Binding {
             None => ("ClusterRoleBinding", self.name.clone()),
         };
         let whom = match &*subject.kind {
-            "ServiceAccount" => format!("{}/{}", subject.name, subject.namespace),
+            SERVICE_ACCOUNT => format!("{}/{}", subject.name, subject.namespace),
             _ => subject.name.clone(),
         };
         format!(
@@ -184,50 +206,71 @@ impl Binding {
     }
 }
 
+/// A role or a binding that was written or, without content, removed.
+struct Change {
+    namespace: Option<String>,
+    name: String,
+    content: Content,
+}
+
+enum Content {
+    Role(Option<Arc<[Rule]>>),
+    Binding(Option<Arc<Binding>>),
+}
+
+impl Change {
+    fn written(table: &str, entry: &Entry) -> Self {
+        // What cannot be read allows nothing.
+        let object = entry.object().ok();
+        Self::of(table, &entry.key, object.as_ref())
+    }
+
+    fn of(table: &str, key: &ObjectKey, object: Option<&Object>) -> Self {
+        let content = if matches!(table, "roles" | "clusterroles") {
+            let rules = |object: &Object| {
+                object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect()
+            };
+            Content::Role(object.map(rules))
+        } else {
+            Content::Binding(object.map(|object| Arc::new(Binding::read(object))))
+        };
+        Self { namespace: key.namespace().map(str::to_owned), name: key.name().to_owned(), content }
+    }
+}
+
+/// Reads what was written to a table after a revision; `None` if that is not known any more.
+fn changes(store: &Store, table: &str, since: Revision) -> Option<Vec<Change>> {
+    let (events, _) = store.events_after(&GroupResource::new(GROUP, table), since, usize::MAX).ok()?;
+    let change = |event: Arc<Event>| match event.removed {
+        true => Change::of(table, &event.after.key, None),
+        false => Change::written(table, &event.after),
+    };
+    Some(events.into_iter().map(change).collect())
+}
+
 impl Policy {
     fn read(store: &Store) -> Self {
         let mut policy = Self::default();
         for table in TABLES {
             let entries = store.list(&GroupResource::new(GROUP, table), None).entries;
-            entries.iter().for_each(|entry| policy.put(table, entry));
+            entries.iter().for_each(|entry| policy.take(Change::written(table, entry)));
         }
         policy
     }
 
-    /// Brings the rules up to date with what was written to a table after a revision; `false` if that is not known any
-    /// more.
-    fn follow(&mut self, store: &Store, table: &str, since: Revision) -> bool {
-        let Ok((events, _)) = store.events_after(&GroupResource::new(GROUP, table), since, usize::MAX) else {
-            return false;
-        };
-        for event in events {
-            if event.removed {
-                self.remove(table, &event.after.key);
-            } else {
-                self.put(table, &event.after);
+    fn take(&mut self, change: Change) {
+        let Change { namespace, name, content } = change;
+        match content {
+            Content::Role(Some(rules)) => drop(self.roles.insert((namespace, name), rules)),
+            Content::Role(None) => drop(self.roles.remove(&(namespace, name))),
+            Content::Binding(Some(binding)) => {
+                self.bindings.entry(namespace).or_default().insert(name, binding);
             }
-        }
-        true
-    }
-
-    fn put(&mut self, table: &str, entry: &Entry) {
-        // What cannot be read allows nothing.
-        let Ok(object) = entry.object() else { return self.remove(table, &entry.key) };
-        let (namespace, name) = (entry.key.namespace().map(str::to_owned), entry.key.name().to_owned());
-        if is_role(table) {
-            let rules = object.get("rules").and_then(Value::as_array).into_iter().flatten().map(Rule::read).collect();
-            self.roles.insert((namespace, name), rules);
-        } else {
-            self.bindings.entry(namespace).or_default().insert(name, Arc::new(Binding::read(&object)));
-        }
-    }
-
-    fn remove(&mut self, table: &str, key: &ObjectKey) {
-        let namespace = key.namespace().map(str::to_owned);
-        if is_role(table) {
-            self.roles.remove(&(namespace, key.name().to_owned()));
-        } else if let Some(bindings) = self.bindings.get_mut(&namespace) {
-            bindings.remove(key.name());
+            Content::Binding(None) => {
+                if let Some(bindings) = self.bindings.get_mut(&namespace) {
+                    bindings.remove(&name);
+                }
+            }
         }
     }
 
@@ -247,33 +290,62 @@ impl Policy {
 impl Rbac {
     /// Returns the same for a store that goes on from an image of this one's.
     pub(crate) fn image(&self) -> Self {
-        Self { policy: Mutex::new(self.known().clone()) }
+        Self { policy: Mutex::new(self.known().clone()), reading: Mutex::default() }
     }
 
-    /// Rules that were being brought up to date when something panicked are brought up to date once more.
     fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the rules as they are now.
+    /// Returns the rules as they are now, or as they were before a write that is not answered yet.
     fn policy(&self, store: &Store) -> Arc<Policy> {
-        let versions = TABLES.map(|table| store.changed(&GroupResource::new(GROUP, table)));
-        let mut known = self.known();
-        match &mut *known {
-            Some((read, policy)) if *read == versions => return policy.clone(),
-            Some((read, policy)) => {
-                let changing = Arc::make_mut(policy);
-                let mut moved = TABLES.iter().zip(*read).zip(versions).filter(|((_, read), now)| read != now);
-                if moved.all(|((table, read), _)| changing.follow(store, table, read)) {
-                    *read = versions;
-                    return policy.clone();
-                }
-            }
-            None => {}
+        let known = self.known().clone();
+        match known {
+            Some((read, policy)) if read == versions(store) => policy,
+            // Somebody reads them already, and answers only then: see `refresh`.
+            Some((_, policy)) => match self.reading.try_lock() {
+                Err(TryLockError::WouldBlock) => policy,
+                Err(TryLockError::Poisoned(reading)) => self.read(store, &reading.into_inner()),
+                Ok(reading) => self.read(store, &reading),
+            },
+            None => self.read(store, &self.reading()),
         }
-        let policy = Arc::new(Policy::read(store));
-        *known = Some((versions, policy.clone()));
-        policy
+    }
+
+    /// Brings the rules up to date with what was written. A write of a role or a binding is answered only after that,
+    /// so that whatever is asked after the answer is decided by it.
+    pub(crate) fn refresh(&self, store: &Store) {
+        self.read(store, &self.reading());
+    }
+
+    fn reading(&self) -> MutexGuard<'_, ()> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what has changed, while others decide by the rules as they were.
+    fn read(&self, store: &Store, _reading: &MutexGuard<'_, ()>) -> Arc<Policy> {
+        let versions = versions(store);
+        // Nobody else brings them up to date meanwhile.
+        let read = self.known().as_ref().map(|(read, _)| *read);
+        let changes = read.and_then(|read| {
+            let moved = TABLES.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
+            let changes: Option<Vec<_>> = moved.map(|((table, read), _)| changes(store, table, read)).collect();
+            Some(changes?.into_iter().flatten().collect::<Vec<_>>())
+        });
+        // Without them, all is read anew.
+        let anew = if changes.is_none() { Some(Arc::new(Policy::read(store))) } else { None };
+        let mut known = self.known();
+        let (read, policy) = known.get_or_insert_default();
+        match (changes, anew) {
+            (Some(changes), _) if changes.is_empty() => {}
+            (Some(changes), _) => {
+                let policy = Arc::make_mut(policy);
+                changes.into_iter().for_each(|change| policy.take(change));
+            }
+            (None, anew) => *policy = anew.unwrap_or_default(),
+        }
+        *read = versions;
+        policy.clone()
     }
 
     /// Decides whether something may be done.
@@ -311,13 +383,22 @@ impl Rbac {
     }
 }
 
-fn is_role(table: &str) -> bool {
-    matches!(table, "roles" | "clusterroles")
+/// The versions of the tables as they are now.
+fn versions(store: &Store) -> Versions {
+    TABLES.map(|table| store.changed(&GroupResource::new(GROUP, table)))
+}
+
+/// Tells whether rules are read from a table.
+pub(crate) fn is_policy(table: &GroupResource) -> bool {
+    &*table.group == GROUP
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::Facts;
+    use futures_util::FutureExt;
+    use serde_json::json;
 
     fn rule(text: &str) -> Rule {
         Rule::read(&serde_json::from_str(text).expect("JSON"))
@@ -353,5 +434,104 @@ mod tests {
         assert!(paths.allows("get", &On::Path("/apis/apps/v1")));
         assert!(paths.allows("get", &On::Path("/healthz")));
         assert!(!paths.allows("get", &On::Path("/healthz/x")));
+    }
+
+    fn binding(namespace: Option<&str>, subjects: Value) -> Binding {
+        let object =
+            json!({"kind": "RoleBinding", "metadata": {"name": "b", "namespace": namespace}, "subjects": subjects});
+        Binding::read(&Object::try_from(object).expect("an object"))
+    }
+
+    #[test]
+    fn the_first_subject_that_is_a_user_is_found_among_very_many() {
+        let many = |n: usize| json!({"kind": "ServiceAccount", "name": format!("x{n}")});
+        let mut subjects: Vec<Value> = (0..20_000).map(many).collect();
+        subjects.push(json!({"kind": "Group", "name": "g"}));
+        subjects.push(json!({"kind": "User", "name": "ann"}));
+        subjects.push(json!({"kind": "ServiceAccount", "name": "x7", "namespace": "b"}));
+        let binding = binding(Some("a"), subjects.into());
+        let found = |user: User| binding.subject_of(&user).map(|subject| (&*subject.kind, &*subject.name));
+        assert_eq!(found(User::service_account("a", "x19999")), Some(("ServiceAccount", "x19999")));
+        assert_eq!(found(User::service_account("b", "x7")), Some(("ServiceAccount", "x7")));
+        assert_eq!(found(User::service_account("b", "x8")), None);
+        assert_eq!(found(User::new("ann", &["g"])), Some(("Group", "g")));
+        assert_eq!(found(User::new("ann", &["h"])), Some(("User", "ann")));
+        assert_eq!(found(User::new("x7", &["ann"])), None);
+        // Each search halves what is left.
+        assert!(
+            binding.order.len() == binding.subjects.len()
+                && binding.order.is_sorted_by_key(|at| binding.subjects[*at].key("a"))
+        );
+    }
+
+    #[test]
+    fn subjects_are_those_of_looking_at_each() {
+        let kinds = ["User", "Group", "ServiceAccount", "Robot"];
+        let (namespaces, names) = (["", "a", "b"], ["p", "q", "r"]);
+        let all: Vec<Value> = (0..36)
+            .map(|n: usize| json!({"kind": kinds[n % 4], "namespace": namespaces[n / 4 % 3], "name": names[n / 12]}))
+            .collect();
+        let users = [
+            User::service_account("a", "p"),
+            User::service_account("b", "q"),
+            User::service_account("", "r"),
+            User::new("p", &["q", "r"]),
+            User::new("r", &[]),
+        ];
+        for skip in 0..all.len() {
+            for namespace in [None, Some("a")] {
+                let binding = binding(namespace, all[skip..].to_vec().into());
+                for user in &users {
+                    let account = user.name.strip_prefix("system:serviceaccount:").and_then(|a| a.split_once(':'));
+                    let is_user = |subject: &&Subject| match &*subject.kind {
+                        "User" => subject.name == user.name,
+                        "Group" => user.is_in(&subject.name),
+                        "ServiceAccount" => {
+                            account == Some((subject.key(namespace.unwrap_or_default()).1, &subject.name))
+                        }
+                        _ => false,
+                    };
+                    let expected = binding.subjects.iter().find(is_user).map(std::ptr::from_ref);
+                    assert_eq!(binding.subject_of(user).map(std::ptr::from_ref), expected, "{user:?} {skip}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_decided_about_while_somebody_reads_a_binding() {
+        let store = Store::new(crate::storage::Limits::of(&crate::Bounds::default()));
+        let put = |table: &str, object: Value| {
+            let object = Object::try_from(object).expect("an object");
+            let table = GroupResource::new(GROUP, table);
+            let key = object.key();
+            let make = |revision| Ok(Entry::new(key.clone(), object, revision, Facts::default(), 0));
+            store.put(&table, &key, None, make).now_or_never().expect("no journal").expect("stored");
+        };
+        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+        put("roles", json!({"metadata": {"name": "r", "namespace": "a"}, "rules": [rule]}));
+        let rbac = Rbac::default();
+        let may = |name: &str| {
+            let user = User::new(name, &[]);
+            rbac.decide(&store, &Action { user: &user, verb: "get", on: on("pods", "", "x") }) != Decision::NoOpinion
+        };
+        let bind = |name: &str| {
+            let subject = json!({"kind": "User", "name": name});
+            put(
+                "rolebindings",
+                json!({"metadata": {"name": name, "namespace": "a"},
+                "roleRef": {"kind": "Role", "name": "r"}, "subjects": [subject]}),
+            );
+        };
+        bind("ann");
+        assert!(may("ann") && !may("bob"));
+        let reading = rbac.reading.lock();
+        bind("bob");
+        assert!(may("ann") && !may("bob"), "nobody waits, and the write is not answered yet");
+        drop(reading);
+        rbac.refresh(&store);
+        let reading = rbac.reading.lock();
+        assert!(may("ann") && may("bob"), "what was read needs no reading");
+        drop(reading);
     }
 }
