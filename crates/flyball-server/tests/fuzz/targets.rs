@@ -164,6 +164,9 @@ pub(crate) async fn send(
     Some((code, body.ok().and_then(Result::ok).map(|body| body.to_bytes())))
 }
 
+/// The longest word of an outline, in bytes: answers are kept, millions of them.
+const MAX_WORD: usize = 32;
+
 /// The words that a message begins with, without what it quotes.
 fn outline(message: &str) -> String {
     let mut quote = None;
@@ -179,7 +182,8 @@ fn outline(message: &str) -> String {
     });
     let text: String = unquoted.collect();
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
-    words.take(16).collect::<Vec<_>>().join(" ")
+    // A word may be as long as an input; they are ASCII, so that any place is between two characters.
+    words.take(16).map(|word| &word[..word.len().min(MAX_WORD)]).collect::<Vec<_>>().join(" ")
 }
 
 pub(crate) fn json_of(input: &[u8]) -> Value {
