@@ -15,7 +15,12 @@ const MAPS: &str = "/api/v1/namespaces/play/configmaps";
 const TOYS: &str = "/apis/example.com/v1/namespaces/play/toys";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/play/deployments";
 
+const PODS: &str = "/api/v1/namespaces/play/pods";
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/play/roles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/play/rolebindings";
+
 const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const YAML: &str = "application/yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -30,8 +35,8 @@ struct Sent {
     body: Bytes,
 }
 
-fn sent(name: &'static str, method: &'static str, path: &str, media: &'static str, body: impl Into<String>) -> Sent {
-    Sent { name, method, path: path.into(), media, body: Bytes::from(body.into()) }
+fn sent(name: &'static str, method: &'static str, path: &str, media: &'static str, body: impl Into<Bytes>) -> Sent {
+    Sent { name, method, path: path.into(), media, body: body.into() }
 }
 
 /// Writes an object with so many fields.
@@ -74,13 +79,7 @@ fn objects(path: &str) -> Vec<Sent> {
         sent("flow YAML", "POST", path, YAML, nested(100_000, "{a: ", "1", "}")),
         sent("block YAML", "POST", path, YAML, (0..2000).map(|n| " ".repeat(n) + "a:\n").collect::<String>()),
         sent("aliases", "POST", path, YAML, aliases()),
-        sent(
-            "protobuf",
-            "POST",
-            path,
-            "application/vnd.kubernetes.protobuf",
-            "k8s\0".to_owned() + &"\n\u{7f}".repeat(500_000),
-        ),
+        sent("protobuf", "POST", path, PROTOBUF, "k8s\0".to_owned() + &"\n\u{7f}".repeat(500_000)),
         sent("no end", "POST", path, JSON, in_spec(&"[".repeat(1000))),
     ]
 }
@@ -110,6 +109,113 @@ fn texts() -> Vec<Sent> {
         sent("pattern, texts of some length", "POST", TOYS, JSON, toy(json!({"codes": vec![of(10_000); 200]}))),
         sent("pattern, patched", "PATCH", &format!("{TOYS}/mine"), MERGE, set),
     ]
+}
+
+/// Little to send that defaults make much of.
+fn defaults() -> Vec<Sent> {
+    let list = |count: usize| format!("[{}{{}}]", "{},".repeat(count - 1));
+    let pod =
+        |field: &str, count| format!("{{\"metadata\":{{\"name\":\"h\"}},\"spec\":{{\"{field}\":{}}}}}", list(count));
+    let toy = |count| {
+        format!(
+            "{{\"apiVersion\":\"example.com/v1\",\"kind\":\"Toy\",\"metadata\":{{\"generateName\":\"h-\"}},\"filled\":{}}}",
+            list(count)
+        )
+    };
+    let mut all = Vec::new();
+    for count in [30_000, 70_000, 200_000] {
+        all.extend([
+            sent("defaults, containers", "POST", PODS, JSON, pod("containers", count)),
+            sent("defaults, volumes", "POST", PODS, JSON, pod("volumes", count)),
+            sent("defaults, of a definition", "POST", TOYS, JSON, toy(count)),
+            sent("defaults, applied", "PATCH", &format!("{TOYS}/mine?fieldManager=m&force=true"), APPLY, toy(count)),
+            sent("defaults, protobuf", "POST", PODS, PROTOBUF, protobuf_pod(count)),
+        ]);
+    }
+    all
+}
+
+/// A pod with so many containers of which nothing is said, as protobuf.
+fn protobuf_pod(count: usize) -> Vec<u8> {
+    let field = |number: u8, content: &[u8]| {
+        let length = content.len();
+        let length = [(length % 128) as u8 | 128, (length / 128 % 128) as u8 | 128, (length / 16384) as u8];
+        [&[number << 3 | 2][..], &length, content].concat()
+    };
+    let kind = field(1, &[field(1, b"v1"), field(2, b"Pod")].concat());
+    let pod = field(2, &[0x12, 0].repeat(count));
+    [b"k8s\0".to_vec(), kind, field(2, &pod)].concat()
+}
+
+/// Roles and bindings that say much: whether somebody may grant a role is asked of all that it says.
+fn rights() -> Vec<Sent> {
+    let role = |count: usize| {
+        let names = |letter: &str| (0..count).map(|n| format!("{letter}{n}")).collect::<Vec<_>>();
+        json!({"metadata": {"generateName": "h-"}, "rules": [
+            {"apiGroups": names("g"), "resources": names("r"), "verbs": names("v"), "resourceNames": names("n")}]})
+    };
+    let rules = |count: usize| {
+        let rule = |n| json!({"apiGroups": [""], "resources": [format!("r{n}")], "verbs": ["get"]});
+        json!({"metadata": {"generateName": "h-"}, "rules": (0..count).map(rule).collect::<Vec<_>>()})
+    };
+    let binding = |name: Value, count: usize| {
+        let subject = |n| json!({"kind": "ServiceAccount", "name": format!("x{n}"), "namespace": "play"});
+        json!({"metadata": name, "subjects": (0..count).map(subject).collect::<Vec<_>>(),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"}})
+    };
+    let relabeled = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+    let mut all: Vec<Sent> =
+        [20, 60, 200, 2000].map(|count| sent("rights, product", "POST", ROLES, JSON, role(count).to_string())).into();
+    all.extend([
+        sent("rights, rules", "POST", ROLES, JSON, rules(20_000).to_string()),
+        sent("rights, subjects", "POST", BINDINGS, JSON, binding(json!({"name": "many"}), 20_000).to_string()),
+        sent(
+            "rights, other subjects",
+            "PUT",
+            &format!("{BINDINGS}/many"),
+            JSON,
+            binding(json!({"name": "many"}), 19_000).to_string(),
+        ),
+        sent("rights, labels", "PATCH", &format!("{BINDINGS}/many"), MERGE, relabeled),
+        sent(
+            "rights, asked",
+            "POST",
+            REVIEWS,
+            JSON,
+            json!({"spec": {"resourceAttributes": {
+            "namespace": "play", "verb": "get", "resource": "secrets", "group": "x"}}})
+            .to_string(),
+        ),
+        sent(
+            "rights, more subjects",
+            "POST",
+            BINDINGS,
+            JSON,
+            binding(json!({"generateName": "h-"}), 5_000).to_string(),
+        ),
+        sent("rights, no roles", "DELETE", &format!("{ROLES}?labelSelector=!keep"), JSON, ""),
+        sent("rights, taken back", "DELETE", &format!("{BINDINGS}?labelSelector=!keep"), JSON, ""),
+    ]);
+    all
+}
+
+/// Selectors of which every object meets all requirements, so that all are looked at.
+fn selectors(path: &str) -> Vec<Sent> {
+    let absent: Vec<String> = (0..9000).map(|n| format!("!k{n:x}")).collect();
+    let other: Vec<String> = (0..2500).map(|n| format!("a%20notin%20(k{n:x})")).collect();
+    let names: Vec<String> = (0..2500).map(|n| format!("metadata.name!=k{n:x}")).collect();
+    let mut all = Vec::new();
+    for selector in [
+        format!("labelSelector={}", absent.join(",")),
+        format!("labelSelector={}", other.join(",")),
+        format!("fieldSelector={}", names.join(",")),
+    ] {
+        all.push(sent("selector, list", "GET", &format!("{path}?{selector}"), JSON, ""));
+        let watch = format!("{path}?{selector}&watch=1&resourceVersion=1&timeoutSeconds=1");
+        all.push(sent("selector, watch", "GET", &watch, JSON, ""));
+        all.push(sent("selector, deletion", "DELETE", &format!("{path}?{selector}&dryRun=All"), JSON, ""));
+    }
+    all
 }
 
 /// What may be asked for.
@@ -219,10 +325,13 @@ fn corpus(account: &str) -> Vec<Sent> {
     let mut all = objects(REVIEWS);
     all.extend(queries("/api/v1/configmaps"));
     all.extend(texts());
+    all.extend(selectors(MAPS));
     if account == "nobody" {
         all.extend(objects(MAPS));
         return all;
     }
+    all.extend(defaults());
+    all.extend(rights());
     for path in [MAPS, TOYS, DEPLOYMENTS] {
         all.extend(own());
         all.extend(objects(path));

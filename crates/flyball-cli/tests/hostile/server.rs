@@ -18,6 +18,11 @@ const PACE: Duration = Duration::from_millis(10);
 /// A pattern that keeps thousands of states for each character of a text of `a`s.
 const PATTERN: &str = "^(a{1,60}){1,60}b$";
 
+/// A default of few bytes that takes ten thousand in memory.
+fn filling() -> Value {
+    (0..16).fold(json!({}), |inner, _| json!({"a": inner}))
+}
+
 /// A running cluster, which goes with the test.
 pub(crate) struct Cluster {
     home: PathBuf,
@@ -80,18 +85,23 @@ impl Cluster {
                     "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
                         "code": {"type": "string", "pattern": PATTERN},
                         "codes": {"type": "array", "items": {"type": "string", "pattern": PATTERN}},
-                    }}},
+                    }}, "filled": {"type": "array", "items": {"type": "object", "properties": {
+                        "nested": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": filling()},
+                    }}}},
                 }}}],
             },
         });
         self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
         let role = json!({
-            "metadata": {"name": "dev"},
-            "rules": [{"apiGroups": ["", "apps", "example.com"], "resources": ["*"], "verbs": ["*"]}],
+            "metadata": {"name": "dev", "labels": {"keep": "yes"}},
+            "rules": [
+                {"apiGroups": ["", "apps", "example.com"], "resources": ["*"], "verbs": ["*"]},
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["*"]},
+            ],
         });
         self.post("/apis/rbac.authorization.k8s.io/v1/namespaces/play/roles", role).await;
         let binding = json!({
-            "metadata": {"name": "dev"},
+            "metadata": {"name": "dev", "labels": {"keep": "yes"}},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "dev"},
             "subjects": [{"kind": "ServiceAccount", "name": "dev", "namespace": "play"}],
         });
