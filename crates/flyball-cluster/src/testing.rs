@@ -172,7 +172,9 @@ impl Setup {
     /// Expects the operator to change objects of a kind wherever they are, such as cluster roles.
     pub fn allows_changes_of<K: kube::Resource<DynamicType: Default>>(mut self) -> Self {
         let kind = K::DynamicType::default();
-        self.allowed.resources.insert((K::group(&kind).into_owned(), K::plural(&kind).into_owned()));
+        for name in [K::plural(&kind), K::kind(&kind)] {
+            self.allowed.resources.insert((K::group(&kind).into_owned(), name.into_owned()));
+        }
         self
     }
 
@@ -195,6 +197,9 @@ impl Setup {
     /// When the operator's manifests are refused, or the cluster of `FLYBALL_TEST_KUBECONFIG` is out of reach.
     pub async fn start(self) -> Test {
         let log = Log::default();
+        if self.faults != Faults::NONE {
+            log.expect_faults();
+        }
         let target = match std::env::var(target::KUBECONFIG) {
             Ok(path) => {
                 target::let_time_pass().await;
@@ -600,6 +605,11 @@ impl Drop for Test {
         assert!(panics.is_empty(), "{}", self.describe_panics(&panics));
         let changes = self.installed.log.unexpected_changes();
         assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
+        // Whoever is stopped tries nothing again.
+        let period = self.installed.target.patience().0 / 2;
+        if self.running.is_some() && self.installed.log.is_at_rest(period) {
+            self.assert_no_failures(period);
+        }
     }
 }
 

@@ -8,15 +8,14 @@ use http::{Method, Uri};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Groups whose objects tell of the way, or are questions.
-const PASSING_GROUPS: [&str; 4] =
-    ["authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"];
+/// Groups whose objects are questions. Leases are not among them: the operator's own one is in the namespace of the test.
+const QUESTIONS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// What an operator may change outside of the namespace of its test.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allowlist {
     pub(super) namespaces: BTreeSet<String>,
-    /// Groups and plurals.
+    /// Groups and plurals, and groups and kinds.
     pub(super) resources: BTreeSet<(String, String)>,
 }
 
@@ -62,9 +61,12 @@ impl WriteTarget {
         format!("{}/{name}", self.collection)
     }
 
-    /// Tells whether it tells of the way only, as events and leases do.
-    fn is_passing(&self) -> bool {
-        PASSING_GROUPS.contains(&&*self.group) || self.plural == "events"
+    fn is_question(&self) -> bool {
+        QUESTIONS.contains(&&*self.group)
+    }
+
+    fn is_event(&self) -> bool {
+        self.plural == "events" && ["", "events.k8s.io"].contains(&&*self.group)
     }
 }
 
@@ -101,7 +103,10 @@ impl Neighbors {
 
     /// Takes in what the operator wrote.
     pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, answer: &Value) {
-        if place.is_passing() || place.namespace.as_ref() == Some(&self.home) {
+        if place.is_question() || place.namespace.as_ref() == Some(&self.home) {
+            return;
+        }
+        if place.is_event() && self.is_about_expected(answer) {
             return;
         }
         let object = place.object(answer);
@@ -119,6 +124,19 @@ impl Neighbors {
             self.unexpected.entry(object.clone()).or_insert_with(|| method.clone());
         }
         self.changed.insert(object);
+    }
+
+    /// Tells whether an event is about an object that the operator may change.
+    fn is_about_expected(&self, event: &Value) -> bool {
+        let about = ["involvedObject", "regarding"].iter().map(|name| &event[*name]).find(|about| about.is_object());
+        let Some(about) = about else { return false };
+        let text = |name: &str| about[name].as_str().unwrap_or_default();
+        let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
+        let namespace = text("namespace");
+        namespace == self.home
+            || self.allowed.namespaces.contains(namespace)
+            || self.allowed.resources.contains(&(group.to_owned(), text("kind").to_owned()))
+            || self.owns(about)
     }
 
     fn owns(&self, owner: &Value) -> bool {
@@ -182,6 +200,22 @@ mod tests {
         assert_eq!(write("/api/v1/namespaces/other/secrets", "c", "b"), 0);
         assert_eq!(write("/api/v1/namespaces/other/secrets", "d", "x"), 1);
         assert_eq!(write("/api/v1/nodes", "e", "x"), 2);
-        assert_eq!(write("/api/v1/namespaces/other/events", "f", "x"), 2);
+    }
+
+    #[test]
+    fn events_are_expected_about_what_the_operator_may_change_and_leases_are_not() {
+        let mut neighbors = Neighbors::new("home", Allowlist::default());
+        let mut write = |path: &str, about: Value| {
+            let answer = json!({"metadata": {"name": "e"}, "involvedObject": about});
+            neighbors.changed(&Method::POST, &place(&Method::POST, path).expect("it writes"), &answer);
+            neighbors.unexpected().len()
+        };
+        let pod = |namespace: &str| json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "uid": "p"});
+        assert_eq!(write("/api/v1/namespaces/default/events", pod("home")), 0);
+        assert_eq!(write("/api/v1/namespaces/other/events", pod("other")), 1);
+        assert_eq!(write("/apis/events.k8s.io/v1/namespaces/other/events", json!(null)), 2);
+        assert_eq!(write("/apis/coordination.k8s.io/v1/namespaces/home/leases", json!(null)), 2);
+        assert_eq!(write("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", json!(null)), 3);
+        assert_eq!(write("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json!(null)), 3);
     }
 }

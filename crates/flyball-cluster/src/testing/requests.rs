@@ -187,16 +187,39 @@ struct State {
     failing: BTreeMap<(String, ObjectKey), Failure>,
     /// Parts of errors that are expected to repeat.
     expected: Vec<String>,
+    /// Whether errors are injected, which come and go.
+    has_faults: bool,
+    /// When the test or the operator last wrote something.
+    written: Option<Instant>,
     /// What happens outside of the namespace of the test, if that is looked at.
     neighbors: Option<Neighbors>,
 }
 
-/// An object whose last reconcile failed, and is tried again.
+/// An object whose reconciles fail, though nothing was written since the first of these failures but to fail again.
 #[derive(Debug)]
 struct Failure {
     since: Instant,
+    last: Instant,
     failures: u64,
+    /// Whether the last reconcile did not fail.
+    is_settled: bool,
+    /// How often the object failed again after a reconcile that did not fail.
+    relapses: u64,
     error: String,
+}
+
+impl Failure {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { since: now, last: now, failures: 0, is_settled: false, relapses: 0, error: String::new() }
+    }
+
+    /// Tells whether the object fails again and again for so long. A reconcile that succeeded in between ends that only if no other
+    /// failure followed for as long as two of these periods.
+    fn repeats(&self, period: Duration) -> bool {
+        let is_over = self.is_settled && (self.relapses == 0 || self.last.elapsed() > 2 * period);
+        self.failures > 1 && self.since.elapsed() >= period && !is_over
+    }
 }
 
 impl Log {
@@ -207,7 +230,9 @@ impl Log {
 
     /// Takes in what the test wrote.
     pub(super) fn made(&self, place: &WriteTarget, answer: &Value) {
-        self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
+        let mut state = self.lock();
+        state.written = Some(Instant::now());
+        state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
     }
 
     /// Takes in what the operator wrote.
@@ -251,9 +276,24 @@ impl Log {
         self.lock().expected.push(part.to_owned());
     }
 
+    /// Expects failures that are over to come back, as injected ones do.
+    pub(super) fn expect_faults(&self) {
+        self.lock().has_faults = true;
+    }
+
     /// Notes that an object does not fail, or not any more.
     pub(super) fn settled(&self, controller: &str, object: &ObjectKey) {
-        self.lock().failing.remove(&(controller.to_owned(), object.clone()));
+        let mut state = self.lock();
+        let (key, has_faults) = ((controller.to_owned(), object.clone()), state.has_faults);
+        match state.failing.get_mut(&key) {
+            Some(failure) if !has_faults => failure.is_settled = true,
+            _ => _ = state.failing.remove(&key),
+        }
+    }
+
+    /// Tells whether nobody has written anything for so long.
+    pub(super) fn is_at_rest(&self, period: Duration) -> bool {
+        self.lock().written.is_none_or(|written| written.elapsed() >= period)
     }
 
     /// Describes the objects that have failed for so long, again and again.
@@ -261,7 +301,7 @@ impl Log {
         let state = self.lock();
         let fails = |failing: &Failure| {
             let is_expected = state.expected.iter().any(|part| failing.error.contains(part));
-            failing.failures > 1 && failing.since.elapsed() >= period && !is_expected
+            failing.repeats(period) && !is_expected
         };
         let failing = state.failing.iter().filter(|(_, failing)| fails(failing));
         failing
@@ -322,6 +362,7 @@ impl Log {
         state.requests.total += 1;
         if permission.writes() {
             state.requests.writes += 1;
+            state.written = Some(Instant::now());
             state.last_writes.truncate(SHOWN - 1);
             state.last_writes.push_front(format!("{method} {uri}"));
         }
@@ -335,10 +376,21 @@ impl Log {
 
     /// Takes in an error of a reconcile, which may have come of a denial.
     pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
-        {
+        // What waits for a change fails again whenever something else changes.
+        if error.is_retried() {
             let mut state = self.lock();
-            let new = Failure { since: Instant::now(), failures: 0, error: String::new() };
-            let failing = state.failing.entry((controller.to_owned(), object.clone())).or_insert(new);
+            let written = state.written;
+            let failing = state.failing.entry((controller.to_owned(), object.clone())).or_insert_with(Failure::new);
+            if failing.is_settled {
+                // Something has changed in between: that it failed before says nothing.
+                if written.is_some_and(|written| written >= failing.last) {
+                    *failing = Failure::new();
+                } else {
+                    failing.relapses += 1;
+                }
+            }
+            failing.is_settled = false;
+            failing.last = Instant::now();
             failing.failures += 1;
             failing.error = error.to_string();
         }
@@ -362,7 +414,11 @@ impl Log {
     /// Forgets the denials, and describes them.
     pub(super) fn take_denials(&self) -> Vec<String> {
         let described = self.describe_denials();
-        self.lock().denials.clear();
+        let mut state = self.lock();
+        // So are the errors that come of them.
+        let denials = std::mem::take(&mut state.denials);
+        state.expected.extend(denials.into_values().filter(|message| !message.is_empty()));
+        drop(state);
         described
     }
 

@@ -524,6 +524,84 @@ async fn an_operator_that_always_fails_has_not_come_to_rest() {
     test.assert_converges().await;
 }
 
+struct Hangs;
+
+impl AsyncDoes for Hangs {
+    async fn call(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<()> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "times: the reconcile was not done within 1 s")]
+async fn an_operator_that_always_passes_its_deadline_has_not_come_to_rest() {
+    let hangs = || Controller::new(Does(Hangs)).deadline(Duration::from_secs(1));
+    let test = Test::of(move || Operator::new("op").controller(hangs())).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+/// Fails each other time.
+#[derive(Default)]
+struct Alternates(Mutex<bool>);
+
+impl Reconcile for Alternates {
+    type Resource = ConfigMap;
+
+    async fn reconcile(&self, object: &ConfigMap, _: &Context<ConfigMap>) -> Result<Action> {
+        if !object.labels().contains_key("watched") {
+            return Ok(Action::done());
+        }
+        let mut fails = self.0.lock().unwrap();
+        *fails = !*fails;
+        if *fails { Err("now and then".into()) } else { Ok(Action::requeue_after(Duration::from_secs(5))) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "times: now and then")]
+async fn an_operator_that_fails_each_other_time_has_not_come_to_rest() {
+    let operator = || Operator::new("op").controller(Controller::new(Alternates::default()));
+    let test = Test::of(operator).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+/// Waits, whenever it is asked.
+struct Waits;
+
+impl AsyncDoes for Waits {
+    async fn call(&self, _: &ConfigMap, _: &Context<ConfigMap>) -> Result<()> {
+        Err(flyball::Error::from("not yet").wait())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_wait_for_a_change_do_not_repeat() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Waits)))).start().await;
+    for value in 0..4 {
+        test.apply(&WATCHED.replace("''", &format!("'{value}'"))).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "still fails when nothing changes any more")]
+async fn a_test_that_ends_while_errors_repeat_fails() {
+    let test = Test::of(fails).start().await;
+    test.apply(WATCHED).await;
+    tokio::time::sleep(TEN_MINUTES).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_come_of_expected_denials_are_expected() {
+    let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
+    test.apply(WATCHED).await;
+    tokio::time::sleep(TEN_MINUTES).await;
+    assert_eq!(test.expect_denials().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn errors_that_are_expected_or_over_do_not_fail_the_test() {
     let test = Test::of(fails).start().await;
