@@ -17,7 +17,6 @@ use events::Events;
 use folder::Folder;
 use process::Group;
 use ring::rand::SecureRandom as _;
-use std::collections::BTreeSet;
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +34,6 @@ pub(crate) struct AnsiblePlaybook {
     program: PathBuf,
     runs: Runs,
     project: PathBuf,
-    /// Facts that tasks set under names that stand there as they are.
-    facts: BTreeSet<String>,
 }
 
 /// Draws so many bytes that nobody can guess, as hexadecimal digits. No simulation comes here.
@@ -53,8 +50,8 @@ impl AnsiblePlaybook {
         env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
     }
 
-    pub(crate) fn new(program: PathBuf, runs: &Runs, project: &Path, facts: BTreeSet<String>) -> Self {
-        Self { program, runs: runs.clone(), project: project.to_owned(), facts }
+    pub(crate) fn new(program: PathBuf, runs: &Runs, project: &Path) -> Self {
+        Self { program, runs: runs.clone(), project: project.to_owned() }
     }
 
     /// Runs it once.
@@ -70,12 +67,12 @@ impl AnsiblePlaybook {
 
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
-        let folder = Folder::new(job, &self.runs, &proxy, &self.facts)
+        let folder = Folder::new(job, &self.runs, &proxy, &self.project)
             .map_err(|error| format!("cannot write the run's folder: {error}"))?;
         let mut command = Command::new(&self.program);
         let variables = ["-e", "@variables.json", "-e", "@connection.json"];
         command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());
-        command.env_clear().envs(folder.environment(&self.project, job.watch));
+        command.env_clear().envs(folder.environment(job.watch));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // When the reconcile is cut off, so are all processes of the run, before their folder goes.
         let mut group = Group::start(command, folder.path())
@@ -85,7 +82,7 @@ impl AnsiblePlaybook {
             let mut events = Events::default();
             let mut out = BufReader::new(out);
             while let Some(line) = next_line(&mut out).await? {
-                events.read(&line);
+                events.read(&line, folder.secret());
             }
             Ok::<_, io::Error>(events)
         };
@@ -97,9 +94,10 @@ impl AnsiblePlaybook {
         };
         let (events, complaint, status) = tokio::join!(read, complain, group.ended());
         let (events, status) = (events.map_err(|error| error.to_string())?, status.map_err(|error| error.to_string())?);
-        match events.is_complete() {
+        // What plugins of strategies refuse is in no event.
+        match events.is_complete() && (status.success() || events.has_failed()) {
             true => Ok(events),
-            false => Err(format!("{PROGRAM} ended with {status} and told nothing of its tasks: {complaint}")),
+            false => Err(format!("{PROGRAM} ended with {status} and told of no task that failed: {complaint}")),
         }
     }
 }

@@ -38,10 +38,10 @@ impl Execute for BuiltIn {
         let Some(slots) = &self.slots else { return run::run(&self.playbook, job).boxed() };
         let playbook = self.playbook.clone();
         let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
-        let (watch, manager) = (job.watch.clone(), job.manager.to_owned());
+        let (watch, names, manager) = (job.watch.clone(), job.names.clone(), job.manager.to_owned());
         let run = async move {
-            let (kinds, object, cx, watch, manager) = (&kinds, &object, &cx, &watch, &*manager);
-            run::run(&playbook, Job { kinds, object, extra, cx, watch, manager }).await
+            let (kinds, object, cx, watch, names, manager) = (&kinds, &object, &cx, &watch, &names, &*manager);
+            run::run(&playbook, Job { kinds, object, extra, cx, watch, names, manager }).await
         };
         slots.run(run.boxed()).boxed()
     }

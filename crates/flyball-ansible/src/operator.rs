@@ -67,15 +67,14 @@ fn controller(
     name: &str,
 ) -> Result<Made> {
     let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
-    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars, &declared)?;
+    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let finalizes = DeclaredVariables::of(runs, watches.folder())?;
-            let (finalizer, others) = self::executor(runs, watches, slots, &vars, &finalizes)?;
+            let (finalizer, others) = self::executor(runs, watches, slots, &vars)?;
             kinds.join(others);
-            declared.join(finalizes);
+            declared.join(DeclaredVariables::of(runs, watches.folder())?);
             Some(finalizer)
         }
         None => None,
@@ -94,7 +93,8 @@ fn controller(
         finalizer,
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
-        names: Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() },
+        names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
+        slots: slots.clone(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
     if let Some(finalizer) = &watch.finalizer {
@@ -127,7 +127,6 @@ fn executor(
     watches: &Watches,
     slots: &Option<Slots>,
     vars: &Map<String, Value>,
-    declared: &DeclaredVariables,
 ) -> Result<(Box<dyn Execute>, Kinds)> {
     let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
         let kinds = match runs {
@@ -135,8 +134,7 @@ fn executor(
             Runs::Playbook(_) => Kinds::of_files(watches.folder(), vars)?,
             Runs::Role(folder) => Kinds::of_files(folder, vars)?,
         };
-        let facts = declared.facts.clone();
-        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder(), facts)), kinds))
+        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder())), kinds))
     };
     let program = match watches.executor {
         Executor::BuiltIn => None,

@@ -1,14 +1,16 @@
 //! Brings an object to where its role wants it: runs the role, and tells in the status how that went.
 
 use crate::executor::Execute;
+use crate::offload::Slots;
 use crate::playbook::Kinds;
 use crate::run::{Job, Outcome};
 use crate::template::Vars;
-use crate::variables::{self, Names};
+use crate::variables::{self, Names, RunVariables};
 use crate::watches::Watch;
 use crate::{duration, status};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_core::time::rfc3339;
+use futures_util::FutureExt;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
@@ -33,7 +35,9 @@ pub(crate) struct Roles {
     /// Whom fields belong to that were patched.
     pub(crate) manager: String,
     /// Which fields may become variables.
-    pub(crate) names: Names,
+    pub(crate) names: Arc<Names>,
+    /// Where what takes long for large objects is done; where it is awaited, if there are none.
+    pub(crate) slots: Option<Slots>,
 }
 
 impl Reconcile for Roles {
@@ -56,7 +60,7 @@ impl Reconcile for Roles {
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
-        let given = variables::of(object, &self.watch, &self.names, false);
+        let given = self.variables(object, false).await;
         let refused = variables::explain(&given.refused);
         let outcome = self.run(object, given.vars, cx, &*self.executor).await;
         self.tell(object, &outcome, refused.as_deref(), cx).await?;
@@ -73,7 +77,7 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        let given = variables::of(object, &self.watch, &self.names, true);
+        let given = self.variables(object, true).await;
         let refused = variables::explain(&given.refused);
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, given.vars, cx, executor).await;
@@ -86,6 +90,12 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
+    async fn variables(&self, object: &DynamicObject, finalizes: bool) -> RunVariables {
+        let Some(slots) = &self.slots else { return variables::of(object, &self.watch, &self.names, finalizes) };
+        let (object, watch, names) = (object.clone(), self.watch.clone(), self.names.clone());
+        slots.run(async move { variables::of(&object, &watch, &names, finalizes) }.boxed()).await
+    }
+
     async fn run(
         &self,
         object: &DynamicObject,
@@ -100,6 +110,7 @@ impl Roles {
                 extra: Arc::new(vars),
                 cx,
                 watch: &self.watch,
+                names: &self.names,
                 manager: &self.manager,
             })
             .await

@@ -16,6 +16,7 @@ pub(crate) use modules::MIN_REQUEUE;
 
 use crate::playbook::{Kinds, Play, Playbook};
 use crate::template::{Budget, Scope, Var, Vars};
+use crate::variables::Names;
 use crate::watches::Watch;
 use flyball::Context;
 use frame::Frame;
@@ -67,6 +68,8 @@ pub(crate) struct Job<'r> {
     pub(crate) extra: Arc<Vars>,
     pub(crate) cx: &'r Context<DynamicObject>,
     pub(crate) watch: &'r Watch,
+    /// Which fields become variables.
+    pub(crate) names: &'r Arc<Names>,
     /// Whom fields belong to that were patched.
     pub(crate) manager: &'r str,
 }

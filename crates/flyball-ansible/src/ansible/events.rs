@@ -14,9 +14,9 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Reads a line of output; what is no event says nothing.
-    pub(crate) fn read(&mut self, line: &str) {
-        if let Ok(event) = serde_json::from_str::<Value>(line) {
+    /// Reads a line of output. Only what follows the secret of the run is an event, for users may have a say in the rest.
+    pub(crate) fn read(&mut self, line: &str, secret: &str) {
+        if let Some(Ok(event)) = line.split_once(secret).map(|(_, event)| serde_json::from_str(event)) {
             self.take(&event);
         }
     }
@@ -60,10 +60,15 @@ impl Events {
         self.complete
     }
 
+    /// Tells whether a task failed that was not to be ignored.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outcome.failures > 0
+    }
+
     /// Returns what became of the run. What a task rescued has not failed.
     pub(crate) fn outcome(self) -> Outcome {
-        let failure = (self.outcome.failures > 0)
-            .then(|| self.failed.unwrap_or_else(|| Failure::new("unknown playbook failure")));
+        let failure =
+            self.has_failed().then(|| self.failed.unwrap_or_else(|| Failure::new("unknown playbook failure")));
         let wrote = self.outcome.changed > 0;
         Outcome { failure, wrote, ..self.outcome }
     }
@@ -76,7 +81,7 @@ mod tests {
     fn outcome(recorded: &str) -> Outcome {
         let recorded: Vec<Value> = serde_json::from_str(recorded).unwrap();
         let mut events = Events::default();
-        recorded.iter().for_each(|event| events.read(&event.to_string()));
+        recorded.iter().for_each(|event| events.read(&format!("s3cret{event}"), "s3cret"));
         assert!(events.is_complete());
         events.outcome()
     }
@@ -103,8 +108,9 @@ mod tests {
     fn other_output_says_nothing() {
         let mut events = Events::default();
         for line in ["", "PLAY [localhost]", "{", "[]", "{\"event\": 3}", "null", "{\"event\": \"runner_on_failed\"}"] {
-            events.read(line);
+            events.read(&format!("s3cret{line}"), "s3cret");
         }
+        events.read("{\"event\": \"playbook_on_stats\", \"event_data\": {\"failures\": {\"localhost\": 1}}}", "s3cret");
         assert!(!events.is_complete() && events.outcome().failure.is_none());
     }
 }

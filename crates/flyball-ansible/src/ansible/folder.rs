@@ -7,7 +7,6 @@ use crate::template::{PASSED, Var};
 use crate::variables::magic;
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -20,22 +19,28 @@ const CALLBACK: &str = include_str!("callback.py");
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
     work_dir: WorkDir,
-    roles: Option<PathBuf>,
+    /// Where roles are looked for.
+    roles: Vec<PathBuf>,
+    /// What stands before the events that the run tells.
+    secret: String,
 }
 
 impl Folder {
     /// Makes the folder of a run.
-    pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy, facts: &BTreeSet<String>) -> io::Result<Self> {
-        let mut folder = Self { work_dir: WorkDir::new()?, roles: None };
+    pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy, project: &Path) -> io::Result<Self> {
+        let project = fs::canonicalize(project)?;
+        let mut folder = Self { work_dir: WorkDir::new()?, roles: Vec::new(), secret: super::random(16)? };
         DirBuilder::new().mode(0o700).create(folder.temporary())?;
         let playbook = match runs {
             Runs::Role(role) => {
                 let role = fs::canonicalize(role)?;
-                folder.roles = role.parent().map(Path::to_owned);
+                folder.roles.extend(role.parent().map(Path::to_owned));
                 json!([{"hosts": "localhost", "gather_facts": false, "roles": [role]}])
             }
             Runs::Playbook(playbook) => json!([{"import_playbook": fs::canonicalize(playbook)?}]),
         };
+        folder.roles.push(project.join("roles"));
+        folder.roles.extend(std::env::split_paths(&std::env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default()));
         folder.write("playbook.json", &playbook.to_string())?;
         folder.write("variables.json", &Value::Object(variables(job)).to_string())?;
         folder.write("connection.json", &Value::Object(connection(job.watch)).to_string())?;
@@ -44,9 +49,21 @@ impl Folder {
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
-        folder.write("facts.json", &facts_allowed(job.watch, facts).to_string())?;
+        folder.write("run.json", &folder.told(job, &project).to_string())?;
         folder.write("flyball.py", CALLBACK)?;
         Ok(folder)
+    }
+
+    /// Returns what the plugin is told: which names are not computed, as they are no fields either, and from where files are included
+    /// under computed names.
+    fn told(&self, job: &Job<'_>, project: &Path) -> Value {
+        let (names, prefixes) = magic();
+        let folders: Vec<_> = self.roles.iter().map(PathBuf::as_path).chain([project]).collect();
+        json!({"secret": self.secret, "names": names, "prefixes": prefixes, "own": job.names.own, "allowed": job.names.allowed, "folders": folders})
+    }
+
+    pub(super) fn secret(&self) -> &str {
+        &self.secret
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
@@ -63,22 +80,18 @@ impl Folder {
     }
 
     /// Returns the whole environment of the process.
-    pub(super) fn environment(&self, project: &Path, watch: &Watch) -> Vec<(String, OsString)> {
+    pub(super) fn environment(&self, watch: &Watch) -> Vec<(String, OsString)> {
         let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
         let mut all: Vec<(String, OsString)> =
             passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect();
-        all.extend(self.own_environment(project).into_iter().map(|(name, value)| (name.to_owned(), value)));
+        all.extend(self.own_environment().into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }
 
-    fn own_environment(&self, project: &Path) -> Vec<(&'static str, OsString)> {
-        let project = fs::canonicalize(project).unwrap_or_else(|_| project.to_owned());
-        let mut roles: Vec<PathBuf> = self.roles.iter().cloned().collect();
-        roles.push(project.join("roles"));
-        roles.extend(std::env::split_paths(&std::env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default()));
+    fn own_environment(&self) -> Vec<(&'static str, OsString)> {
         let kubeconfig = self.path().join("kubeconfig");
         vec![
-            ("ANSIBLE_ROLES_PATH", std::env::join_paths(roles).unwrap_or_default()),
+            ("ANSIBLE_ROLES_PATH", std::env::join_paths(&self.roles).unwrap_or_default()),
             ("ANSIBLE_CALLBACK_PLUGINS", self.path().into()),
             ("ANSIBLE_STDOUT_CALLBACK", "flyball".into()),
             ("ANSIBLE_LOCAL_TEMP", self.temporary().into()),
@@ -91,13 +104,6 @@ impl Folder {
             ("KUBECONFIG", kubeconfig.into()),
         ]
     }
-}
-
-/// Returns which names of facts are refused, and which of those are allowed: the ones that tasks or `watches.yaml` name as they are.
-fn facts_allowed(watch: &Watch, facts: &BTreeSet<String>) -> Value {
-    let (names, prefixes) = magic();
-    let allowed: BTreeSet<_> = facts.union(&watch.allow_variables).collect();
-    json!({"names": names, "prefixes": prefixes, "allowed": allowed})
 }
 
 /// Returns how tasks reach their host. They are passed last, so that nothing but `watches.yaml` says otherwise.

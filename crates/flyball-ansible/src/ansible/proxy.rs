@@ -1,4 +1,7 @@
 //! The way from `ansible-playbook` to the API server: a proxy on this machine, as the operator, through which what is made gets its owner.
+//!
+//! It is the account of the operator, and no more: a task that asks to be somebody else (`impersonate_user`) may if that account may, and
+//! what it touches is checked all the same.
 
 use super::target::Target;
 use crate::reach::{Reach, TOKEN_REQUEST};

@@ -25,8 +25,6 @@ pub(crate) struct DeclaredVariables {
     pub(crate) inputs: BTreeSet<String>,
     /// Those that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
-    /// Those that tasks set or register under names that stand there as they are.
-    pub(crate) facts: BTreeSet<String>,
 }
 
 impl DeclaredVariables {
@@ -60,7 +58,6 @@ impl DeclaredVariables {
     pub(crate) fn join(&mut self, other: Self) {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
-        self.facts.extend(other.facts);
     }
 }
 
@@ -200,18 +197,12 @@ impl Walk<'_> {
         let mut note = |name: &Value| own.extend(name.as_str().map(str::to_owned));
         match last(key) {
             "vars" => own.extend(value.as_object().into_iter().flat_map(Map::keys).cloned()),
-            "register" => {
-                note(value);
-                self.found.facts.extend(value.as_str().map(str::to_owned));
-            }
+            "register" => note(value),
             "loop_control" => ["loop_var", "index_var"].iter().for_each(|name| note(&value[*name])),
             "vars_prompt" => value.as_array().into_iter().flatten().for_each(|prompt| note(&prompt["name"])),
             "set_fact" => {
                 let facts = self.arguments(value);
-                let names: Vec<_> =
-                    facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable").collect();
-                self.found.facts.extend(names.iter().filter(|name| !is_template(name)).cloned());
-                self.names.own.extend(names);
+                self.names.own.extend(facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
             }
             "block" | "rescue" | "always" | "pre_tasks" | "tasks" | "post_tasks" | "handlers" => {
                 self.tasks(value, around, depth + 1)?;
@@ -401,7 +392,6 @@ mod tests {
         }
         let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
-        assert_eq!(found.facts.iter().map(String::as_str).collect::<Vec<_>>(), ["b", "c", "size"]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

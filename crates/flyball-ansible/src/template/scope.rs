@@ -224,7 +224,8 @@ impl Scope {
                     return Some(Value::from(super::refuse(format!("the variable {name} refers to itself"))));
                 }
                 self.evaluation().resolving.push(name.to_owned());
-                let rendered = self.render(template);
+                // Rendering recurses, so the depth is checked before it.
+                let rendered = super::weight(template).and_then(|_| self.render(template));
                 self.evaluation().resolving.pop();
                 match rendered.and_then(|rendered| self.charge(&rendered).map(|()| rendered)) {
                     Ok(rendered) => from_json(&rendered),

@@ -1,13 +1,14 @@
 //! The real `ansible-playbook`. These tests run where `FLYBALL_TEST_ANSIBLE` is set, an `ansible-playbook` is on the `PATH`, and it has
 //! the collection `kubernetes.core` with Python's `kubernetes`; in real time, for it is a process.
 
+use crate::payloads;
 use crate::project::{Project, api, change, condition, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::DeleteParams;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 async fn test_of(folder: PathBuf) -> Option<Test> {
@@ -59,6 +60,128 @@ async fn a_task_that_fails_says_why_and_users_write_no_templates() {
     assert_eq!(failure["message"], "size must be > 1, not 1: {{ 1 + 1 }}");
     change(&objects, "corner", json!({"spec": {"size": 2}})).await;
     test.eventually("it is successful", async || is("Successful").await).await;
+}
+
+#[tokio::test]
+async fn no_computed_name_of_a_fact_runs_a_command() {
+    let tasks = "
+- ansible.builtin.set_fact: {place: here}
+- ansible.builtin.set_fact: {'{{ item.key }}': '{{ item.value }}', ansible_known: 1}
+  loop: '{{ facts | dict2items }}'
+- ansible.builtin.command: echo {{ ansible_known }} {{ label | default('') }}
+";
+    let written = Project::role("facts", tasks);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let canary = written.folder().join("CANARY");
+    let script = written.folder().join("script");
+    std::fs::write(&script, format!("#!/bin/sh\ntouch {}\nexec /bin/sh \"$@\"\n", canary.display())).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = script.display().to_string();
+    let facts = [
+        json!({"ansible_shell_executable": script}),
+        json!({"ansible_become": true, "ansible_become_exe": script}),
+        json!({"ansible_connection": "ssh", "ansible_ssh_executable": script}),
+        json!({"place": "elsewhere"}),
+    ];
+    let objects = api(&test, &shops());
+    let shop = |name: &str, facts: &Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": {"facts": facts}});
+    for (number, facts) in facts.iter().enumerate() {
+        let name = format!("tenant{number}");
+        test.apply(&shop(&name, facts).to_string()).await;
+        let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
+        test.eventually("it has failed", async || failure().await["status"] == "True").await;
+        let failure = failure().await;
+        assert!(failure["message"].as_str().unwrap_or_default().contains("under a computed name"), "{failure}");
+    }
+    assert!(!canary.exists(), "a command ran");
+    test.apply(&shop("good", &json!({"other": "a"})).to_string()).await;
+    let ended = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
+    test.eventually("it is successful", ended).await;
+}
+
+#[tokio::test]
+async fn no_computed_name_of_a_file_leaves_the_project() {
+    let tasks = "
+- ansible.builtin.include_vars: '{{ variables | default(\"more.yml\") }}'
+- ansible.builtin.include_tasks: '{{ tasks_file | default(\"more.yml\") }}'
+- ansible.builtin.include_vars: /dev/null
+- ansible.builtin.assert: {that: more == 1}
+";
+    let files = [
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/tasks/more.yml", "- ansible.builtin.debug: {}\n"),
+        ("roles/a/vars/more.yml", "more: 1\n"),
+    ];
+    let written = Project::new("files", &files);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let outside = written.folder().with_file_name("outside-of-files");
+    std::fs::create_dir_all(&outside).unwrap();
+    let path = |name: &str, text: &str| {
+        std::fs::write(outside.join(name), text).unwrap();
+        outside.join(name).display().to_string()
+    };
+    let canary = outside.join("CANARY");
+    let _ = std::fs::remove_file(&canary);
+    let evil = path("tasks.yml", &format!("- ansible.builtin.command: touch {}\n", canary.display()));
+    let specs = [json!({"variables": path("vars.yml", "ansible_become: true\n")}), json!({"tasks_file": evil})];
+    let objects = api(&test, &shops());
+    for (number, spec) in specs.iter().enumerate() {
+        let name = format!("tenant{number}");
+        test.apply(
+            &json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
+                .to_string(),
+        )
+        .await;
+        let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
+        test.eventually("it has failed", async || failure().await["status"] == "True").await;
+        assert!(failure().await.to_string().contains("outside of the project"), "{}", failure().await);
+    }
+    assert!(!canary.exists(), "a command ran");
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: good}}").await;
+    let ended = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
+    test.eventually("it is successful", ended).await;
+}
+
+/// Passes what users write through what needs no collection.
+const TASKS: &str = r#"
+- set_fact: {helper: '{{ title | default("none") }}'}
+- debug: {msg: '{{ helper }} {{ note | default("") }}'}
+- assert: {that: ['helper is defined', 'result is not defined']}
+- pause: {prompt: '{{ title | default("") }}', seconds: 0}
+- debug: {msg: "{{ lookup('template', 'page.yaml.j2') | from_yaml_all | list }}"}
+  ignore_errors: true
+- command: echo {{ title | default('x') | quote }}
+  ignore_errors: true
+- include_tasks: '{{ file | default("more") }}.yml'
+  ignore_errors: true
+"#;
+
+#[tokio::test]
+async fn a_sample_of_what_a_tenant_sends_harms_nobody() {
+    let files = [
+        ("roles/a/tasks/main.yml", TASKS),
+        ("roles/a/tasks/more.yml", "- debug: {msg: more}\n"),
+        ("roles/a/templates/page.yaml.j2", "title: {{ title | default('x') }}\n"),
+    ];
+    let written = Project::new("sample", &files);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let canary = payloads::canary();
+    let _ = std::fs::remove_file(&canary);
+    let objects = api(&test, &shops());
+    for (number, spec) in payloads::all().iter().enumerate().step_by(61) {
+        let name = format!("tenant{number}");
+        test.apply(
+            &json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
+                .to_string(),
+        )
+        .await;
+        let ended = async || {
+            let object = objects.get(&name).await.unwrap();
+            ["Successful", "Failure"].iter().any(|kind| condition(&object, kind)["status"] == "True")
+        };
+        test.eventually("it has ended", ended).await;
+    }
+    assert!(!canary.exists(), "a command ran");
 }
 
 #[tokio::test]

@@ -4,6 +4,9 @@
 mod ansible;
 mod failures;
 mod memcached;
+#[expect(dead_code, reason = "these tests take a sample of it")]
+#[path = "../tenant/payloads.rs"]
+mod payloads;
 mod project;
 mod rights;
 mod shop;

@@ -48,6 +48,8 @@ const TASKS: &str = r#"
   ignore_errors: true
 - include_tasks: '{{ file | default("more") }}.yml'
   ignore_errors: true
+- include_tasks: nest.yml
+  loop: '{{ turns | default([]) }}'
 "#;
 
 fn project() -> PathBuf {
@@ -61,6 +63,7 @@ fn project() -> PathBuf {
         ("config/crd/bases/shops.yaml", &definition),
         ("roles/shop/tasks/main.yml", TASKS),
         ("roles/shop/tasks/more.yml", "- debug: {msg: more}\n"),
+        ("roles/shop/tasks/nest.yml", "- set_fact: {nested: ['{{ nested | default(1) }}']}\n"),
         ("roles/shop/templates/page.yaml.j2", page),
     ];
     for (path, text) in files {

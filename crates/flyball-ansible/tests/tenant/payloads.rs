@@ -141,6 +141,9 @@ pub(crate) fn all() -> Vec<Value> {
         all.push(json!({"title": deep, "items": deep}));
         all.push(json!({"title": "[".repeat(depth * 50)}));
     }
+    for turns in [100, 511, 513, 5000] {
+        all.push(json!({"turns": vec![1; turns]}));
+    }
     for size in 1..=20 {
         all.push(json!({"title": "x".repeat(size * 4096)}));
         all.push(json!({"items": (0..size * 10).collect::<Vec<_>>()}));
