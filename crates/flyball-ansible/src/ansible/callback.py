@@ -97,8 +97,9 @@ class CallbackModule(CallbackBase):
     def result(self, event, result, **data):
         task = result._task
         res = {key: result._result[key] for key in ("msg", "changed", "period") if key in result._result}
-        if "message" in result._result:  # Of include_vars.
-            res["msg"] = result._result["message"]
+        for key in ("message", "reason"):  # Of include_vars, and of include_tasks.
+            if key in result._result:
+                res["msg"] = result._result[key]
         if task.no_log:
             res = {"msg": "the output has been hidden due to the fact that 'no_log: true' was specified for this result"}
         self.tell(event, task=task.get_name(), task_action=task.action, res=res, **data)
