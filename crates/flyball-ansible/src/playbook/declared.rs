@@ -376,11 +376,11 @@ mod tests {
         let files = [
             (
                 "tasks/main.yml",
-                "- include_vars: settings.yml\n- include_tasks: ../shared/a.yml\n- include_vars: '{{ role_path }}/more/{{ x }}.yml'\n",
+                "- include_vars: settings.yml\n- include_tasks: ../common/a.yml\n- include_vars: '{{ role_path }}/more/{{ x }}.yml'\n",
             ),
             ("settings.yml", "a: 1\n"),
-            ("shared/a.yml", "- set_fact: {b: 1, size: 2}\n- include_tasks: '{{ role_path }}/shared/b.yml'\n"),
-            ("shared/b.yml", "- debug: {}\n  register: c\n- include_tasks: ../shared/b.yml\n"),
+            ("common/a.yml", "- set_fact: {b: 1, size: 2}\n- include_tasks: '{{ role_path }}/common/b.yml'\n"),
+            ("common/b.yml", "- debug: {}\n  register: c\n- include_tasks: ../common/b.yml\n"),
             ("more/x.yml", "d: 1\n"),
             ("molecule/converge.yml", "- hosts: all\n  vars: {label: 1}\n"),
             ("defaults/main.yml", "size: 1\n"),

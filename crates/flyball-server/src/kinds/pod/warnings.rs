@@ -196,7 +196,8 @@ fn port_warnings(spec: &Field<'_>) -> Vec<String> {
                     warnings.push(format!("{path}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}"));
                 }
                 let ports = known.entry((number, protocol)).or_default();
-                for other in ports.clashing(host, &ip) {
+                let clashing = if room == 0 { Vec::new() } else { ports.clashing(host, &ip) };
+                for other in clashing {
                     if room == 0 {
                         break;
                     }
