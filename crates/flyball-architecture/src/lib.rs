@@ -1,0 +1,157 @@
+//! Structural tests for the crates of this workspace: `tests/it/architecture.rs` of each crate calls it.
+//!
+//! [`Sources`] reads the source text of one crate, without building it, and checks the arrows between its modules. An arrow
+//! is a path in an import, a type, an expression, an attribute or the body of a macro that leads from one module into another.
+//! Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` says `pub use cache::Store`.
+//!
+//! Code under `cfg(test)` has no arrows. A path to an item of an ancestor, or of a descendant, is not an arrow either:
+//! parents and children are one unit. Calls of methods are not seen, since their text names no module.
+
+mod arrow;
+mod scan;
+mod tree;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use arrow::Arrow;
+use scan::Scan;
+use tree::{ModulePath, display};
+
+/// The source text of one crate, parsed.
+#[derive(Debug)]
+pub struct Sources {
+    files: BTreeSet<String>,
+    scan: Scan,
+    arrows: Vec<Arrow>,
+}
+
+impl Sources {
+    /// Parses `src/**/*.rs` of the crate in this directory: `Sources::of(env!("CARGO_MANIFEST_DIR"))`.
+    ///
+    /// # Panics
+    ///
+    /// If a file cannot be read or is not Rust.
+    pub fn of(manifest_dir: impl AsRef<Path>) -> Self {
+        let mut files = BTreeMap::new();
+        read(manifest_dir.as_ref(), "src", &mut files);
+        Self::parse(files)
+    }
+
+    fn parse(files: BTreeMap<String, String>) -> Self {
+        let scan = Scan::new(&files);
+        let arrows = arrow::arrows(&scan.modules);
+        Self { files: files.into_keys().collect(), scan, arrows }
+    }
+
+    /// Fails on arrows between top-level modules that the table does not list.
+    ///
+    /// Each module has a row with the modules that it may import, and the table itself has no cycle: read from the first row
+    /// to the last it is the drawing of the layers. `lib.rs` is exempt.
+    #[track_caller]
+    pub fn check_layers(&self, table: &[(&str, &[&str])]) {
+        report(self.layer_errors(table));
+    }
+
+    /// Fails on cycles between the modules of one parent, at any depth.
+    #[track_caller]
+    pub fn check_cycles(&self) {
+        report(arrow::cycles(&self.arrows));
+    }
+
+    /// Fails on files below `src` that no `mod` line leads to.
+    #[track_caller]
+    pub fn check_reachable(&self) {
+        report(self.unreachable_files());
+    }
+
+    /// Fails on banned names of types, functions and constants, and on doc comments that begin with a question word.
+    ///
+    /// The list allows a number of findings for each file, for example `("src/queue.rs", 2)`. It may only shrink: a number
+    /// that is too high fails as well.
+    #[track_caller]
+    pub fn check_words(&self, allowed: &[(&str, usize)]) {
+        report(words::errors(&self.scan.words, allowed));
+    }
+
+    /// Fails where an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate` stands
+    /// for all of them.
+    #[track_caller]
+    pub fn check_absent(&self, modules: &[&str], identifier: &str) {
+        report(self.occurrences(modules, identifier));
+    }
+
+    fn layer_errors(&self, table: &[(&str, &[&str])]) -> Vec<String> {
+        let mut errors = Vec::new();
+        let modules: BTreeSet<&str> = self.scan.modules.top_level().collect();
+        let mut above = BTreeSet::new();
+        for (module, allowed) in table {
+            if !modules.contains(module) {
+                errors.push(format!("the row {module:?} of the table names no module"));
+            }
+            for other in allowed.iter().filter(|other| !above.contains(*other)) {
+                errors.push(format!("the row {module:?} of the table names {other:?}, which has no row above it"));
+            }
+            if !above.insert(*module) {
+                errors.push(format!("the table has two rows for {module:?}"));
+            }
+        }
+        let allowed: BTreeMap<&str, &[&str]> = table.iter().copied().collect();
+        errors.extend(
+            modules
+                .iter()
+                .filter(|module| !allowed.contains_key(*module))
+                .map(|module| format!("the table has no row for the module {module:?}")),
+        );
+        for arrow in self.arrows.iter().filter(|arrow| arrow.parent.is_empty()) {
+            if allowed.get(&*arrow.from).is_some_and(|allowed| !allowed.contains(&&*arrow.to)) {
+                errors.push(format!("{arrow}: not in the table of layers"));
+            }
+        }
+        errors
+    }
+
+    fn unreachable_files(&self) -> Vec<String> {
+        let files = self.files.difference(&self.scan.reached);
+        files.map(|file| format!("{file}: no `mod` line leads here")).collect()
+    }
+
+    fn occurrences(&self, modules: &[&str], identifier: &str) -> Vec<String> {
+        let mut errors = Vec::new();
+        for name in modules {
+            let below: ModulePath = name.split("::").filter(|part| *part != "crate").map(str::to_owned).collect();
+            if !self.scan.modules.contains(&below) {
+                errors.push(format!("there is no module {name:?}"));
+            }
+            for (path, module) in self.scan.modules.iter().filter(|(path, _)| path.starts_with(&below)) {
+                let found = module.identifiers.iter().filter(|(found, _)| found == identifier);
+                errors.extend(found.map(|(_, at)| format!("{at}: {identifier} must not occur in {}", display(path))));
+            }
+        }
+        errors
+    }
+}
+
+fn read(root: &Path, folder: &str, files: &mut BTreeMap<String, String>) {
+    let entries = fs::read_dir(root.join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    for entry in entries {
+        let entry = entry.unwrap_or_else(|error| panic!("{folder}: {error}"));
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            read(root, &path, files);
+        } else if path.ends_with(".rs") {
+            let text = fs::read_to_string(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
+            files.insert(path, text);
+        }
+    }
+}
+
+#[track_caller]
+fn report(errors: Vec<String>) {
+    assert!(errors.is_empty(), "{} findings:\n{}", errors.len(), errors.join("\n"));
+}

@@ -1,0 +1,217 @@
+use crate::{Sources, arrow, words};
+
+fn sources(files: &[(&str, &str)]) -> Sources {
+    Sources::parse(files.iter().map(|(file, text)| (format!("src/{file}"), (*text).to_owned())).collect())
+}
+
+/// Returns the arrows between top-level modules as `from to`, for a crate with the modules `a`, `b` and `c`.
+fn arrows(lib: &str, a: &str) -> Vec<String> {
+    let lib = format!("mod a; mod b; mod c; {lib}");
+    let crate_ = sources(&[
+        ("lib.rs", &lib),
+        ("a.rs", a),
+        ("b.rs", "pub struct B; pub mod inner {}"),
+        ("c.rs", "pub struct C;"),
+    ]);
+    crate_.arrows.iter().map(|arrow| format!("{} {}", arrow.from, arrow.to)).collect()
+}
+
+#[test]
+fn paths_are_arrows_wherever_they_stand() {
+    for code in [
+        "use crate::b::B;",
+        "use super::b::{self};",
+        "use crate::{b::B};",
+        "use {serde::Serialize, crate::b as other};",
+        "fn f() -> crate::b::B { todo!() }",
+        "fn f() { let x = super::b::B; }",
+        "fn f() { use crate::b::B; }",
+        "fn f() { println!(\"{:?}\", crate::b::B); }",
+        "macro_rules! m { () => { $crate::b::B } }",
+        "#[derive(crate::b::Derive)] struct A;",
+        "struct A { #[serde(with = \"crate::b\")] x: u8 }",
+        "pub(in crate::c) struct A(crate::b::B);",
+        "mod inner { fn f() { super::super::b::f() } }",
+        "#[cfg(not(test))] use crate::b;",
+        "#[cfg(any(test, feature = \"testing\"))] use crate::b;",
+    ] {
+        assert_eq!(arrows("", code), ["a b"], "{code}");
+    }
+}
+
+#[test]
+fn other_paths_are_no_arrows() {
+    for code in [
+        "use serde::b::B;",
+        "use ::b::B;",
+        "fn f() { ::b::f(); <B>::b::f(); x.b::<u8>(); }",
+        "pub(crate) fn f(b: u8) { b.c(); }",
+        "// crate::b\n/// [`crate::b`]\nstruct A;",
+        "const TEXT: &str = \"crate::b\";",
+        "fn f() -> impl Sized + use<'static> { crate::a::f() }",
+    ] {
+        assert_eq!(arrows("", code), Vec::<String>::new(), "{code}");
+    }
+}
+
+#[test]
+fn code_under_cfg_test_has_no_arrows() {
+    for code in [
+        "#[cfg(test)] mod tests { use crate::b::B; }",
+        "#[cfg(all(test, unix))] fn f() { crate::b::f() }",
+        "#[cfg(test)] use crate::{b::B, c::C};",
+        "#[cfg(test)] impl A { fn f() { crate::b::f() } }",
+        "struct A { #[cfg(test)] b: crate::b::B, c: u8 }",
+        "#![cfg(test)] use crate::b;",
+    ] {
+        assert_eq!(arrows("", code), Vec::<String>::new(), "{code}");
+    }
+    assert_eq!(arrows("", "#[cfg(test)] use crate::b; use crate::c;"), ["a c"]);
+    assert_eq!(arrows("", "struct A { #[cfg(test)] b: u8, c: crate::c::C }"), ["a c"]);
+}
+
+#[test]
+fn reexports_lead_to_their_origin() {
+    assert_eq!(arrows("pub use b::B;", "use crate::B;"), ["a b"]);
+    assert_eq!(arrows("pub use b::B as Other;", "fn f(x: crate::Other) {}"), ["a b"]);
+    assert_eq!(arrows("pub use b::*;", "use crate::B;"), ["a b"]);
+    assert_eq!(arrows("use b::B;", "use super::*; struct A(B);"), ["a b"]);
+    assert_eq!(arrows("pub use b; pub use serde::B;", "use crate::B;"), Vec::<String>::new());
+    assert_eq!(arrows("pub struct Own;", "use crate::Own;"), Vec::<String>::new());
+    assert_eq!(arrows("pub use loops; pub use self::again as again;", "use crate::again;"), Vec::<String>::new());
+    assert_eq!(arrows("", "use crate::b; fn f() { b::inner::f() }"), ["a b", "a b"]);
+}
+
+#[test]
+fn layers_follow_the_table() {
+    let crate_ =
+        sources(&[("lib.rs", "mod a; mod b; use a::A;"), ("a.rs", "\nuse crate::b::B;"), ("b.rs", "struct B;")]);
+    assert_eq!(crate_.layer_errors(&[("b", &[]), ("a", &["b"])]), Vec::<String>::new());
+    assert_eq!(
+        crate_.layer_errors(&[("b", &[]), ("a", &[])]),
+        ["src/a.rs:2: a → b (`crate::b::B`): not in the table of layers"]
+    );
+    assert_eq!(
+        crate_.layer_errors(&[("a", &["b"]), ("b", &[])]),
+        ["the row \"a\" of the table names \"b\", which has no row above it"]
+    );
+    assert_eq!(
+        crate_.layer_errors(&[("b", &[]), ("a", &["b"]), ("c", &[])]),
+        ["the row \"c\" of the table names no module"]
+    );
+    assert_eq!(crate_.layer_errors(&[("b", &[]), ("b", &[]), ("a", &["b"])]), ["the table has two rows for \"b\""]);
+    assert_eq!(crate_.layer_errors(&[("b", &[])]), ["the table has no row for the module \"a\""]);
+}
+
+#[test]
+#[should_panic(expected = "src/a.rs:1: a → b (`crate::b::B`): not in the table of layers")]
+fn a_check_fails_with_its_findings() {
+    sources(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "")])
+        .check_layers(&[("a", &[]), ("b", &[])]);
+}
+
+#[test]
+fn cycles_are_found_at_each_depth() {
+    let nested = |c: &str| {
+        let files = [
+            ("lib.rs", "mod a;"),
+            ("a.rs", "mod b; mod c; mod d;"),
+            ("a/b.rs", "use super::c::C;"),
+            ("a/c.rs", c),
+            ("a/d.rs", ""),
+        ];
+        arrow::cycles(&sources(&files).arrows)
+    };
+    assert_eq!(nested("use super::d::D; use super::A;"), Vec::<String>::new());
+    assert_eq!(
+        nested("mod inner { use crate::a::b::B; fn f() { super::super::b::f() } }"),
+        [
+            "cycle in a: b, c\n  src/a/b.rs:1: b → c (`super::c::C`)\n  src/a/c.rs:1: c → b (`crate::a::b::B`), and 1 more"
+        ]
+    );
+}
+
+#[test]
+fn cycles_may_take_several_steps() {
+    let cycles = |c: &str| {
+        let files =
+            [("lib.rs", "mod a; mod b; mod c;"), ("a.rs", "use crate::b;"), ("b.rs", "use crate::c;"), ("c.rs", c)];
+        arrow::cycles(&sources(&files).arrows)
+    };
+    assert_eq!(cycles(""), Vec::<String>::new());
+    let found = cycles("use crate::a;");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("cycle in crate: a, b, c\n"), "{found:?}");
+}
+
+#[test]
+fn files_are_reached_by_mod_lines() {
+    let crate_ = sources(&[
+        (
+            "lib.rs",
+            "mod a; #[cfg(feature = \"x\")] mod b; #[cfg(not(feature = \"x\"))] #[path = \"without/x.rs\"] mod b;",
+        ),
+        ("a/mod.rs", "mod inner { mod deep; } #[cfg(test)] mod tests;"),
+        ("a/inner/deep.rs", ""),
+        ("a/tests.rs", ""),
+        ("a/lost.rs", ""),
+        ("b.rs", "mod c;"),
+        ("b/c.rs", ""),
+        ("without/x.rs", "use crate::a;"),
+        ("main.rs", "mod program;"),
+        ("program.rs", ""),
+        ("bin/tool.rs", ""),
+    ]);
+    assert_eq!(crate_.unreachable_files(), ["src/a/lost.rs: no `mod` line leads here"]);
+    assert_eq!(crate_.arrows.len(), 1, "both files of `b` belong to it");
+}
+
+#[test]
+#[should_panic(expected = "src/b.rs: a `mod` line leads to it, and it is missing")]
+fn a_missing_file_is_reported() {
+    sources(&[("lib.rs", "mod a; mod b;"), ("a.rs", "")]);
+}
+
+#[test]
+fn words_are_counted_by_file() {
+    let text = "//! Where the queue is.\n/// Holds keys.\n/// What else.\nstruct Known;\n\n/// How keys wait.\nfn whole() { const LONGEST: u8 = 0; }\n\
+                /// Whatever.\nenum Cached { Known, Seen }\n#[cfg(test)]\nmod tests { fn told() {} }";
+    let crate_ = sources(&[("lib.rs", text)]);
+    let errors = |allowed: &[(&str, usize)]| words::errors(&crate_.scan.words, allowed);
+    assert_eq!(errors(&[("src/lib.rs", 6)]), Vec::<String>::new());
+    assert_eq!(
+        errors(&[]),
+        [
+            "(\"src/lib.rs\", 6), of which 0 are allowed:",
+            "  src/lib.rs:1: doc comment begins with \"Where\": Where the queue is.",
+            "  src/lib.rs:4: the name `type Known` is banned",
+            "  src/lib.rs:6: doc comment begins with \"How\": How keys wait.",
+            "  src/lib.rs:7: the name `fn whole` is banned",
+            "  src/lib.rs:7: the name `const LONGEST` is banned",
+            "  src/lib.rs:11: the name `fn told` is banned",
+        ]
+    );
+    assert_eq!(errors(&[("src/lib.rs", 7)]), ["(\"src/lib.rs\", 7) allows more than the 6 findings: lower it"]);
+    assert_eq!(
+        errors(&[("src/lib.rs", 6), ("src/gone.rs", 1)]),
+        ["(\"src/gone.rs\", 1) allows more than the 0 findings: lower it"]
+    );
+    assert_eq!(
+        errors(&[("src/lib.rs", 6), ("src/lib.rs", 6)]),
+        ["two rows for \"src/lib.rs\" in the list of allowed findings"]
+    );
+}
+
+#[test]
+fn absent_identifiers_are_searched_below_modules() {
+    let crate_ = sources(&[
+        ("lib.rs", "mod a; mod b; pub use core::Status;"),
+        ("a.rs", "mod c; /// Status\nmod d { #[cfg(test)] use core::Status; }"),
+        ("a/c.rs", "\nfn f() -> core::Status { \"Status\" }"),
+        ("b.rs", "struct StatusCode;"),
+    ]);
+    assert_eq!(crate_.occurrences(&["b", "a::d"], "Status"), Vec::<String>::new());
+    assert_eq!(crate_.occurrences(&["a"], "Status"), ["src/a/c.rs:2: Status must not occur in a::c"]);
+    assert_eq!(crate_.occurrences(&["crate"], "Status").len(), 2);
+    assert_eq!(crate_.occurrences(&["gone"], "Status"), ["there is no module \"gone\""]);
+}

@@ -1,0 +1,14 @@
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] =
+    &[("tree", &[]), ("arrow", &["tree"]), ("words", &["tree"]), ("scan", &["tree", "words"])];
+
+#[test]
+fn modules_form_layers() {
+    let sources = Sources::of(env!("CARGO_MANIFEST_DIR"));
+    sources.check_layers(LAYERS);
+    sources.check_cycles();
+    sources.check_reachable();
+    sources.check_words(&[]);
+}
