@@ -1,4 +1,4 @@
-//! Brings the world in line with each `{{kind}}`.
+//! Controller for `{{kind}}`.
 
 use crate::api::{{module}}::{{{type}}, {{kind}}Status};
 use flyball::{Action, Condition, Context, Controller, Reconcile, Result};
@@ -10,7 +10,7 @@ use kube::core::ObjectMeta;
 #[derive(Debug)]
 pub struct {{kind}}Reconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<{{kind}}Reconciler> {
     Controller::new({{kind}}Reconciler).owns::<{{child}}>()
 }
@@ -18,10 +18,12 @@ pub fn controller() -> Controller<{{kind}}Reconciler> {
 impl Reconcile for {{kind}}Reconciler {
     type Resource = {{type}};
 
-    /// Is called when a `{{kind}}` or what it owns may have changed, and may be called at any time: it looks at what is
-    /// desired and makes it so, whatever was the case before.
+    /// Brings the cluster to the state that the `{{kind}}` describes.
+    ///
+    /// Called when the `{{kind}}` or an object that it owns may have changed, and possibly more often. It must be idempotent:
+    /// apply the desired state, whatever the actual state is.
     async fn reconcile(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<Action> {
-{{body}}        let ready = Condition::new("Ready", true, "Applied").message(format!("{{child}} {} is there", child.name_any()));
+{{body}}        let ready = Condition::new("Ready", true, "Applied").message(format!("{{child}} {} exists", child.name_any()));
         cx.set_status(&{{kind}}Status { conditions: vec![ready] }).await?;
         Ok(Action::done())
     }

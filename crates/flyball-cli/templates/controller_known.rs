@@ -1,4 +1,4 @@
-//! Looks after each `{{kind}}` of `{{api_version}}`, whose types come from elsewhere.
+//! Controller for `{{kind}}` in `{{api_version}}`, a kind that this project does not define.
 
 {{uses}}
 
@@ -6,7 +6,7 @@
 #[derive(Debug)]
 pub struct {{kind}}Reconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<{{kind}}Reconciler> {
     Controller::new({{kind}}Reconciler)
 }
@@ -14,8 +14,10 @@ pub fn controller() -> Controller<{{kind}}Reconciler> {
 impl Reconcile for {{kind}}Reconciler {
     type Resource = {{type}};
 
-    /// Is called when a `{{kind}}` may have changed, and may be called at any time: it looks at what is there and does what is
-    /// missing, whatever was the case before. As yet that is nothing.
+    /// Brings the cluster to the state that the `{{kind}}` describes.
+    ///
+    /// Called when the `{{kind}}` may have changed, and possibly more often. It must be idempotent: compare the actual state
+    /// with the desired state and apply the difference.
     async fn reconcile(&self, _{{variable}}: &{{type}}, _cx: &Context<{{type}}>) -> Result<Action> {
         Ok(Action::done())
     }

@@ -2,7 +2,7 @@
 impl TryFrom<super::{{hub}}::{{type}}> for {{type}} {
     type Error = serde_json::Error;
 
-    /// Shows an object as it is stored. Say here what becomes of fields in which the two differ; as yet they are alike.
+    /// Converts from the storage version. The versions are equal so far: map fields here once they differ.
     fn try_from(stored: super::{{hub}}::{{type}}) -> Result<Self, Self::Error> {
         serde_json::from_value(serde_json::to_value(stored)?)
     }
@@ -11,8 +11,8 @@ impl TryFrom<super::{{hub}}::{{type}}> for {{type}} {
 impl TryFrom<{{type}}> for super::{{hub}}::{{type}} {
     type Error = serde_json::Error;
 
-    /// Stores an object. What the stored version has no field for is best kept in an annotation, so that nothing is lost.
-    fn try_from(shown: {{type}}) -> Result<Self, Self::Error> {
-        serde_json::from_value(serde_json::to_value(shown)?)
+    /// Converts to the storage version. Keep fields without an equivalent in an annotation, so that no data is lost.
+    fn try_from(object: {{type}}) -> Result<Self, Self::Error> {
+        serde_json::from_value(serde_json::to_value(object)?)
     }
 }

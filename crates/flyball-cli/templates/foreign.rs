@@ -1,4 +1,4 @@
-//! `{{kind}}` in `{{api_version}}`, whose definition is somebody else's: what is known of it follows from its schema.
+//! Types of `{{kind}}` in `{{api_version}}`, generated from the schema of a CRD of another project.
 #![allow(clippy::doc_lazy_continuation, clippy::doc_overindented_list_items, rustdoc::all)]
 
 use kube::CustomResource;

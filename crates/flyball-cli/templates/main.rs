@@ -1,4 +1,4 @@
-//! The program `{{name}}`: see `{{name}} --help`.
+//! The `{{name}}` program, see `{{name}} --help`.
 
 fn main() -> std::process::ExitCode {
     {{crate}}::operator().main()

@@ -1,11 +1,11 @@
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_comes_about() -> kube::Result<()> {
+async fn the_sample_becomes_ready() -> kube::Result<()> {
     let mut test = Test::of(operator).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
     let sample = {{objects}}.get("{{sample}}").await?;
-    assert_eq!(sample.status.expect("the controller writes it").conditions[0].status, "True");
+    assert_eq!(sample.status.expect("the controller sets the status").conditions[0].status, "True");
     let child = {{children}}.get("{{sample}}").await?;
     assert_eq!({{says}}, "hello hello");
     test.assert_idempotent().await;

@@ -1,6 +1,6 @@
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_out_is_completed() -> kube::Result<()> {
+async fn missing_labels_are_set() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(SAMPLE).await;
     let sample = {{objects}}.get("{{sample}}").await?;

@@ -1,4 +1,4 @@
-//! `{{kind}}` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+//! Tests of `{{kind}}` on a control plane in the test process, see `flyball_cluster::testing`.
 
 {{uses}}
 

@@ -1,11 +1,11 @@
-//! `{{kind}}` in two versions: what is written in one is read in the other.
+//! Tests of the conversion between versions of `{{kind}}`.
 
 {{uses}}
 
 const SAMPLE: &str = include_str!("../config/samples/{{file}}");
 
 #[tokio::test(start_paused = true)]
-async fn the_sample_is_read_in_the_stored_version() -> kube::Result<()> {
+async fn the_sample_converts_to_the_storage_version() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(SAMPLE).await;
     let sample = {{objects}}.get("{{sample}}").await?;

@@ -1,9 +1,9 @@
-//! What the operator says of each `{{kind}}`, whose definition is somebody else's: the functions alone, without a control plane.
+//! Unit tests of the webhook functions for `{{kind}}`, a kind of another project. They need no control plane.
 
 {{uses}}
 
-/// Makes {{a_kind}} of this name.
+/// Returns {{a_kind}} with the given name.
 fn named(name: &str) -> {{type}} {
     let object = json!({{object}});
-    from_value(object).expect("the definition admits it")
+    from_value(object).expect("the object matches the CRD")
 }

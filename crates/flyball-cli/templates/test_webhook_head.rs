@@ -1,4 +1,4 @@
-//! The webhooks of `{{kind}}`, asked by a control plane that runs in the test itself.
+//! Tests of the webhooks of `{{kind}}`, on a control plane in the test process.
 
 {{uses}}
 

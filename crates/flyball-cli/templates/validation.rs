@@ -1,10 +1,10 @@
 
-/// Longest name that leaves room for the names of what is made for {{a_kind}}.
-const LONGEST_NAME: usize = 40;
+/// Maximum length of a name, so that names of child objects can add a suffix.
+const MAX_NAME_LENGTH: usize = 40;
 
-/// Judges {{a_kind}}. Rules about its own fields are better declared with the type; what lies beyond is judged here.
-{{pub}}fn judge(request: &AdmissionRequest<{{type}}>) -> Result<Verdict> {
-    let is_long = request.key().name().len() > LONGEST_NAME;
-    let error = || FieldError::too_long("metadata.name", LONGEST_NAME as u64);
-    Ok(Verdict::from_errors(is_long.then(error)))
+/// Validates {{a_kind}}. Prefer validation attributes on the type for rules about a single field.
+{{pub}}fn validate(request: &AdmissionRequest<{{type}}>) -> Result<Verdict> {
+    let is_too_long = request.key().name().len() > MAX_NAME_LENGTH;
+    let error = || FieldError::too_long("metadata.name", MAX_NAME_LENGTH as u64);
+    Ok(Verdict::from_errors(is_too_long.then(error)))
 }

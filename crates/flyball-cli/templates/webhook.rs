@@ -1,8 +1,8 @@
-//! What is asked about each `{{kind}}` before it is stored, or shown in another version.
+//! Webhooks for `{{kind}}`.
 
 {{uses}}
 
-/// Makes the webhook.
+/// Returns the webhooks.
 pub fn webhook() -> Webhook<{{type}}> {
     Webhook::new()
     // +flyball:webhook

@@ -1,4 +1,4 @@
-//! The program `crontab`: see `crontab --help`.
+//! The `crontab` program, see `crontab --help`.
 
 fn main() -> std::process::ExitCode {
     crontab::operator().main()

@@ -1,4 +1,4 @@
-//! The controller of `CronTab` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+//! Tests of the controller for `CronTab` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use crontab::api::crontab_v1::{CronTab, CronTabSpec};
 use crontab::operator;
@@ -16,10 +16,10 @@ async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
     test.apply(DEFINITION).await;
     test.apply(SAMPLE).await;
     let made = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
-    test.eventually("its cron job", made).await;
+    test.eventually("the cron job", made).await;
     let job = test.api::<CronJob>().get("my-new-cron-object").await?;
     assert_eq!(job.spec.schedule, "* * * * */5");
-    // One that says too little harms nobody.
+    // A `CronTab` without required values is ignored.
     test.api::<CronTab>().create(&PostParams::default(), &CronTab::new("empty", CronTabSpec::default())).await?;
     test.assert_converges().await;
     assert!(test.api::<CronJob>().get_opt("empty").await?.is_none());
@@ -27,7 +27,7 @@ async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_comes_to_rest_without_the_definition() {
+async fn it_converges_without_the_crd() {
     Test::of(operator).start().await.assert_idempotent().await;
 }
 

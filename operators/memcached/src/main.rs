@@ -1,4 +1,4 @@
-//! The program `memcached`: see `memcached --help`.
+//! The `memcached` program, see `memcached --help`.
 
 fn main() -> std::process::ExitCode {
     memcached::operator().main()

@@ -1,4 +1,4 @@
-//! `Memcached` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+//! Tests of `Memcached` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,10 +11,10 @@ use std::time::Duration;
 const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_memcached.yaml");
 
 #[tokio::test(start_paused = true)]
-async fn its_status_names_as_many_pods_as_it_has() -> kube::Result<()> {
+async fn status_lists_all_pods() -> kube::Result<()> {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
-    // A pod of somebody else, which is none of its nodes.
+    // A pod without the label, which is not one of its nodes.
     test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
     for size in [3, 5, 0, 1] {
         let patch = json!({"spec": {"size": size}});
@@ -32,7 +32,7 @@ async fn its_status_names_as_many_pods_as_it_has() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_is_named_no_more() -> kube::Result<()> {
+async fn deleted_pod_leaves_the_status() -> kube::Result<()> {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;

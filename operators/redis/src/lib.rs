@@ -1,23 +1,23 @@
-//! The operator redis.
+//! The redis operator.
 //!
-//! `flyball create` adds lines above the comments that begin with `+flyball`, and leaves everything else alone.
+//! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 
 pub mod api {
-    //! The custom resources: a module for each version of a kind.
+    //! Custom resources: one module for each version of a kind.
 
     pub mod redis_v1alpha1;
     // +flyball:api
 }
 
 pub mod controllers {
-    //! What brings the world in line with the resources: a module for each kind.
+    //! Controllers: one module for each kind.
 
     pub mod redis;
     // +flyball:controllers
 }
 
 pub mod webhooks {
-    //! What is asked before resources are stored, or shown in another version: a module for each kind.
+    //! Admission and conversion webhooks: one module for each kind.
 
     // +flyball:webhooks
 }
@@ -25,7 +25,7 @@ pub mod webhooks {
 use flyball::Operator;
 use kube::CustomResourceExt;
 
-/// Makes the operator of all its parts.
+/// Returns the operator with all of its CRDs, controllers and webhooks.
 pub fn operator() -> Operator {
     Operator::new(env!("CARGO_PKG_NAME"))
         .version(env!("CARGO_PKG_VERSION"))

@@ -1,4 +1,4 @@
-//! The program `redis`: see `redis --help`.
+//! The `redis` program, see `redis --help`.
 
 fn main() -> std::process::ExitCode {
     redis::operator().main()

@@ -1,4 +1,4 @@
-//! `Redis` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+//! Tests of `Redis` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Setup, Test, explore_crashes};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,19 +10,19 @@ use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_redis.yaml");
 
-/// The sample on a cluster with a node, which has pods become ready.
+/// Returns a control plane with a node, on which pods become ready.
 fn cluster() -> Setup {
     Test::of(operator).nodes(1)
 }
 
-/// Returns the pods that are there, in the order of their names.
+/// Returns the names of all pods, sorted.
 async fn pods(test: &Test) -> kube::Result<Vec<String>> {
     let found = test.api::<Pod>().list(&ListParams::default()).await?;
     Ok(found.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_status_lists_as_many_pods_as_it_has() -> kube::Result<()> {
+async fn status_lists_all_pods() -> kube::Result<()> {
     let mut test = cluster().start().await;
     test.apply(SAMPLE).await;
     for size in [3, 4, 1] {
@@ -39,7 +39,7 @@ async fn its_status_lists_as_many_pods_as_it_has() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_comes_back() -> kube::Result<()> {
+async fn deleted_pod_is_recreated() -> kube::Result<()> {
     let test = cluster().start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
@@ -50,12 +50,12 @@ async fn a_pod_that_goes_comes_back() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_the_rules_is_refused() {
+async fn invalid_objects_are_rejected() {
     let test = cluster().start().await;
     let invalid = Redis::new("invalid", RedisSpec { size: 11, image: String::new() });
-    let refused = test.api::<Redis>().create(&PostParams::default(), &invalid).await.expect_err("it breaks two rules");
-    let refused = refused.to_string();
-    assert!(refused.contains("spec.size") && refused.contains("spec.image"), "{refused}");
+    let error = test.api::<Redis>().create(&PostParams::default(), &invalid).await.expect_err("two fields are invalid");
+    let error = error.to_string();
+    assert!(error.contains("spec.size") && error.contains("spec.image"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

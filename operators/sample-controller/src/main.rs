@@ -1,4 +1,4 @@
-//! The program `sample-controller`: see `sample-controller --help`.
+//! The `sample-controller` program, see `sample-controller --help`.
 
 fn main() -> std::process::ExitCode {
     sample_controller::operator().main()

@@ -1,4 +1,4 @@
-//! `Foo` on a control plane that runs in the test itself: see `flyball_cluster::testing`.
+//! Tests of `Foo` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../config/samples/samplecontroller_v1alpha1_foo.yaml");
 
-/// Returns what the controller told of a `Foo`, each event once.
-async fn told(test: &Test, name: &str) -> kube::Result<Vec<(String, String)>> {
+/// Returns reason and note of the events about a `Foo`.
+async fn events_about(test: &Test, name: &str) -> kube::Result<Vec<(String, String)>> {
     let events = test.api::<Event>().list(&ListParams::default()).await?;
-    // Its Deployment has the same name.
+    // The Deployment has the same name.
     let is_it =
         |object: &ObjectReference| (object.kind.as_deref(), object.name.as_deref()) == (Some("Foo"), Some(name));
     let about = |event: &Event| event.regarding.as_ref().is_some_and(is_it);
@@ -24,31 +24,34 @@ async fn told(test: &Test, name: &str) -> kube::Result<Vec<(String, String)>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_status_says_how_many_pods_are_available() -> kube::Result<()> {
+async fn status_counts_available_pods() -> kube::Result<()> {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     for replicas in [1, 4, 2] {
         let patch = json!({"spec": {"replicas": replicas}});
         test.api::<Foo>().patch("example-foo", &PatchParams::default(), &Patch::Merge(patch)).await?;
         test.assert_converges().await;
-        let wanted = test.api::<Foo>().get("example-foo").await?;
-        assert_eq!(wanted.status.unwrap_or_default().available_replicas, replicas);
+        let foo = test.api::<Foo>().get("example-foo").await?;
+        assert_eq!(foo.status.unwrap_or_default().available_replicas, replicas);
         let deployment = test.api::<Deployment>().get("example-foo").await?;
         assert_eq!(deployment.spec.unwrap_or_default().replicas, Some(replicas));
     }
-    // What somebody else changes is as it was a moment later.
+    // A change by another client is reverted.
     let patch = json!({"spec": {"replicas": 9}});
     test.api::<Deployment>().patch("example-foo", &PatchParams::default(), &Patch::Merge(patch)).await?;
     test.assert_converges().await;
     let deployment = test.api::<Deployment>().get("example-foo").await?;
     assert_eq!(deployment.spec.unwrap_or_default().replicas, Some(2));
-    assert_eq!(told(&test, "example-foo").await?, [("Synced".to_owned(), "Foo synced successfully".to_owned())]);
+    assert_eq!(
+        events_about(&test, "example-foo").await?,
+        [("Synced".to_owned(), "Foo synced successfully".to_owned())]
+    );
     test.assert_idempotent().await;
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_of_somebody_else_is_left_alone() -> kube::Result<()> {
+async fn deployment_without_owner_is_not_changed() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(
         "{apiVersion: apps/v1, kind: Deployment, metadata: {name: example-foo}, spec: {replicas: 0, selector: {matchLabels: {a: b}},
@@ -60,14 +63,16 @@ async fn a_deployment_of_somebody_else_is_left_alone() -> kube::Result<()> {
         "ErrResourceExists".to_owned(),
         "Resource \"example-foo\" already exists and is not managed by Foo".to_owned(),
     );
-    test.eventually("it is told", async || told(&test, "example-foo").await.is_ok_and(|told| told == [exists.clone()]))
-        .await;
+    test.eventually("the event", async || {
+        events_about(&test, "example-foo").await.is_ok_and(|events| events == [exists.clone()])
+    })
+    .await;
     let deployment = test.api::<Deployment>().get("example-foo").await?;
     assert_eq!((deployment.metadata.owner_references, deployment.spec.unwrap_or_default().replicas), (None, Some(0)));
     assert_eq!(test.api::<Foo>().get("example-foo").await?.status, None);
-    // Once it is gone, the name is free.
+    // After its deletion, the name is free.
     test.api::<Deployment>().delete("example-foo", &Default::default()).await?;
-    test.eventually("its own is there", async || {
+    test.eventually("a deployment of its own", async || {
         let found = test.api::<Deployment>().get("example-foo").await;
         found.is_ok_and(|found| found.metadata.owner_references.is_some_and(|owners| owners[0].kind == "Foo"))
     })
@@ -76,12 +81,12 @@ async fn a_deployment_of_somebody_else_is_left_alone() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_the_rules_is_refused() {
+async fn invalid_objects_are_rejected() {
     let test = Test::of(operator).start().await;
     let invalid = Foo::new("invalid", FooSpec { deployment_name: String::new(), replicas: 11 });
-    let refused = test.api::<Foo>().create(&PostParams::default(), &invalid).await.expect_err("it breaks two rules");
-    let refused = refused.to_string();
-    assert!(refused.contains("spec.deploymentName") && refused.contains("spec.replicas"), "{refused}");
+    let error = test.api::<Foo>().create(&PostParams::default(), &invalid).await.expect_err("two fields are invalid");
+    let error = error.to_string();
+    assert!(error.contains("spec.deploymentName") && error.contains("spec.replicas"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

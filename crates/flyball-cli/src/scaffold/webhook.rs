@@ -31,13 +31,19 @@ pub(crate) fn converts(changes: &mut Changes, names: &Names, other: &Names) -> R
 
 /// Has objects completed.
 pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
-    function(changes, names, "complete", "    .defaults(complete)", include_str!("../../templates/defaulting.rs"))?;
+    function(
+        changes,
+        names,
+        "set_defaults",
+        "    .defaults(set_defaults)",
+        include_str!("../../templates/defaulting.rs"),
+    )?;
     changes.import(&path(names), "use flyball::{AdmissionRequest, Result};")
 }
 
 /// Has objects judged.
 pub(crate) fn judges(changes: &mut Changes, names: &Names) -> Result<()> {
-    function(changes, names, "judge", "    .validates(judge)", include_str!("../../templates/validation.rs"))?;
+    function(changes, names, "validate", "    .validates(validate)", include_str!("../../templates/validation.rs"))?;
     for line in
         ["use flyball::webhook::Verdict;", "use flyball::{AdmissionRequest, Result};", "use flyball::FieldError;"]
     {
@@ -67,9 +73,9 @@ pub(crate) fn test_of_foreign(
     force: bool,
 ) -> Result<()> {
     let functions = match (completes, judges) {
-        (true, true) => "{complete, judge}",
-        (true, false) => "complete",
-        _ => "judge",
+        (true, true) => "{set_defaults, validate}",
+        (true, false) => "set_defaults",
+        _ => "validate",
     };
     let mut object = sample.unwrap_or_else(|| json!({"apiVersion": names.api_version(), "kind": names.resource.kind}));
     object["metadata"] = json!({"name": "NAME"});

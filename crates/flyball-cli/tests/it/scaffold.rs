@@ -406,7 +406,7 @@ fn webhooks_are_written_for_kinds_of_others() {
     );
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
     let code = read("src/webhooks/pod.rs");
-    assert!(code.contains("use k8s_openapi::api::core::v1::Pod;") && code.contains("pub fn judge("), "{code}");
+    assert!(code.contains("use k8s_openapi::api::core::v1::Pod;") && code.contains("pub fn validate("), "{code}");
     assert!(read("src/lib.rs").contains("    .webhook(webhooks::pod::webhook())"));
     run("create webhook --group core --version v1 --kind Pod --validation").fails_with(&["has a webhook", "already"]);
     run("create webhook --group apps --version v1 --kind Deployment --validation").ok();

@@ -1,4 +1,4 @@
-//! `CronTab` in `stable.example.com/v1`, whose definition is somebody else's: what is known of it follows from its schema.
+//! Types of `CronTab` in `stable.example.com/v1`, generated from the schema of a CRD of another project.
 #![allow(clippy::doc_lazy_continuation, clippy::doc_overindented_list_items, rustdoc::all)]
 
 use kube::CustomResource;

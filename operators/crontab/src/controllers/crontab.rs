@@ -1,4 +1,4 @@
-//! Brings about what each `CronTab` of `stable.example.com/v1` says, whose types come from elsewhere.
+//! Controller for `CronTab` in `stable.example.com/v1`, a kind that this project does not define.
 
 use crate::api::crontab_v1::{CronTab, CronTabSpec};
 use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -10,7 +10,7 @@ use serde_json::json;
 #[derive(Debug)]
 pub struct CronTabReconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<CronTabReconciler> {
     Controller::new(CronTabReconciler).owns::<CronJob>()
 }
@@ -18,7 +18,7 @@ pub fn controller() -> Controller<CronTabReconciler> {
 impl Reconcile for CronTabReconciler {
     type Resource = CronTab;
 
-    /// Makes a `CronJob` of it. Its definition demands nothing, so that one without a time or an image is left alone.
+    /// Applies a `CronJob`. The CRD requires no fields, so a `CronTab` without a schedule or an image is ignored.
     async fn reconcile(&self, crontab: &CronTab, cx: &Context<CronTab>) -> Result<Action> {
         let CronTabSpec { cron_spec: Some(schedule), image: Some(image), replicas } = &crontab.spec else {
             return Ok(Action::done());

@@ -1,11 +1,11 @@
-//! `Memcached` in `cache.example.com/v1alpha1`.
+//! Types of `Memcached` in `cache.example.com/v1alpha1`.
 
 use flyball::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Desired state of a `Memcached`. The API server refuses what does not follow its rules.
+/// Desired state of a `Memcached`. The API server enforces the validation rules of its fields.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "cache.example.com",
@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedSpec {
-    /// How many pods there are.
+    /// Number of pods.
     #[schemars(range(min = 0, max = 5))]
     pub size: i32,
-    /// Port that they listen on.
+    /// Port that the pods listen on.
     #[serde(default = "port")]
     #[schemars(range(min = 1, max = 65535))]
     pub container_port: i32,
@@ -39,7 +39,7 @@ pub struct MemcachedStatus {
     /// Names of its pods.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// `Available`: as many pods as it has are ready.
+    /// The condition `Available` is true when all pods are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

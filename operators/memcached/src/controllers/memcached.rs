@@ -1,4 +1,4 @@
-//! Brings the world in line with each `Memcached`.
+//! Controller for `Memcached`.
 
 use crate::api::memcached_v1alpha1::{Memcached, MemcachedStatus};
 use flyball::{Action, Condition, Context, Controller, ObjectKey, Reconcile, Result};
@@ -7,16 +7,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// What all pods are called that belong to some `Memcached`.
+/// Label selector for the pods of all `Memcached` objects.
 pub const SELECTOR: &str = "app.kubernetes.io/name=memcached";
-/// Label of a pod that says to which one.
+/// Label of a pod with the name of its `Memcached`.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
 /// Reconciles each `Memcached`.
 #[derive(Debug)]
 pub struct MemcachedReconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<MemcachedReconciler> {
     Controller::new(MemcachedReconciler).owns::<Deployment>().watches::<Pod>(|pod, _| {
         let instance = pod.labels().get(INSTANCE);
@@ -27,14 +27,15 @@ pub fn controller() -> Controller<MemcachedReconciler> {
 impl Reconcile for MemcachedReconciler {
     type Resource = Memcached;
 
-    /// Is called when a `Memcached` or what it owns may have changed, and may be called at any time: it looks at what is
-    /// desired and makes it so, whatever was the case before.
+    /// Brings the cluster to the state that the `Memcached` describes.
+    ///
+    /// Called when the `Memcached` or an object that it owns may have changed, and possibly more often.
     async fn reconcile(&self, memcached: &Memcached, cx: &Context<Memcached>) -> Result<Action> {
         let (size, name) = (memcached.spec.size, memcached.name_any());
         let deployment = cx.apply(&deployment(memcached)?).await?;
         let ready = deployment.status.and_then(|status| status.ready_replicas).unwrap_or_default();
         let pods = cx.list::<Pod>(memcached.namespace().as_deref()).await?;
-        // The cache is in the order of names, and so is the list.
+        // The cache lists objects sorted by name, so the status is stable.
         let nodes = pods.iter().filter(|pod| pod.labels().get(INSTANCE) == Some(&name)).map(Pod::name_any).collect();
         let available = Condition::new("Available", ready == size, if ready == size { "Ready" } else { "NotReady" })
             .message(format!("{ready} of {size} pods are ready"));

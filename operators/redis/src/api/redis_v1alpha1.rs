@@ -1,11 +1,11 @@
-//! `Redis` in `cache.acme.io/v1alpha1`.
+//! Types of `Redis` in `cache.acme.io/v1alpha1`.
 
 use flyball::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Desired state of a `Redis`. The API server refuses what does not follow its rules.
+/// Desired state of a `Redis`. The API server enforces the validation rules of its fields.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[expect(clippy::duplicated_attributes, reason = "columns may be of one type")]
 #[kube(
@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct RedisSpec {
-    /// How many pods there are.
+    /// Number of pods.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 10))]
     pub size: i32,
-    /// What they run.
+    /// Container image of the pods.
     #[serde(default = "image")]
     #[schemars(length(min = 1))]
     pub image: String,
@@ -45,10 +45,10 @@ pub struct RedisStatus {
     /// Names of its pods.
     #[serde(default)]
     pub pods: Vec<String>,
-    /// How many of them are ready.
+    /// Number of ready pods.
     #[serde(default)]
     pub ready: i32,
-    /// `Ready`: all pods are.
+    /// The condition `Ready` is true when all pods are ready.
     #[serde(default)]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

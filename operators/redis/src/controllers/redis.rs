@@ -1,4 +1,4 @@
-//! Brings the world in line with each `Redis`.
+//! Controller for `Redis`.
 
 use crate::api::redis_v1alpha1::{Redis, RedisStatus};
 use flyball::{Action, Children, Context, Controller, Reconcile, Result};
@@ -10,7 +10,7 @@ use serde_json::json;
 #[derive(Debug)]
 pub struct RedisReconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<RedisReconciler> {
     Controller::new(RedisReconciler).owns::<Pod>()
 }
@@ -18,13 +18,14 @@ pub fn controller() -> Controller<RedisReconciler> {
 impl Reconcile for RedisReconciler {
     type Resource = Redis;
 
-    /// Is called when a `Redis` or what it owns may have changed, and may be called at any time: it looks at what is
-    /// desired and makes it so, whatever was the case before.
+    /// Brings the cluster to the state that the `Redis` describes.
+    ///
+    /// Called when the `Redis` or an object that it owns may have changed, and possibly more often.
     async fn reconcile(&self, redis: &Redis, cx: &Context<Redis>) -> Result<Action> {
         let pods: Vec<String> = (0..redis.spec.size).map(|number| format!("{}-{number}", redis.name_any())).collect();
         let mut children = Children::new();
         for name in &pods {
-            // Each is a stage of its own, so that it is known which are ready; none waits for another.
+            // A stage for each pod reports whether it is ready. No stage waits for another.
             children = children.stage(name).after::<String>([]).child(&pod(redis, name)?);
         }
         let rollout = cx.apply_all(&children).await?;

@@ -1,10 +1,10 @@
-//! `Foo` in `samplecontroller.k8s.io/v1alpha1`.
+//! Types of `Foo` in `samplecontroller.k8s.io/v1alpha1`.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Desired state of a `Foo`. The API server refuses what does not follow its rules.
+/// Desired state of a `Foo`. The API server enforces the validation rules of its fields.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "samplecontroller.k8s.io",
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
     kind = "Foo",
     namespaced,
     doc = "A Deployment by name and size",
-    // Groups of Kubernetes itself are approved by its reviewers, or say that they are not.
+    // CRDs in a Kubernetes API group need an approval annotation.
     annotation("api-approved.kubernetes.io", "unapproved, experimental-only"),
     status = "FooStatus"
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FooSpec {
-    /// What its Deployment is called.
+    /// Name of the Deployment.
     #[schemars(length(min = 1, max = 63))]
     pub deployment_name: String,
-    /// How many pods it has.
+    /// Number of pods.
     #[schemars(range(min = 1, max = 10))]
     pub replicas: i32,
 }
@@ -30,7 +30,7 @@ pub struct FooSpec {
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct FooStatus {
-    /// How many pods of its Deployment are available.
+    /// Number of available pods of the Deployment.
     #[serde(default)]
     pub available_replicas: i32,
 }

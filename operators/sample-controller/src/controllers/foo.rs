@@ -1,4 +1,4 @@
-//! Brings the world in line with each `Foo`.
+//! Controller for `Foo`.
 
 use crate::api::foo_v1alpha1::{Foo, FooStatus};
 use flyball::{Action, Context, Controller, Error, Event, Reconcile, Result};
@@ -10,7 +10,7 @@ use serde_json::json;
 #[derive(Debug)]
 pub struct FooReconciler;
 
-/// Makes the controller. The operator's permissions follow from what is declared here.
+/// Returns the controller. The operator's RBAC rules are derived from this declaration.
 pub fn controller() -> Controller<FooReconciler> {
     Controller::new(FooReconciler).owns::<Deployment>()
 }
@@ -18,20 +18,21 @@ pub fn controller() -> Controller<FooReconciler> {
 impl Reconcile for FooReconciler {
     type Resource = Foo;
 
-    /// Is called when a `Foo` or what it owns may have changed, and may be called at any time: it looks at what is
-    /// desired and makes it so, whatever was the case before.
-    async fn reconcile(&self, wanted: &Foo, cx: &Context<Foo>) -> Result<Action> {
-        let name = &wanted.spec.deployment_name;
+    /// Brings the cluster to the state that the `Foo` describes.
+    ///
+    /// Called when the `Foo` or an object that it owns may have changed, and possibly more often.
+    async fn reconcile(&self, foo: &Foo, cx: &Context<Foo>) -> Result<Action> {
+        let name = &foo.spec.deployment_name;
         let found: Option<Deployment> = cx.get(&cx.sibling(name)).await?;
-        if found.is_some_and(|found| !is_controlled(&found, wanted)) {
+        if found.is_some_and(|found| !is_controlled(&found, foo)) {
             let message = format!("Resource {name:?} already exists and is not managed by Foo");
             cx.event(Event::warning("ErrResourceExists", message.as_str()));
             return Err(Error::from(message));
         }
-        let deployment = cx.apply(&deployment(wanted)?).await?;
+        let deployment = cx.apply(&deployment(foo)?).await?;
         let available_replicas = deployment.status.and_then(|status| status.available_replicas).unwrap_or_default();
         let status = FooStatus { available_replicas };
-        if wanted.status.as_ref() != Some(&status) {
+        if foo.status.as_ref() != Some(&status) {
             cx.event(Event::normal("Synced", "Foo synced successfully"));
         }
         cx.set_status(&status).await?;
@@ -39,18 +40,18 @@ impl Reconcile for FooReconciler {
     }
 }
 
-/// Tells whether a Deployment is that of this `Foo`, as its controller reference says.
-fn is_controlled(deployment: &Deployment, wanted: &Foo) -> bool {
+/// Returns whether this `Foo` is the controller of the Deployment.
+fn is_controlled(deployment: &Deployment, foo: &Foo) -> bool {
     let mut owners = deployment.owner_references().iter();
-    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == wanted.meta().uid.as_ref())
+    owners.any(|owner| owner.controller == Some(true) && Some(&owner.uid) == foo.meta().uid.as_ref())
 }
 
-fn deployment(wanted: &Foo) -> Result<Deployment> {
-    let labels = json!({"app": "nginx", "controller": wanted.name_any()});
+fn deployment(foo: &Foo) -> Result<Deployment> {
+    let labels = json!({"app": "nginx", "controller": foo.name_any()});
     Ok(serde_json::from_value(json!({
-        "metadata": {"name": wanted.spec.deployment_name},
+        "metadata": {"name": foo.spec.deployment_name},
         "spec": {
-            "replicas": wanted.spec.replicas,
+            "replicas": foo.spec.replicas,
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
