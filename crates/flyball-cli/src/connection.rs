@@ -14,10 +14,10 @@ const HINT: &str = "start one with `flyball cluster up`, or name a kubeconfig wi
 /// The flags that say it, for what is of the whole cluster.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ContextArgs {
-    /// Path of the kubeconfig; else KUBECONFIG or ~/.kube/config
+    /// Path of the kubeconfig; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; the current one unless given
+    /// Context of the kubeconfig; defaults to the current one
     #[arg(long)]
     pub(crate) context: Option<String>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct ContextArgs {
 pub(crate) struct ConnectionArgs {
     #[command(flatten)]
     pub(crate) cluster: ContextArgs,
-    /// Namespace; the context's own unless given
+    /// Namespace; defaults to the context's
     #[arg(short, long)]
     pub(crate) namespace: Option<String>,
 }

@@ -33,19 +33,19 @@ use tokio::time::{sleep, timeout};
 /// The flags that say which operator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LocalArgs {
-    /// A program that is built already, or a watches.yaml, instead of the project in this folder
+    /// Use a prebuilt program or a watches.yaml instead of the project in this directory
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "release"])]
     pub(crate) program: Option<Program>,
-    /// Which program of the project, if it has several
+    /// Binary target of the project, if it has several
     #[arg(long)]
     pub(crate) bin: Option<String>,
     /// Build with optimizations
     #[arg(long)]
     pub(crate) release: bool,
-    /// Give the operator the variables of a Secret or a ConfigMap, as `envFrom` gives them to a pod
+    /// Set environment variables from a Secret or ConfigMap, like `envFrom` of a pod
     #[arg(long, value_name = "secret/NAME|configmap/NAME")]
     pub(crate) env_from: Vec<Source>,
-    /// What the operator's own command line says
+    /// Arguments of the operator
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
 }

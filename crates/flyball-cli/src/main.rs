@@ -56,13 +56,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The operator framework for Kubernetes in Rust.
+/// Build, test and run Kubernetes operators
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Say what happens inside, on standard error: -v warnings and steps, -vv more, -vvv everything
+    /// Increase log output on standard error: -v for warnings and steps, -vv for more, -vvv for everything
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 }

@@ -15,10 +15,10 @@ use std::str::FromStr;
 /// The flags that say it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OverlayArgs {
-    /// Run another image in the containers of this name, or of this image; may be repeated
+    /// Set the image of containers with this name or image; may be repeated
     #[arg(long, value_name = "NAME=REF")]
     set_image: Vec<SetImage>,
-    /// Lay a strategic merge patch over the object that it names, or a JSON patch over its target; may be repeated
+    /// File with strategic merge patches or JSON patches; may be repeated
     #[arg(long, value_name = "FILE")]
     patch: Vec<PathBuf>,
 }

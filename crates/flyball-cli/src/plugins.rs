@@ -42,10 +42,10 @@ const SECRET_ENDINGS: &[&str] = &[
 /// The flags that say which.
 #[derive(Args, Debug)]
 pub(crate) struct PluginArgs {
-    /// External programs that add to what is written, one after the other, see docs/plugins.md
+    /// External plugins that add to the output, separated by commas and run in this order, see docs/plugins.md
     #[arg(long, value_name = "NAME[/VERSION]", value_delimiter = ',')]
     plugins: Vec<Name>,
-    /// Flags of the plugins; --help for those that there are
+    /// Flags of the plugins; --help lists them
     #[arg(last = true, requires = "plugins")]
     plugin_args: Vec<String>,
 }

@@ -120,10 +120,10 @@ pub(crate) fn cargo() -> Command {
 /// The flags that say which program it is.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SourceArgs {
-    /// A program that is built already, or a watches.yaml, instead of the project in this folder
+    /// Use a prebuilt program or a watches.yaml instead of the project in this directory
     #[arg(long, value_name = "FILE", conflicts_with = "bin")]
     program: Option<Program>,
-    /// Which program of the project, if it has several
+    /// Binary target of the project, if it has several
     #[arg(long)]
     bin: Option<String>,
 }

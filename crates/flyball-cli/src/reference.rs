@@ -1,6 +1,6 @@
-//! The reference of commands, `docs/commands.md`, which is made from the commands themselves.
+//! Generates `docs/commands.md` from the command definitions.
 //!
-//! `FLYBALL_BLESS=1 cargo test -p flyball-cli reference` writes it anew.
+//! `FLYBALL_BLESS=1 cargo test -p flyball-cli reference` updates it.
 
 use crate::Cli;
 use clap::{Command, CommandFactory};
@@ -9,14 +9,14 @@ use std::path::Path;
 
 const HEAD: &str = "# Commands
 
-What `flyball COMMAND --help` says, for all commands. This page is made from the program: do not edit it, but run
+This page contains the output of `flyball COMMAND --help` for all commands. It is generated: to update it, run
 `FLYBALL_BLESS=1 cargo test -p flyball-cli reference`.
 ";
 
-/// Writes down a command and those below it.
+/// Appends the help of a command and its subcommands to the page.
 fn describe(command: &mut Command, name: &str, page: &mut String) {
     let help = command.clone().bin_name(name).render_long_help().to_string();
-    // `cat` of a file with spaces at ends of lines is no pleasure.
+    // No trailing spaces.
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     let heading = "#".repeat(name.split(' ').count().clamp(2, 4));
     write!(page, "\n{heading} {name}\n\n```text\n{}\n```\n", lines.join("\n").trim_end()).unwrap();
@@ -27,7 +27,7 @@ fn describe(command: &mut Command, name: &str, page: &mut String) {
 }
 
 #[test]
-fn the_page_is_what_the_commands_say() {
+fn commands_page_is_up_to_date() {
     let mut program = Cli::command();
     program.build();
     let mut page = HEAD.to_owned();

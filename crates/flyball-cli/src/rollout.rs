@@ -22,16 +22,16 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The flags that say how objects are brought there.
 #[derive(Args, Debug)]
 pub(crate) struct RolloutArgs {
-    /// Apply definitions even if they do harm to stored objects
+    /// Apply CRDs even if they break stored objects
     #[arg(long)]
     pub(crate) force: bool,
-    /// Take over fields that others have set to something else
+    /// Take over fields of other managers in case of conflicts
     #[arg(long)]
     force_conflicts: bool,
-    /// Have the API server check everything and store nothing
+    /// Validate with the API server without storing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How to say what came of it
+    /// Output format
     #[arg(short, long, value_enum)]
     pub(crate) output: Option<Output>,
 }

@@ -34,14 +34,14 @@ pub(crate) struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Suite {
-    /// Tests beside the code, and examples in documentation
+    /// Unit tests and examples in documentation
     #[default]
     Unit,
-    /// Tests in files of their own, in which operators run on control planes
+    /// Integration tests, whose operators run on control planes
     Cluster,
-    /// Tests whose names begin with chaos_, wherever they are
+    /// All tests whose names begin with chaos_
     Chaos,
-    /// The checks of `flyball scorecard`
+    /// Checks of `flyball scorecard`
     Scorecard,
 }
 
@@ -125,7 +125,7 @@ impl Report {
         Self { programs: vec![program], ..Self::default() }
     }
 
-    /// Takes in another one.
+    /// Takes in another directory.
     pub(crate) fn add(&mut self, other: Self) {
         self.programs.extend(other.programs);
     }

@@ -22,61 +22,61 @@ struct Program {
 /// The arguments of `helm template`. See <https://helm.sh/docs/helm/helm_template/>.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TemplateArgs {
-    /// The release's name, and the chart; or the chart alone
+    /// Release name and chart, or only the chart
     #[arg(value_name = "[NAME] CHART")]
     pub args: Vec<String>,
-    /// Values of a YAML file
+    /// YAML file with values
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<String>,
-    /// A value, such as a.b=c,d={e,f}
+    /// Set values, such as a.b=c,d={e,f}
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub set: Vec<String>,
-    /// A value that is text
+    /// Set a string value
     #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_string: Vec<String>,
-    /// A value that is the content of a file
+    /// Set a value to the content of a file
     #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true)]
     pub set_file: Vec<String>,
-    /// A value that is JSON
+    /// Set a JSON value
     #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true)]
     pub set_json: Vec<String>,
-    /// A value in which no character means anything
+    /// Set a literal string value
     #[arg(long, value_name = "KEY=TEXT", allow_hyphen_values = true)]
     pub set_literal: Vec<String>,
-    /// The release's namespace
+    /// Namespace of the release
     #[arg(short, long, default_value = "default")]
     pub namespace: String,
-    /// A template for the release's name
+    /// Template for the release name
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
-    /// Make up a name
+    /// Generate the release name
     #[arg(short, long)]
     pub generate_name: bool,
     /// Render for an upgrade
     #[arg(long)]
     pub is_upgrade: bool,
-    /// With the files of crds
+    /// Include the files in crds
     #[arg(long)]
     pub include_crds: bool,
-    /// Without hooks
+    /// Omit hooks
     #[arg(long)]
     pub no_hooks: bool,
-    /// Without hooks that are tests
+    /// Omit test hooks
     #[arg(long)]
     pub skip_tests: bool,
-    /// With the notes of subcharts
+    /// Include the notes of subcharts
     #[arg(long)]
     pub render_subchart_notes: bool,
-    /// Without checking values against the schema
+    /// Do not validate values against the schema
     #[arg(long)]
     pub skip_schema_validation: bool,
-    /// The version of Kubernetes
+    /// Kubernetes version
     #[arg(long, value_name = "VERSION")]
     pub kube_version: Option<String>,
-    /// API versions that the cluster has, too
+    /// Further API versions of the cluster
     #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
     pub api_versions: Vec<String>,
-    /// Only what comes from these templates
+    /// Print only the output of these templates
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
 }

@@ -10,28 +10,28 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// Make objects what files say
+/// Apply objects from files
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball apply -f site.yaml
   flyball apply -f config/ -n sites
   site-operator manifests | flyball apply -f -
 
-Definitions are applied first, and what they define once it is served. Fields that others set stay theirs unless they are in the
-files; --force takes them over.")]
+CRDs are applied first, and custom resources when their kind is served. Conflicts with fields of other managers
+are errors; --force takes the fields over.")]
 pub(crate) struct ApplyArgs {
-    /// File, folder of YAML and JSON files, or - for standard input; may be repeated
+    /// File, directory of YAML and JSON files, or - for standard input; may be repeated
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Take over fields that others have set to something else
+    /// Take over fields of other managers in case of conflicts
     #[arg(long)]
     force: bool,
-    /// Have the API server check everything and store nothing
+    /// Validate with the API server without storing anything
     #[arg(long)]
     dry_run: bool,
-    /// How to say what came of it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -32,47 +32,47 @@ const LOOK: Duration = Duration::from_millis(50);
 /// An operator that has had nothing to do for so long has come to rest.
 const REST: Duration = Duration::from_secs(1);
 
-/// Measure what an operator costs: its API calls for each object, and in an hour without work
+/// Count the API calls of an operator per object and per idle hour
 ///
-/// Runs the operator on a control plane of its own as it runs in a pod: as a service account, with leader election. Makes copies of
-/// its samples, waits until it has come to rest, and then looks on while nothing happens.
+/// Runs the operator on its own control plane as in a pod, with a service account and leader election. Creates copies
+/// of the samples, waits until the operator has converged, and then measures an idle period.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball bench                        100 copies of the samples of the project in this folder
+  flyball bench                        100 copies of the samples of the project in this directory
   flyball bench --count 1000 --idle 2m --samples config/samples/small.yaml
   flyball bench --max-calls-per-object 5 --max-calls-per-idle-hour 2000
 
-The budget may stand in the project's PROJECT, where flags are missing; who passes it exits with 1:
+The budget can also be set in PROJECT; flags take precedence. Exits with 1 if the budget is exceeded:
 
   budget:
     callsPerObject: 5
     callsPerIdleHour: 2000
 
-Where a sample's name stands in another one, the copies do not follow: name samples that stand alone. What an operator does less
-often than --idle takes is not seen.")]
+Copies do not adapt references between samples: select samples that are independent. Calls that happen less
+often than once per --idle period are not counted.")]
 pub(crate) struct BenchArgs {
-    /// Copies of each sample
+    /// Number of copies of each sample
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// How long to look on while nothing happens
+    /// Duration of the idle period
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_wait)]
     idle: Duration,
-    /// How long the operator may take to come to rest
+    /// Timeout for convergence
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
-    /// Copy the objects of this file or folder; `samples` or `config/samples` unless given
+    /// Copy the objects of this file or directory; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH")]
     samples: Option<PathBuf>,
-    /// API calls that each object may cost
+    /// Budget of API calls per object
     #[arg(long, value_name = "CALLS")]
     max_calls_per_object: Option<f64>,
-    /// API calls that an hour without work may cost
+    /// Budget of API calls per idle hour
     #[arg(long, value_name = "CALLS")]
     max_calls_per_idle_hour: Option<f64>,
-    /// Simulated nodes of the control plane, on which pods become ready
+    /// Number of simulated nodes of the control plane
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
-    /// How to say what came of it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::error::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Run a Kubernetes control plane on this machine, in one process
+/// Manage embedded Kubernetes control planes on this machine
 #[derive(Args, Debug)]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct Named {
-    /// Name of the cluster, and of its context in the kubeconfig
+    /// Name of the cluster and of its kubeconfig context
     #[arg(long, default_value = "flyball", value_parser = parse_name)]
     name: String,
 }

@@ -4,14 +4,14 @@ use crate::terminal::say;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-/// Print a script that completes commands and flags in a shell
+/// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball completion bash > ~/.local/share/bash-completion/completions/flyball
   flyball completion zsh > ~/.zfunc/_flyball
   flyball completion fish > ~/.config/fish/completions/flyball.fish")]
 pub(crate) struct CompletionArgs {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 

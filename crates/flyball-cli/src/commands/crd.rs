@@ -6,7 +6,7 @@ use crate::connection::block_on;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 
-/// Look after custom resource definitions
+/// Manage custom resource definitions
 #[derive(Args, Debug)]
 pub(crate) struct CrdArgs {
     #[command(subcommand)]

@@ -6,7 +6,7 @@ mod webhook;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 
-/// Add a kind, a version of a kind, a controller or webhooks to the project in this folder
+/// Add a kind, a version, a controller or webhooks to the project
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     #[command(subcommand)]

@@ -28,19 +28,19 @@ use stage::Stage;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Show an operator at work: what it makes comes, changes, heals and goes
+/// Demonstrate an operator: create, change, repair and delete its resources
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// The operator to show
+    /// Operator to demonstrate
     #[arg(default_value = "vmgroup")]
     play: Play,
-    /// Show it on the cluster of this kubeconfig instead of the embedded control plane
+    /// Use the cluster of this kubeconfig instead of an embedded control plane
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig
     #[arg(long, requires = "kubeconfig")]
     context: Option<String>,
-    /// Go on serving when the show is over, until Ctrl-C
+    /// Keep the control plane running afterwards, until Ctrl-C
     #[arg(long)]
     keep: bool,
 }
@@ -48,11 +48,11 @@ pub(crate) struct DemoArgs {
 /// The sample operators that there is a show of.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Play {
-    /// Virtual machines on a simulated vCenter
+    /// Virtual machines in a simulated vCenter
     Vmgroup,
     /// Volumes and their claims
     Demovolume,
-    /// A site of three tiers
+    /// A website with three tiers
     Visitors,
 }
 

@@ -17,11 +17,11 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Install an operator in a cluster, and wait until it is ready
+/// Install an operator in a cluster and wait until it is ready
 ///
-/// Namespace, definitions, account, roles, Deployment are applied in that order; webhook configurations once the Deployment is
-/// ready, so that nothing is asked of an operator that does not run yet. What `flyball render` prints is what is applied.
-/// Definitions by which stored objects would not be right any more are refused.
+/// Applies the objects that `flyball render` prints, in the order namespace, CRDs, service account, roles,
+/// Deployment. Webhook configurations follow after the Deployment is ready. CRDs that would make stored objects
+/// invalid are rejected.
 #[derive(Args, Debug)]
 #[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
   flyball deploy --image registry.example.com/site-operator:1.0
@@ -29,7 +29,7 @@ use std::time::Duration;
   flyball deploy --image site-operator:dev --dry-run -o json
   flyball deploy --image site-operator:dev -- --namespaces a,b     limited to two namespaces
 
-The operator lives in the namespace NAME-system unless --namespace says otherwise. Applied twice, nothing changes.")]
+The operator's namespace is NAME-system unless --namespace is given. A second run changes nothing.")]
 pub(crate) struct DeployArgs {
     #[command(flatten)]
     place: PlaceArgs,
@@ -40,7 +40,7 @@ pub(crate) struct DeployArgs {
     overlay: OverlayArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// How long to wait until the operator is ready; 0s for not at all
+    /// Timeout for readiness; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
     #[command(flatten)]

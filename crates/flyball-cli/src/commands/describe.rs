@@ -10,7 +10,7 @@ use flyball::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use std::process::{Command as Process, Stdio};
 
-/// Show what something is
+/// Describe an operator
 #[derive(Args, Debug)]
 pub(crate) struct DescribeArgs {
     #[command(subcommand)]
@@ -22,15 +22,15 @@ enum Command {
     Operator(OperatorArgs),
 }
 
-/// Show the kinds, controllers, webhooks, policies and permissions of an operator, without running it
+/// Print the kinds, controllers, webhooks, policies and permissions of an operator without running it
 #[derive(Args, Debug)]
 struct OperatorArgs {
-    /// The operator's program: a path, a name that is looked for in PATH, or a watches.yaml; the project in this folder unless given
+    /// Program of the operator: a path, a name in PATH, or a watches.yaml; defaults to the project in this directory
     program: Option<Program>,
-    /// Flags that the operator needs to say what it is, after `--`
+    /// Flags of the operator, after `--`
     #[arg(last = true)]
     flags: Vec<String>,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

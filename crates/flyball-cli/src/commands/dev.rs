@@ -21,31 +21,31 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Develop an operator: a control plane, the operator on it, and both anew whenever a file is saved
+/// Run a control plane and the operator, and rebuild the operator on each save
 ///
-/// Starts a control plane, builds the project in this folder, installs what it needs, applies its samples and runs it as a service
-/// account with the roles of its manifests and no others. Whenever a file that it is made of is saved, it is built and started anew;
-/// while that does not build, the one before goes on. Ctrl-C takes everything away again.
+/// Starts a control plane, builds the project in this directory, installs its CRDs and roles, applies its samples,
+/// and runs it as a service account with only the roles of its manifests. On each save, it rebuilds and restarts the
+/// operator; if the build fails, the old process continues. Ctrl-C removes everything.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball dev                               the project in this folder, on a control plane of its own
+  flyball dev                               the project in this directory, on its own control plane
   flyball dev --samples config/samples/small.yaml
   flyball dev --no-cluster                  on the cluster of the current context
   flyball dev --program ./site-operator -- --namespace default
 
-On a cluster that goes on, what was made is deleted at the end: first the samples, while the operator runs; definitions only if
-nobody has made objects of them.")]
+On an existing cluster, the created objects are deleted at the end: samples first, while the operator is running,
+and CRDs only if no other custom resources exist.")]
 pub(crate) struct DevArgs {
-    /// Start no control plane, and use the current context, or the one that is named
+    /// Use the current context, or that of --context, instead of starting a control plane
     #[arg(long)]
     no_cluster: bool,
-    /// Simulated nodes of the control plane, on which pods become ready
+    /// Number of simulated nodes of the control plane
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_cluster")]
     nodes: u32,
-    /// Apply the objects of this file or folder; `samples` or `config/samples`, if there is one, unless given
+    /// Apply the objects of this file or directory; defaults to `samples` or `config/samples`, if present
     #[arg(long, value_name = "PATH")]
     samples: Option<PathBuf>,
-    /// Apply no samples
+    /// Do not apply samples
     #[arg(long, conflicts_with = "samples")]
     no_samples: bool,
     #[command(flatten)]

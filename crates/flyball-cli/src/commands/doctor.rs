@@ -23,17 +23,17 @@ use std::process::Command;
 /// The oldest Rust that compiles a project.
 const RUST: (u32, u32) = (1, 95);
 
-/// Look whether all is there that the project in this folder needs, and say what to do if not
+/// Check the prerequisites of the project in this directory and print remedies
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball doctor
   flyball doctor --kubeconfig staging.yaml -o json
 
-Ends with 1 if something is wrong. What is only worth knowing is marked with a dash.")]
+Exits with 1 if a check fails. Informational lines are marked with a dash.")]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     connection: ContextArgs,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

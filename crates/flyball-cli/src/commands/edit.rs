@@ -8,15 +8,15 @@ use crate::project::Project;
 use crate::scaffold::changes::Changes;
 use clap::Args;
 
-/// Have external plugins change the project in this folder
+/// Run external plugins on the project
 #[derive(Args, Debug)]
 #[command(mut_arg("plugins", |arg| arg.required(true)), after_help = "Examples:
-  flyball edit --plugins licences/v1
-  flyball edit --plugins licences/v1 -- --help")]
+  flyball edit --plugins licenses/v1
+  flyball edit --plugins licenses/v1 -- --help")]
 pub(crate) struct EditArgs {
     #[command(flatten)]
     plugins: PluginArgs,
-    /// How to say what was written
+    /// Output format for the list of written files
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

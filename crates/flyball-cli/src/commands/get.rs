@@ -14,7 +14,7 @@ use http::{HeaderValue, Request};
 use kube::api::{GetParams, ListParams};
 use serde_json::{Value, json};
 
-/// Show objects, in the columns that their kind has
+/// List objects, with the columns of their kind
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball get pods
@@ -22,24 +22,24 @@ use serde_json::{Value, json};
   flyball get deployment web -o yaml
   flyball get pods,services -l app=web
   flyball get crds -o name
-  flyball get vmgroups -w             and whatever changes, until Ctrl-C")]
+  flyball get vmgroups -w             and their changes, until Ctrl-C")]
 pub(crate) struct GetArgs {
     /// Kinds, separated by commas: pods, deploy, vmgroups.vm.codeconnect.vmworld.com, all
     kinds: String,
-    /// Names of objects; all objects unless given
+    /// Names of objects; defaults to all objects
     names: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Look into all namespaces
+    /// List objects in all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// Show objects with these labels only, such as app=web,tier!=test
+    /// Label selector, such as app=web,tier!=test
     #[arg(short = 'l', long, conflicts_with = "names")]
     selector: Option<String>,
-    /// Go on with each object that changes; those of one kind, or one object
+    /// Watch for changes, of one kind or one object
     #[arg(short, long)]
     watch: bool,
-    /// How to show them
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Format>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct GetArgs {
 enum Format {
     /// More columns
     Wide,
-    /// Kind and name, a line each
+    /// Kind and name, one object per line
     Name,
     Json,
     Yaml,

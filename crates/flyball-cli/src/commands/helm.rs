@@ -8,7 +8,7 @@ use flyball_helm::{Seed, TemplateArgs};
 use std::io::Write;
 use std::path::Path;
 
-/// Look into Helm charts
+/// Render Helm charts
 #[derive(Args, Debug)]
 pub(crate) struct HelmArgs {
     #[command(subcommand)]
@@ -17,7 +17,7 @@ pub(crate) struct HelmArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what a chart comes to, as `helm template` does
+    /// Render a chart, as `helm template` does
     #[command(after_help = "Examples:
   flyball helm template site ./helm-charts/site
   flyball helm template site ./site-1.2.3.tgz -f values.yaml --set backend.size=3")]

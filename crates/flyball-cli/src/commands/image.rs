@@ -9,7 +9,7 @@ mod verify;
 use crate::error::Result;
 use clap::{Args, Subcommand};
 
-/// Make a container image of an operator, and bring it to a registry or a cluster, without Docker
+/// Build, sign and push container images of an operator without Docker
 #[derive(Args, Debug)]
 pub(crate) struct ImageArgs {
     #[command(subcommand)]

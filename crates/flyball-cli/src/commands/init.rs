@@ -13,9 +13,9 @@ use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Begin a project: an operator without kinds, which builds, in an empty folder
+/// Create a project: an operator without kinds, in an empty directory
 ///
-/// Within a cargo workspace it becomes a member, and takes from the workspace what that shares with its members.
+/// In a cargo workspace, the project becomes a member and inherits the workspace's settings.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball init --domain acme.io
@@ -23,26 +23,27 @@ use std::path::{Path, PathBuf};
   flyball init --domain acme.io --flyball-rev v0.1.0
   flyball init --domain acme.io --flyball-path ../flyball
 
-The project takes the library from Flyball's git repository, in the version of this program. From a tree of its source it takes the
-versions of other crates as well, so that it needs no network once those are there.")]
+By default, the project uses the library from Flyball's git repository at the version of this program.
+With --flyball-path, it also uses the crate versions of that source tree, so it needs no network once these are
+downloaded.")]
 pub(crate) struct InitArgs {
-    /// The folder, which is made if it is not there
+    /// Directory of the project; created if it does not exist
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// What the groups of its kinds end with, such as acme.io
+    /// Domain of the API groups, such as acme.io
     #[arg(long, value_parser = names::domain)]
     domain: String,
-    /// Where its source is published, such as github.com/acme/redis-operator
+    /// Repository of the project, such as github.com/acme/redis-operator
     #[arg(long, value_parser = repo)]
     repo: Option<String>,
-    /// Name of the package and of the operator; that of the folder unless given
+    /// Name of the package and of the operator; defaults to the directory's name
     #[arg(long, value_parser = names::project)]
     name: Option<String>,
     #[command(flatten)]
     library: LibraryArgs,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// How to say what was written
+    /// Output format for the list of written files
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

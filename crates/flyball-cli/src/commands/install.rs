@@ -8,10 +8,9 @@ use crate::safety;
 use clap::Args;
 use serde_json::Value;
 
-/// Install the custom resource definitions of an operator
+/// Install the CRDs of an operator
 ///
-/// They are applied server-side, so that their size is no matter. Definitions by which stored objects would not be right any more
-/// are refused.
+/// Uses server-side apply, so large CRDs work. CRDs that would make stored objects invalid are rejected.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball install

@@ -16,31 +16,31 @@ use std::path::{Path, PathBuf};
 /// The levels of <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>, from 1 on.
 const LEVELS: [&str; 5] = ["install", "upgrade", "lifecycle", "insights", "autopilot"];
 
-/// Run the proofs of an operator's capability levels, and tell which level it reaches
+/// Run the tests that prove an operator's capability levels and print the level that it reaches
 ///
-/// A proof is a test whose name begins with `level_N_`, such as `level_1_install_makes_a_cluster`; it may be in any of the
-/// project's tests. A level is proven if it has a proof, and all of its proofs pass. The level reached is the highest one
-/// that is proven with all below it. Ends with 0 if that is at least 1 and no proof failed, else with 1.
+/// A proof is a test of the project whose name begins with `level_N_`, such as `level_1_install_makes_a_cluster`. A
+/// level is proven if it has a proof and all of its proofs pass. The level reached is the highest proven level below
+/// which all levels are proven. Exits with 0 if that is at least 1 and no proof failed, otherwise with 1.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball levels                        the project in this folder
-  flyball levels operators/etcd         a project in another one
-  flyball levels --level 3              only the proofs of level 3
-  flyball levels -o json                for programs")]
+  flyball levels                        the project in this directory
+  flyball levels operators/etcd         a project in another directory
+  flyball levels --level 3              only proofs of level 3
+  flyball levels -o json                as JSON")]
 pub(crate) struct LevelsArgs {
-    /// The project: its folder, or its Cargo.toml
+    /// Directory of the project, or its Cargo.toml
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// The same, as cargo calls it
+    /// Path of the project's Cargo.toml, as in cargo
     #[arg(long, value_name = "PATH", conflicts_with = "path")]
     manifest_path: Option<PathBuf>,
-    /// Which package, where a workspace has several
+    /// Package, if the workspace has several
     #[arg(short, long)]
     package: Option<String>,
-    /// Run the proofs of this level only
+    /// Run only the proofs of this level
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=5))]
     level: Option<u8>,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Format>,
 }

@@ -15,10 +15,10 @@ use flyball::Description;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Check an operator against the rules of operators that do well
+/// Check an operator against best practices
 ///
-/// The rules are about what would be deployed, with patches if there are any; and about what the project's chaos suite shows, which are
-/// its tests whose names begin with chaos_.
+/// The rules apply to the patched manifests and to the results of the project's chaos tests, whose names begin with
+/// chaos_.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball lint
@@ -29,10 +29,10 @@ pub(crate) struct LintArgs {
     place: PlaceArgs,
     #[command(flatten)]
     overlay: OverlayArgs,
-    /// Leave out the rules that take tests of the project to check
+    /// Skip the rules that run tests of the project
     #[arg(long)]
     no_tests: bool,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 /// Pods whose logs are read at the same time.
 const PODS: usize = 32;
 
-/// Show the log of an operator, or of any pods
+/// Print the log of an operator or of other pods
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball logs                                      the operator that flyball deployed
@@ -23,16 +23,16 @@ const PODS: usize = 32;
   flyball logs deployment/site-operator-controller-manager -n site-operator-system
   flyball logs web-0 -c nginx")]
 pub(crate) struct LogsArgs {
-    /// A pod, or the pods of a deployment; those of the operator that flyball deployed unless given
+    /// Pod, or pods of a Deployment; defaults to the operator that flyball deployed
     #[arg(value_name = "POD|deployment/NAME")]
     target: Option<String>,
-    /// Go on with what is said from now on
+    /// Follow the log
     #[arg(short, long)]
     follow: bool,
-    /// Begin with what was said this long ago
+    /// Print the log since this duration
     #[arg(long, value_name = "DURATION", value_parser = parse_since)]
     since: Option<i64>,
-    /// Container, where a pod has several
+    /// Container, if a pod has several
     #[arg(short, long)]
     container: Option<String>,
     #[command(flatten)]

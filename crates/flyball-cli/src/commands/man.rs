@@ -7,13 +7,13 @@ use clap_mangen::{Man, generate_to};
 use std::fs;
 use std::path::PathBuf;
 
-/// Print the manual page, or write those of all commands into a folder
+/// Print the manual page, or write all manual pages to a directory
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball man | man -l -
   flyball man --out ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Folder to write the pages to: flyball.1, flyball-run.1 and so on
+    /// Output directory for flyball.1, flyball-run.1 and so on
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -11,31 +11,32 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Write what an operator needs in the cluster: definitions, roles, webhooks, Deployment, monitoring, samples
+/// Write the manifests of an operator: CRDs, roles, webhooks, Deployment, monitoring, samples
 ///
-/// All of it comes from the operator's program, which is built first. The folder is one that kustomize builds: config/default is the
-/// whole, and what config/prometheus holds is for clusters with a Prometheus operator.
+/// Builds the operator's program and derives the manifests from it. The directory is a kustomize project:
+/// config/default contains everything except config/prometheus, which needs a Prometheus operator, and
+/// config/samples.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball manifests                  into config/
-  flyball manifests --check          in CI: fails, with the difference, if config/ is not what the program says
+  flyball manifests --check          for CI: fails with a diff if config/ is out of date
   kubectl apply --server-side -k config/default
 
-Files without the line `Made by flyball manifests` are yours: they are never written, nor removed. So a file is yours once you
-take that line out of it.")]
+Files without the line `Made by flyball manifests` are never changed or removed. To take over a generated file,
+delete that line.")]
 pub(crate) struct ManifestsArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Namespace of the operator: its prefix and `system` unless given
+    /// Namespace of the operator; defaults to the prefix and `system`
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Folder to write to
+    /// Output directory
     #[arg(long, value_name = "FOLDER", default_value = "config")]
     out: PathBuf,
-    /// Write nothing, and fail if something would have to be written
+    /// Write nothing and fail if a file is out of date
     #[arg(long)]
     check: bool,
-    /// How to say what came of it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) struct OperateArgs {
     /// File that says which charts, roles and playbooks are for which kinds
     watches: PathBuf,
-    /// What the operator's own command line says
+    /// Arguments of the operator
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }

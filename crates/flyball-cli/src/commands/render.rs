@@ -9,18 +9,18 @@ use crate::terminal::say;
 use crate::yaml;
 use clap::Args;
 
-/// Print what `flyball deploy` applies, without a cluster
+/// Print the objects that `flyball deploy` applies, without a cluster
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball render --image registry.example.com/site-operator:1.0 > operator.yaml
   flyball render --namespace sites --name-prefix team-a- --patch env.yaml
 
-A patch is an object with the fields that it changes, whose name may lack the prefix; or, for JSON patches,
+A strategic merge patch is an object with the changed fields; its name may omit the prefix. A JSON patch has the form
   {target: {kind: Deployment}, patch: [{op: replace, path: /spec/replicas, value: 2}]}")]
 pub(crate) struct RenderArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Namespace of the operator: its prefix and `system` unless given
+    /// Namespace of the operator; defaults to the prefix and `system`
     #[arg(short, long)]
     namespace: Option<String>,
     /// Image of the operator
@@ -28,10 +28,10 @@ pub(crate) struct RenderArgs {
     image: Option<String>,
     #[command(flatten)]
     overlay: OverlayArgs,
-    /// With what a Prometheus operator takes: ServiceMonitor, PrometheusRule, dashboard
+    /// Include ServiceMonitor, PrometheusRule and dashboard
     #[arg(long)]
     monitoring: bool,
-    /// How to say it; YAML unless given
+    /// Output format; defaults to YAML
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

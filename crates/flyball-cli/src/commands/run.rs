@@ -10,25 +10,25 @@ use crate::process::told_to_stop;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Run an operator on this machine, against the current context
+/// Run an operator on this machine against the current context
 ///
-/// Builds the program of the project in this folder, installs its custom resource definitions, and runs it until Ctrl-C.
-/// At the end its webhook configurations are deleted: they would have the API server call a process that has ended.
+/// Builds the project in this directory, installs its CRDs and runs it until Ctrl-C. At the end, its webhook
+/// configurations are deleted, because they point at the ended process.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball run                                    the project in this folder
-  flyball run --samples                          the same, with its samples applied
-  flyball run --watch                            built and started anew whenever a file of it is saved
-  flyball run --env-from secret/vc-credentials   with the variables that its pod would have
+  flyball run                                    the project in this directory
+  flyball run --samples                          also applies its samples
+  flyball run --watch                            rebuilds and restarts on each save
+  flyball run --env-from secret/vc-credentials   with the environment variables of a Secret
   flyball run --program ./vmgroup -- --resync 10s
-  flyball run -- --metrics-addr 0 --health-addr 0   without the pages of metrics and health
+  flyball run -- --metrics-addr 0 --health-addr 0   without metrics and health checks
 
-If another program has the port 8080 or 8081, the page is served at a free one, and the command says at which.")]
+If port 8080 or 8081 is in use, metrics or health checks are served on a free port, which the command prints.")]
 pub(crate) struct RunArgs {
-    /// Apply the objects of this file or folder once the definitions are there; `samples` or `config/samples` unless given
+    /// Apply the objects of this file or directory after the CRDs; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     samples: Option<Option<PathBuf>>,
-    /// Build and start it anew whenever a file that it is made of is saved; while that does not build, the one before goes on
+    /// Rebuild and restart the operator on each save; if the build fails, the old process continues
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]

@@ -16,22 +16,23 @@ use std::time::Duration;
 /// How long a step may take unless told otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Judge an operator by running it: with its samples, with no more rights than its roles give, killed and started again
+/// Run checks on an operator with its samples and roles, including a crash and a restart
 ///
-/// Runs the operator on a control plane of its own, as a service account, with a simulated node. Ends with 1 if a check fails.
+/// Runs the operator as a service account on its own control plane with a simulated node. Exits with 1 if a check
+/// fails.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flyball scorecard                             the project in this folder
+  flyball scorecard                             the project in this directory
   flyball scorecard --samples config/samples/small.yaml
   flyball scorecard --program ./site-operator -o junit > scorecard.xml")]
 pub(crate) struct ScorecardArgs {
-    /// Apply the objects of this file or folder; `samples` or `config/samples` unless given
+    /// Apply the objects of this file or directory; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH")]
     samples: Option<PathBuf>,
-    /// How long each step may take: to start, to come to rest, to be gone
+    /// Timeout of each step, such as startup, convergence and deletion
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_wait)]
     timeout: Duration,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Format>,
     #[command(flatten)]

@@ -16,35 +16,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Run the tests of the project in this folder, and its scorecard
+/// Run the tests and the scorecard of the project in this directory
 ///
-/// The tests are those of `cargo test`, in which operators run on control planes of their own (flyball_cluster::testing), or on a real
-/// cluster. The scorecard is that of `flyball scorecard`.
+/// Runs the tests of `cargo test`, whose operators run on their own control planes (flyball_cluster::testing) or on a
+/// real cluster, and the checks of `flyball scorecard`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball test
   flyball test --suite unit --suite chaos
   flyball test --junit target/junit.xml
-  flyball test --rbac                 permissions that are missing, and those that nothing used
-  flyball test --real=kubeconfig      on a cluster that runs
-  flyball test -- --lib scale         what stands behind -- goes to cargo test")]
+  flyball test --rbac                 missing and unused permissions
+  flyball test --real=kubeconfig      on a real cluster
+  flyball test -- --lib scale         arguments after -- go to cargo test")]
 pub(crate) struct TestArgs {
-    /// Run these tests only; may be repeated. All of them unless given
+    /// Run only this suite; may be repeated. Defaults to all suites
     #[arg(long, value_enum, conflicts_with = "args")]
     suite: Vec<Suite>,
-    /// Write what became of the tests to this file, in JUnit's format
+    /// Write the outcomes to this file, in JUnit format
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Tell which permissions the operators lacked, and which they have that no test used
+    /// Report missing permissions, and permissions that no test used
     #[arg(long)]
     rbac: bool,
-    /// Test on the cluster of this kubeconfig; else of KUBECONFIG or ~/.kube/config
+    /// Test on the cluster of this kubeconfig; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "KUBECONFIG", num_args = 0..=1, require_equals = true)]
     real: Option<Option<PathBuf>>,
-    /// How to say what became of them; what the tests say goes to standard error then
+    /// Output format; test output then goes to standard error
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-    /// What else cargo test is told
+    /// Arguments of cargo test
     #[arg(last = true)]
     args: Vec<String>,
 }

@@ -29,17 +29,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What lists ask for: all that owner references need.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Show what an object caused, step by step: Deployment, ReplicaSet, Pod, scheduled, running
+/// Print the events that an object caused, such as Deployment, ReplicaSet, Pod, scheduled, running
 #[derive(Args, Debug)]
 pub(crate) struct TraceArgs {
-    /// The object, as kind/name: deployment/web, vmgroups.vm.codeconnect.vmworld.com/a
+    /// Object as KIND/NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
     object: String,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Look again every second until interrupted
+    /// Refresh every second until interrupted
     #[arg(short, long)]
     watch: bool,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -14,21 +14,21 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Remove an operator from a cluster: its custom resources, then itself, its definitions at the end
+/// Remove an operator from a cluster: custom resources, then the operator, then its CRDs
 ///
-/// Custom resources go first, while the operator is there to clean up after them; if that does not come to an end, the operator
-/// stays. A namespace goes with it only if `flyball deploy` made it.
+/// Deletes custom resources first, while the operator is running and can clean up; if they are not deleted in time,
+/// the operator stays. Deletes the namespace only if `flyball deploy` created it.
 #[derive(Args, Debug)]
 #[command(mut_arg("namespace", |arg| arg.help(NAMESPACE)), after_help = "Examples:
-  flyball undeploy --dry-run              what would go
+  flyball undeploy --dry-run              lists the objects
   flyball undeploy --yes
-  flyball undeploy --keep-definitions     the operator alone: its objects stay as they are")]
+  flyball undeploy --keep-definitions     keeps CRDs and custom resources")]
 pub(crate) struct UndeployArgs {
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Leave the definitions, and with them all custom resources
+    /// Keep the CRDs and all custom resources
     #[arg(long)]
     keep_definitions: bool,
     #[command(flatten)]
@@ -38,24 +38,24 @@ pub(crate) struct UndeployArgs {
 /// The flags that say how things are removed.
 #[derive(Args, Debug)]
 struct RemovalArgs {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Say what would go, and remove nothing
+    /// Print the objects without deleting them
     #[arg(long)]
     dry_run: bool,
-    /// How long the custom resources of a kind may take to go
+    /// Timeout for deleting the custom resources of a kind
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
-    /// How to say what came of it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }
 
-/// Remove the custom resource definitions of an operator, with all custom resources, and its webhook configurations
+/// Remove the CRDs of an operator with all custom resources, and its webhook configurations
 ///
-/// Custom resources go first; those with finalizers need an operator that runs, here or in the cluster. Webhook configurations and
-/// admission policies, which `flyball run` applied, go as well: nothing would answer for them.
+/// Deletes custom resources first; those with finalizers need a running operator. Also deletes webhook configurations
+/// and admission policies that `flyball run` applied.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball uninstall --dry-run

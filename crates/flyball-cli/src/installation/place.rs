@@ -18,10 +18,11 @@ pub(crate) const NAMESPACE: &str = "Namespace of the operator: its prefix and `s
 pub(crate) struct PlaceArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// What the names of its objects begin with: the operator's name and a dash unless given. Two of them in one cluster need two
+    /// Name prefix of the operator's objects; defaults to the operator's name and a dash. Two copies in one cluster
+    /// need two prefixes
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) name_prefix: Option<String>,
-    /// What the operator's own command line says, here and in its pod
+    /// Arguments of the operator, here and in its pod
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
 }

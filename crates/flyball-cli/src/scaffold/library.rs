@@ -15,16 +15,16 @@ const PATH_VARIABLE: &str = "FLYBALL_PATH";
 /// The flags that say it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LibraryArgs {
-    /// Take the library from this tree of Flyball's source; the variable FLYBALL_PATH says the same
+    /// Use the library from a local source tree; also set by the variable FLYBALL_PATH
     #[arg(long, value_name = "PATH", conflicts_with_all = ["flyball_git", "flyball_rev", "flyball_version"])]
     flyball_path: Option<PathBuf>,
-    /// Take the library from a git repository; that of Flyball, in the version of this program, unless given
+    /// Use the library from a git repository; defaults to Flyball's, at the version of this program
     #[arg(long, value_name = "URL", conflicts_with = "flyball_version")]
     flyball_git: Option<String>,
-    /// Take this tag, branch or commit of the git repository
+    /// Tag, branch or commit of the git repository
     #[arg(long, value_name = "REVISION", conflicts_with = "flyball_version")]
     flyball_rev: Option<String>,
-    /// Take this version of the library from the registry of crates
+    /// Use this version of the library from crates.io
     #[arg(long, value_name = "VERSION", value_parser = version)]
     flyball_version: Option<String>,
 }

@@ -236,7 +236,7 @@ fn the_namespace_is_taken_where_it_means_something() {
     }
     for command in ["deploy", "undeploy", "render"] {
         let said = home.run(&[command, "--help"]).ok().out;
-        assert!(said.contains("Namespace of the operator: its prefix and `system` unless given"), "{said}");
+        assert!(said.contains("Namespace of the operator; defaults to the prefix and `system`"), "{said}");
     }
 }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 /// How often a cluster that stops is looked for, every 10 ms.
 const PATIENCE: u32 = 1000;
 
-/// Stop a control plane; its objects go with it unless it has a data directory
+/// Stop a control plane; its objects are lost unless it has a data directory
 #[derive(Args, Debug)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
     named: Named,
-    /// Only say what goes wrong
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result, ResultExt};
 use clap::{Args, Subcommand};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-/// Add, list and remove simulated nodes, which run pods without running anything
+/// Add, list and remove simulated nodes
 #[derive(Args, Debug)]
 pub(crate) struct NodeArgs {
     #[command(subcommand)]

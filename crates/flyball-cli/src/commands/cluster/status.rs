@@ -9,12 +9,12 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-/// Say where a control plane is and whether it is ready; exit code 1 if it is not
+/// Print the address and readiness of a control plane; exits with 1 if it is not ready
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     named: Named,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -28,7 +28,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often the progress of a start is written down, and told.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Start a control plane, and return once it is ready
+/// Start a control plane and return when it is ready
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball cluster up
@@ -38,31 +38,32 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct UpArgs {
     #[command(flatten)]
     named: Named,
-    /// Stay in front and serve until SIGTERM or Ctrl-C
+    /// Run in the foreground until SIGTERM or Ctrl-C
     #[arg(long)]
     foreground: bool,
-    /// Write the context into this kubeconfig and touch no other; else KUBECONFIG's first file or ~/.kube/config
+    /// Kubeconfig to write the context to; defaults to the first file of KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Write no context into any kubeconfig
+    /// Do not write a kubeconfig context
     #[arg(long, conflicts_with = "kubeconfig")]
     no_kubeconfig: bool,
-    /// Keep all objects, keys and certificates in this directory, and go on with what it holds; else in memory only
+    /// Store objects, keys and certificates in this directory and load its content; by default, they are in memory
+    /// only
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Port to listen on at 127.0.0.1; the last one of the data directory, else any free one, unless given
+    /// Port on 127.0.0.1; defaults to the last port of the data directory, or a free one
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Begin with so many simulated nodes, on which pods become ready; none unless given, and pods stay pending
+    /// Number of simulated nodes; by default none, so pods stay pending
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     nodes: u32,
-    /// The controllers to run, separated by commas: '*' for all, NAME for one, -NAME for all but one
+    /// Controllers to run, separated by commas: '*' for all, NAME to include, -NAME to exclude
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     controllers: Controllers,
-    /// A controller not to run; may be repeated
+    /// Controller to exclude; may be repeated
     #[arg(long, value_name = "NAME")]
     without: Vec<Controller>,
-    /// Only say what goes wrong
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }

@@ -23,23 +23,23 @@ const AT_ONCE: usize = 8;
 /// How often the definition is tried again when somebody else changes it.
 const ATTEMPTS: u32 = 5;
 
-/// Store all objects of a custom resource in its storage version, and drop the others from status.storedVersions
+/// Rewrite all objects of a CRD in its storage version and remove other versions from status.storedVersions
 #[derive(Args, Debug)]
 pub(crate) struct MigrateArgs {
-    /// Name of the definition, such as vmgroups.vm.codeconnect.vmworld.com
+    /// Name of the CRD, such as vmgroups.vm.codeconnect.vmworld.com
     name: String,
     #[command(flatten)]
     connection: ContextArgs,
-    /// Have the API server check everything and store nothing
+    /// Validate with the API server without storing anything
     #[arg(long)]
     dry_run: bool,
-    /// Go on behind this object, given as namespace/name or name, where an earlier run broke off
+    /// Resume an interrupted run after this object, given as namespace/name or name
     #[arg(long, value_name = "OBJECT")]
     after: Option<String>,
-    /// Objects that are fetched at a time
+    /// Number of objects per list request
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     page: u32,
-    /// How to say it
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

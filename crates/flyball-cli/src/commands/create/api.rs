@@ -18,52 +18,52 @@ use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Add a kind with its controller, a version of a kind, or a controller of somebody else's kind
+/// Add a kind with its controller, a version of a kind, or a controller for a kind of another project
 ///
-/// Asks for what is not given when it runs on a terminal.
+/// On a terminal, asks for missing flags.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball create api --group cache --version v1alpha1 --kind Redis
-  flyball create api --group cache --version v1 --kind Redis            one more version of it
-  flyball create api --group apps --version v1 --kind Deployment        a controller of a kind of Kubernetes
-  flyball create api --crd crontab.yaml                                 a controller of a kind that this file defines
-  flyball create api --crd issuers.cert-manager.io                      … that the cluster has
+  flyball create api --group cache --version v1 --kind Redis            a further version
+  flyball create api --group apps --version v1 --kind Deployment        a controller for a built-in kind
+  flyball create api --crd crontab.yaml                                 a controller for the kind of a CRD file
+  flyball create api --crd issuers.cert-manager.io                      a controller for a CRD in the cluster
 
-Files that are there stay as they are, but for lines added above the comments that begin with +flyball.")]
+Existing files are not changed, except for lines inserted above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
-    /// Group of the kind; without a dot, the domain of the project comes behind it. Empty for Kubernetes' core group
+    /// API group; the project's domain is appended to a name without a dot. Empty for the core group
     #[arg(long, value_parser = names::group_or_core)]
     group: Option<String>,
-    /// Version of the kind, such as v1alpha1
+    /// API version, such as v1alpha1
     #[arg(long, value_parser = names::version)]
     version: Option<String>,
-    /// The kind, in capitals and small letters: Redis, VmGroup
+    /// Kind in CamelCase, such as VmGroup
     #[arg(long, value_parser = names::kind)]
     kind: Option<String>,
-    /// Write types of the kind
+    /// Generate the types of the kind
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     resource: Option<bool>,
-    /// Write a controller of the kind
+    /// Generate a controller for the kind
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     controller: Option<bool>,
-    /// Whether its objects are in namespaces: they are unless told otherwise
+    /// Whether the kind is namespaced; defaults to true
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     namespaced: Option<bool>,
-    /// Name of many of its objects; that of the kind with an s unless given
+    /// Plural resource name; derived from the kind by default
     #[arg(long, value_parser = names::plural)]
     plural: Option<String>,
-    /// Write types of the kind that this file defines, or this definition in the cluster, which stays somebody else's
+    /// Generate types from a CRD of another project: a file, or the name of a CRD in the cluster
     #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "plural", "resource", "namespaced"])]
     crd: Option<String>,
-    /// Path of the kubeconfig, for --crd NAME; else KUBECONFIG or ~/.kube/config
+    /// Path of the kubeconfig for --crd NAME; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE", requires = "crd")]
     kubeconfig: Option<PathBuf>,
-    /// Write files anew that are there already; what was changed in them is lost
+    /// Overwrite existing files; changes in them are lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// How to say what was written
+    /// Output format for the list of written files
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -20,47 +20,47 @@ use std::path::PathBuf;
 /// The most kinds of the same name that a hint names.
 const MAX_NAMESAKES: usize = 4;
 
-/// Have objects of a kind completed, judged or converted by the operator
+/// Add a defaulting, validating or conversion webhook for a kind
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball create webhook --group cache --version v1alpha1 --kind Redis --validation
   flyball create webhook --group cache --version v1alpha1 --kind Redis --defaulting --validation
 
-  flyball create webhook --group \"\" --version v1 --kind Pod --validation         a kind of Kubernetes
-  flyball create webhook --crd issuers.cert-manager.io --validation              a kind that the cluster has
+  flyball create webhook --group \"\" --version v1 --kind Pod --validation         for a built-in kind
+  flyball create webhook --crd issuers.cert-manager.io --validation              for a CRD in the cluster
 
-Versions are converted from the moment that there is a second one: flyball create api --version v1.")]
+A second version, created with flyball create api --version v1, includes a conversion webhook.")]
 pub(crate) struct WebhookArgs {
-    /// Group of the kind; without a dot, the domain of the project comes behind it. Empty for Kubernetes' core group
+    /// API group; the project's domain is appended to a name without a dot. Empty for the core group
     #[arg(long, value_parser = names::group_or_core, required_unless_present = "crd")]
     group: Option<String>,
-    /// Version of the kind
+    /// API version
     #[arg(long, value_parser = names::version, required_unless_present = "crd")]
     version: Option<String>,
-    /// The kind
+    /// Kind
     #[arg(long, value_parser = names::kind, required_unless_present = "crd")]
     kind: Option<String>,
-    /// Write types of the kind that this file defines, or this definition in the cluster, which stays somebody else's
+    /// Generate types from a CRD of another project: a file, or the name of a CRD in the cluster
     #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "conversion"])]
     crd: Option<String>,
-    /// Path of the kubeconfig, for --crd NAME; else KUBECONFIG or ~/.kube/config
+    /// Path of the kubeconfig for --crd NAME; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE", requires = "crd")]
     kubeconfig: Option<PathBuf>,
-    /// Complete objects before they are stored
+    /// Add a defaulting webhook
     #[arg(long, visible_alias = "programmatic-defaulting")]
     defaulting: bool,
-    /// Judge objects before they are stored
+    /// Add a validating webhook
     #[arg(long, visible_alias = "programmatic-validation")]
     validation: bool,
-    /// Convert objects between the versions of the kind
+    /// Add a conversion webhook between the versions of the kind
     #[arg(long)]
     conversion: bool,
-    /// Write files anew that are there already; what was changed in them is lost
+    /// Overwrite existing files; changes in them are lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// How to say what was written
+    /// Output format for the list of written files
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

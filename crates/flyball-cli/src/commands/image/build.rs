@@ -28,10 +28,10 @@ const BUNDLES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Make a container image of the project in this folder
+/// Build a container image of the project in this directory
 ///
-/// The image holds the program, the certificates that this machine trusts, and a user who may do nothing; the same project gives the
-/// same bytes. With it come a bill of materials and a statement of how it was built.
+/// The image contains the program, the trusted CA certificates of this machine and an unprivileged user. The build is
+/// reproducible. An SBOM and a provenance statement are attached.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image build
@@ -39,31 +39,31 @@ const BUNDLES: [&str; 4] = [
   flyball image build --platform linux/amd64,linux/arm64
   flyball image build --program ./site-operator --tag site-operator:test
 
-Programs are built for a target without libraries, such as x86_64-unknown-linux-musl, where it is installed; else, for machines
-like this one, the C library becomes a part of them.")]
+Programs are linked statically: for a musl target such as x86_64-unknown-linux-musl if it is installed,
+otherwise with glibc.")]
 pub(super) struct BuildArgs {
-    /// Platforms, separated by commas; this machine's unless given
+    /// Platforms, separated by commas; defaults to this machine's
     #[arg(long, value_delimiter = ',', value_parser = parse)]
     platform: Vec<&'static Platform>,
-    /// Name of the image; that of the package with its version unless given
+    /// Name of the image; defaults to the package's name and version
     #[arg(short, long, value_name = "REF")]
     tag: Option<Reference>,
-    /// Folder to write the image to, in OCI's layout
+    /// Directory for the image, in OCI layout
     #[arg(long, value_name = "DIR", default_value = FOLDER)]
     out: PathBuf,
-    /// A program that is built already, instead of the project in this folder; once for each platform
+    /// Use a prebuilt program instead of the project in this directory; once for each platform
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "profile", "platform"])]
     program: Vec<PathBuf>,
-    /// Which program of the project, if it has several
+    /// Binary target of the project, if it has several
     #[arg(long)]
     bin: Option<String>,
-    /// Cargo's profile to build with
+    /// Cargo profile
     #[arg(long, default_value = "release")]
     profile: String,
-    /// Certificates to put into the image, in PEM, instead of those that this machine trusts
+    /// CA certificates for the image, in PEM; defaults to those that this machine trusts
     #[arg(long, value_name = "FILE")]
     ca_certificates: Option<PathBuf>,
-    /// How to say what was made
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -19,22 +19,22 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bring an image to the nodes of a cluster on this machine, without a registry
+/// Load an image into a local cluster without a registry
 ///
-/// Nodes of an embedded control plane are simulated and run nothing: there the image is noted in their status, where nodes list
-/// what they have. Clusters of kind and k3d get it by the tools of these names.
+/// In an embedded control plane, the image is added to the status of the simulated nodes, which run nothing. For kind
+/// and k3d, their tools load the image.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image load --cluster flyball
   flyball image load --cluster kind")]
 pub(super) struct LoadArgs {
-    /// Name of the cluster: of `flyball cluster up`, kind or k3d
+    /// Name of the cluster of `flyball cluster up`, kind or k3d
     #[arg(long, value_name = "NAME", default_value = "flyball")]
     cluster: String,
-    /// Folder that holds the image
+    /// Directory of the image
     #[arg(long, value_name = "DIR", default_value = FOLDER)]
     from: PathBuf,
-    /// How to say where it is
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

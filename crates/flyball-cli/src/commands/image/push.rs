@@ -14,27 +14,28 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Push an image to a registry, with what is attached to it
+/// Push an image and its attached documents to a registry
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image push registry.example.com/team/site-operator:1.0
   flyball image push localhost:5000/site-operator:test
   flyball image push registry.example.com/team/site-operator:1.0 --sign-key image.key
 
-User and password are those of Docker's configuration (~/.docker/config.json or DOCKER_CONFIG), with its credential helpers.")]
+Credentials come from Docker's configuration (~/.docker/config.json or DOCKER_CONFIG) and its credential
+helpers.")]
 pub(super) struct PushArgs {
-    /// Name that the image gets there, with the registry's host
+    /// Name of the image, including the registry's host
     reference: Reference,
-    /// Folder that holds the image
+    /// Directory of the image
     #[arg(long, value_name = "DIR", default_value = FOLDER)]
     from: PathBuf,
-    /// Speak plain HTTP with the registry; without a word only with one on this machine
+    /// Use HTTP without TLS; defaults to true only for a registry on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure: Option<bool>,
-    /// Private key (ECDSA P-256, PKCS #8 in PEM) to sign the image and its attachments with
+    /// Private key (ECDSA P-256, PKCS #8, PEM) that signs the image and its attached documents
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
-    /// How to say what was pushed
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

@@ -11,22 +11,23 @@ use flyball_core::time::rfc3339;
 use std::fs;
 use std::path::PathBuf;
 
-/// Write the bill of materials of a program, in CycloneDX
+/// Print the SBOM of a program in CycloneDX format
 ///
-/// Lists the crates that the program consists of, from `Cargo.lock`: versions, licenses, checksums and dependencies. Build and test
-/// dependencies and macros are left out. `flyball image build` attaches the same document to the image.
+/// Lists the crates of the program from `Cargo.lock`, with versions, licenses, checksums and dependencies. Build
+/// dependencies, dev dependencies and macros are omitted. `flyball image build` attaches the same document to the
+/// image.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image sbom
   flyball image sbom --package site-operator --target x86_64-unknown-linux-musl --out sbom.cdx.json")]
 pub(super) struct SbomArgs {
-    /// Package of the program; the one in this folder by default
+    /// Package of the program; defaults to the one in this directory
     #[arg(short, long, value_name = "NAME")]
     package: Option<String>,
-    /// Target that the program is built for; dependencies of other platforms are left out
+    /// Target triple of the program; dependencies of other platforms are omitted
     #[arg(long, value_name = "TRIPLE")]
     target: Option<String>,
-    /// File to write instead of standard output
+    /// Output file; defaults to standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -17,14 +17,14 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   flyball image verify registry.example.com/team/site-operator:1.0 --key image.pub
 
-Exits with 1 if the image carries no signature by that key. Signatures have cosign's form.")]
+Exits with 1 if the image has no signature of that key. Signatures have cosign's format.")]
 pub(super) struct VerifyArgs {
-    /// Name of the image, with the registry's host
+    /// Name of the image, including the registry's host
     reference: Reference,
     /// Public key, in PEM
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// Speak plain HTTP with the registry; by default only with one on this machine
+    /// Use HTTP without TLS; defaults to true only for a registry on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     insecure: Option<bool>,
     /// Output format

@@ -18,10 +18,10 @@ use tokio::time::{sleep, timeout};
 /// How long nodes may take until they are ready.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Add simulated nodes, and return once they are ready
+/// Add simulated nodes and return when they are ready
 ///
-/// Pods that are scheduled to them become ready without running anything; annotations of the pods say how long that takes
-/// and what fails, see docs/nodes.md.
+/// Pods on simulated nodes become ready, but nothing runs. Annotations of the pods set delays and failures, see
+/// docs/nodes.md.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball cluster node add
@@ -30,37 +30,37 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct AddArgs {
     #[command(flatten)]
     named: Named,
-    /// How many
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// CPUs of each
+    /// CPUs of each node
     #[arg(long, value_name = "QUANTITY", default_value = "8", value_parser = parse_quantity)]
     cpu: String,
-    /// Memory of each
+    /// Memory of each node
     #[arg(long, value_name = "QUANTITY", default_value = "32Gi", value_parser = parse_quantity)]
     memory: String,
-    /// How many pods each can run
+    /// Maximum number of pods on each node
     #[arg(long, value_name = "N", default_value_t = 110)]
     pods: u32,
-    /// Another resource that each has; may be repeated
+    /// Further resource of each node; may be repeated
     #[arg(long = "resource", value_name = "NAME=QUANTITY", value_parser = parse_resource)]
     resources: Vec<(String, String)>,
-    /// A label of each; may be repeated
+    /// Label of each node; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
-    /// A taint of each; may be repeated
+    /// Taint of each node; may be repeated
     #[arg(long = "taint", value_name = "KEY[=VALUE]:EFFECT", value_parser = parse_taint)]
     taints: Vec<Taint>,
-    /// What their names begin with, before a number that is free
+    /// Name prefix, followed by a free number
     #[arg(long, value_name = "PREFIX", default_value = "node", value_parser = parse_prefix)]
     name_prefix: String,
-    /// Return at once
+    /// Return without waiting for readiness
     #[arg(long)]
     no_wait: bool,
-    /// Print the names for programs
+    /// Output format for the node names
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-    /// Only say what goes wrong
+    /// Print only errors
     #[arg(short, long, conflicts_with = "output")]
     quiet: bool,
 }

@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// List nodes with what they have and how many pods they run
+/// List nodes with their capacity and number of pods
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball cluster node list
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub(super) struct ListArgs {
     #[command(flatten)]
     named: Named,
-    /// How to print them
+    /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

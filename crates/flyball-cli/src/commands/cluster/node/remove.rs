@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 
-/// Remove nodes; their pods are deleted 40 seconds later, and made anew elsewhere by whoever controls them
+/// Remove nodes; their pods are deleted after 40 seconds, and their controllers replace them
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball cluster node remove node-1 node-2
@@ -17,13 +17,13 @@ use kube::{Api, ResourceExt};
 pub(super) struct RemoveArgs {
     #[command(flatten)]
     named: Named,
-    /// The nodes
+    /// Names of the nodes
     #[arg(value_name = "NODE", required_unless_present = "all", conflicts_with = "all")]
     nodes: Vec<String>,
-    /// All simulated nodes
+    /// Remove all simulated nodes
     #[arg(long)]
     all: bool,
-    /// Only say what goes wrong
+    /// Print only errors
     #[arg(short, long)]
     quiet: bool,
 }
