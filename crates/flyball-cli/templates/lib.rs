@@ -1,4 +1,4 @@
-//! The {{name}} operator.
+//! `{{name}}`: a Kubernetes operator.
 //!
 //! `flyball create` inserts lines above the comments that begin with `+flyball`. It changes nothing else.
 

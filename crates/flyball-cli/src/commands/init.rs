@@ -28,7 +28,7 @@ With --flyball-path, it also uses the crate versions of that source tree, so it 
 downloaded.")]
 pub(crate) struct InitArgs {
     /// Directory of the project; created if it does not exist
-    #[arg(default_value = ".")]
+    #[arg(default_value = ".", value_name = "DIR")]
     folder: PathBuf,
     /// Domain of the API groups, such as acme.io
     #[arg(long, value_parser = names::domain)]
@@ -113,7 +113,7 @@ fn is_empty(folder: &Path) -> Result<()> {
     match names.iter().find(|name| !name.starts_with('.')) {
         None => Ok(()),
         Some(name) => Err(Error::new(format!("{} is not empty: there is {name}", folder.display()))
-            .hint("begin in a new folder, which may be named: flyball init --domain example.com FOLDER")),
+            .hint("begin in a new folder, which may be named: flyball init --domain example.com DIR")),
     }
 }
 

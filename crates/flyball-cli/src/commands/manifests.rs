@@ -31,7 +31,7 @@ pub(crate) struct ManifestsArgs {
     #[arg(short, long)]
     namespace: Option<String>,
     /// Output directory
-    #[arg(long, value_name = "FOLDER", default_value = "config")]
+    #[arg(long, value_name = "DIR", default_value = "config")]
     out: PathBuf,
     /// Write nothing and fail if a file is out of date
     #[arg(long)]

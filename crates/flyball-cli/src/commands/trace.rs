@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What lists ask for: all that owner references need.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Print the events that an object caused, such as Deployment, ReplicaSet, Pod, scheduled, running
+/// Trace the effects of an object: Deployment, ReplicaSet, Pod, scheduled, running
 #[derive(Args, Debug)]
 pub(crate) struct TraceArgs {
     /// Object as KIND/NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a

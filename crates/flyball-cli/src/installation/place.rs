@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const IMAGE: &str = "controller:latest";
 
 /// What `--namespace` means to commands that deal with an operator in a cluster.
-pub(crate) const NAMESPACE: &str = "Namespace of the operator: its prefix and `system` unless given";
+pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
 
 /// The flags that say which operator, and how it is called.
 #[derive(Args, Clone, Debug)]

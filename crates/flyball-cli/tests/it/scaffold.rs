@@ -244,7 +244,7 @@ See it work: cargo test
         .fails_with(&["cache.acme.io/v1alpha1 Redis is in the project already", "--force"]);
 
     let lib = folder.join("src/lib.rs");
-    edit(&lib, "/// Makes the operator of all its parts.", "/// Mine.");
+    edit(&lib, "/// Returns the operator with all of its CRDs, controllers and webhooks.", "/// Mine.");
     edit(
         &folder.join("src/api/redis_v1alpha1.rs"),
         "pub message: String,",
@@ -314,7 +314,7 @@ fn a_place_that_is_gone_is_named_and_nothing_is_written() {
     // Who adds the lines by hand can go on.
     edit(
         &folder.join("src/lib.rs"),
-        "    //! The custom resources: a module for each version of a kind.\n",
+        "    //! Custom resources: one module for each version of a kind.\n",
         "    //! Mine.\n\n    pub mod redis_v1alpha1;\n",
     );
     edit(
