@@ -8,6 +8,7 @@
 
 pub mod cron;
 pub mod field;
+pub mod memory;
 pub mod names;
 pub mod object;
 pub mod quantity;

@@ -262,6 +262,9 @@ fn read(json: &[u8]) -> Result<Revision, StorageError> {
 }
 
 /// Counts objects and items before there are any.
+///
+/// Not [`flyball_core::memory::of_text`]: that weighs JSON values, in which an empty object takes nothing. A release is read into types,
+/// in which an empty hook takes some hundred bytes.
 fn check_weight(json: &[u8]) -> Result<(), StorageError> {
     let (mut weight, mut in_text, mut is_escaped) = (0_usize, false, false);
     for byte in json {

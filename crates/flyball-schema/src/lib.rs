@@ -9,7 +9,6 @@ pub mod decode;
 mod extent;
 pub mod formats;
 pub mod matching;
-pub mod memory;
 pub mod notation;
 pub mod openapi;
 pub mod patch;

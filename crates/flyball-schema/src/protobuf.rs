@@ -4,10 +4,10 @@
 //! quantities and the like are messages there and texts in JSON. Nothing is dropped or defaulted here: that is left to
 //! [`crate::decode`], which what comes out is meant for. See <https://protobuf.dev/programming-guides/encoding/>.
 
-use crate::memory::{ITEM, NODE as MAP};
 use crate::schema::{Node, Shape, Struct, Text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use flyball_core::memory::{ITEM, NODE as MAP};
 use flyball_core::time::{self, Timestamp};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;

@@ -4,9 +4,9 @@
 //! and the section on defaulting there.
 
 use crate::decode;
-use crate::memory;
 use crate::schema::{Map as MapShape, Node, Presence, Shape};
 use flyball_core::field::FieldError;
+use flyball_core::memory;
 use serde_json::{Map, Value};
 
 /// What every object has besides what its schema names.

@@ -231,7 +231,7 @@ impl Resource {
     /// What takes too much as it is stored may stay so, and become less.
     pub(crate) fn default_within(&self, object: &mut Object, live: Option<&Object>) -> Result<(), Status> {
         let filled = self.fill(object);
-        let weight = |object: &Object| flyball_schema::memory::of(object.as_value());
+        let weight = |object: &Object| flyball_core::memory::of(object.as_value());
         let is_within = |own: usize| own <= MAX_WEIGHT || live.is_some_and(|live| own <= weight(live));
         if filled.is_ok() && is_within(weight(object)) {
             return Ok(());

@@ -1,0 +1,88 @@
+//! The memory that a JSON value takes: far more than its text if it consists of small maps.
+//!
+//! [`of`] measures a value, [`of_text`] a text before it is read, with the same weights.
+
+use serde_json::Value;
+
+/// What a value takes in a list.
+pub const ITEM: usize = size_of::<Value>();
+
+/// What a node of a map takes: room for eleven keys and values.
+pub const NODE: usize = 640;
+
+/// How many entries a node holds at the least, as maps are filled in order.
+const NODE_ENTRIES: usize = 6;
+
+/// Maps within one another that are told apart. `serde_json` reads no deeper texts.
+const MAX_DEPTH: usize = 128;
+
+/// Returns by how much a map of so many entries grows with another one, beside the key and the value's own.
+pub fn entry(count: usize) -> usize {
+    if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
+}
+
+/// Returns about how many bytes a value takes, beside itself.
+pub fn of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| ITEM + of(item)).sum(),
+        Value::Object(fields) => {
+            let own = fields.len().div_ceil(NODE_ENTRIES) * NODE;
+            own + fields.iter().map(|(key, value)| key.len() + of(value)).sum::<usize>()
+        }
+    }
+}
+
+/// Returns about how many bytes a text takes once it is read, its own among them.
+pub fn of_text(text: &[u8]) -> usize {
+    let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
+    // The entries of each open map. Deeper ones count with the map above.
+    let mut maps = Vec::new();
+    for byte in text {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' if maps.len() < MAX_DEPTH => maps.push(0),
+            b'}' => drop(maps.pop()),
+            b':' => {
+                if let Some(count) = maps.last_mut() {
+                    weight += entry(*count);
+                    *count += 1;
+                }
+            }
+            b',' | b'[' => weight += ITEM,
+            _ => {}
+        }
+    }
+    weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn texts_weigh_what_they_become() {
+        let many = |item: &str| format!("[{}0]", format!("{item},").repeat(1000));
+        let per_item = |item: &str| of_text(many(item).as_bytes()) / 1000;
+        assert!((30..50).contains(&per_item("0")) && (30..50).contains(&per_item("{ }")));
+        assert!((640..700).contains(&per_item("{\"a\":1}")) && (1280..1400).contains(&per_item("{\"a\":{\"b\":{}}}")));
+        assert!(per_item("\"{\\\"a\\\":{}}\"") < 60, "braces in a text are text");
+        assert!((640..900).contains(&per_item("{\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5}")));
+        assert_eq!((0..12).map(entry).sum::<usize>(), 2 * NODE);
+    }
+
+    #[test]
+    fn small_maps_take_most() {
+        assert_eq!((of(&json!(1)), of(&json!({})), of(&json!("abc"))), (0, 0, 3));
+        assert_eq!(of(&json!([{"a": 1}, {"a": "b"}])), 2 * (ITEM + NODE + 1) + 1);
+        let filled: Value = (0..12).map(|n| (format!("{n:02}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
+        assert_eq!(of(&filled), (0..12).map(|count| entry(count) + 2).sum::<usize>());
+    }
+}
