@@ -105,8 +105,6 @@ impl<'t> Suite<'t> {
             latencies.push(begun.elapsed());
             requests.push(self.test.requests().since(&before).total);
         }
-        latencies.sort();
-        requests.sort_unstable();
         Latencies { latencies, requests }
     }
 
@@ -152,8 +150,9 @@ impl<'t> Suite<'t> {
     }
 }
 
-/// How long neighbors waited, the shortest first: in the time of the simulation, which stands still while something is computed, and in
+/// How long neighbors waited: in the time of the simulation, which stands still while something is computed, and in
 /// requests that the operator made meanwhile, theirs and those of others.
+#[derive(Default)]
 pub(crate) struct Latencies {
     latencies: Vec<Duration>,
     requests: Vec<u64>,
@@ -161,8 +160,13 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     pub(crate) fn p99(&self) -> (Duration, u64) {
-        let at = (self.latencies.len() * 99 / 100).min(self.latencies.len() - 1);
-        (self.latencies[at], self.requests[at])
+        (p99(&self.latencies), p99(&self.requests))
+    }
+
+    #[allow(dead_code, reason = "not all suites measure in parts")]
+    pub(crate) fn join(&mut self, other: Self) {
+        self.latencies.extend(other.latencies);
+        self.requests.extend(other.requests);
     }
 
     /// Says what there was before an attack and during it.
@@ -174,6 +178,12 @@ impl Latencies {
              {payloads} payloads, in simulated time"
         );
     }
+}
+
+fn p99<T: Copy + Ord>(values: &[T]) -> T {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values[(values.len() * 99 / 100).min(values.len() - 1)]
 }
 
 fn decode<T: serde::de::DeserializeOwned>(value: Value) -> T {
