@@ -17,9 +17,10 @@ use events::Events;
 use folder::Folder;
 use process::Group;
 use ring::rand::SecureRandom as _;
+use std::collections::BTreeSet;
 use std::env;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
@@ -31,9 +32,11 @@ const MAX_COMPLAINT_BYTES: u64 = 4096;
 
 /// Runs a role or a playbook by `ansible-playbook`.
 pub(crate) struct AnsiblePlaybook {
-    program: PathBuf,
-    runs: Runs,
-    project: PathBuf,
+    pub(crate) program: PathBuf,
+    pub(crate) runs: Runs,
+    pub(crate) project: PathBuf,
+    /// Roles and files outside of the project that it names as they are.
+    pub(crate) elsewhere: BTreeSet<PathBuf>,
 }
 
 /// Draws so many bytes that nobody can guess, as hexadecimal digits. No simulation comes here.
@@ -50,10 +53,6 @@ impl AnsiblePlaybook {
         env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
     }
 
-    pub(crate) fn new(program: PathBuf, runs: &Runs, project: &Path) -> Self {
-        Self { program, runs: runs.clone(), project: project.to_owned() }
-    }
-
     /// Runs it once.
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
         match self.events(&job).await {
@@ -67,8 +66,8 @@ impl AnsiblePlaybook {
 
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
-        let folder = Folder::new(job, &self.runs, &proxy, &self.project)
-            .map_err(|error| format!("cannot write the run's folder: {error}"))?;
+        let folder =
+            Folder::new(job, self, &proxy).map_err(|error| format!("cannot write the run's folder: {error}"))?;
         let mut command = Command::new(&self.program);
         let variables = ["-e", "@variables.json", "-e", "@connection.json"];
         command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());

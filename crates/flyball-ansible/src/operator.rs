@@ -67,14 +67,15 @@ fn controller(
     name: &str,
 ) -> Result<Made> {
     let mut declared = DeclaredVariables::of(&watch.runs, watches.folder())?;
-    let (executor, mut kinds) = executor(&watch.runs, watches, slots, &watch.vars)?;
+    let (executor, mut kinds) = executor(&watch.runs, &declared, watches, slots, &watch.vars)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let (finalizer, others) = self::executor(runs, watches, slots, &vars)?;
+            let own = DeclaredVariables::of(runs, watches.folder())?;
+            let (finalizer, others) = self::executor(runs, &own, watches, slots, &vars)?;
             kinds.join(others);
-            declared.join(DeclaredVariables::of(runs, watches.folder())?);
+            declared.join(own);
             Some(finalizer)
         }
         None => None,
@@ -124,6 +125,7 @@ fn controller(
 /// Makes what runs a role or playbook, and tells the kinds that it deals with.
 fn executor(
     runs: &Runs,
+    declared: &DeclaredVariables,
     watches: &Watches,
     slots: &Option<Slots>,
     vars: &Map<String, Value>,
@@ -134,7 +136,11 @@ fn executor(
             Runs::Playbook(_) => Kinds::of_files(watches.folder(), vars)?,
             Runs::Role(folder) => Kinds::of_files(folder, vars)?,
         };
-        Ok((Box::new(AnsiblePlaybook::new(program, runs, watches.folder())), kinds))
+        let elsewhere = declared.elsewhere.clone();
+        Ok((
+            Box::new(AnsiblePlaybook { program, runs: runs.clone(), project: watches.folder().to_owned(), elsewhere }),
+            kinds,
+        ))
     };
     let program = match watches.executor {
         Executor::BuiltIn => None,

@@ -1,5 +1,6 @@
 //! The folder of a run: what `ansible-playbook` is given.
 
+use super::AnsiblePlaybook;
 use super::proxy::Proxy;
 use super::work_dir::WorkDir;
 use crate::run::Job;
@@ -13,8 +14,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The plugin that tells of events.
+/// The plugin that reports events, and the one that is loaded before any playbook is read.
 const CALLBACK: &str = include_str!("callback.py");
+const GUARD: &str = include_str!("guard.py");
 
 /// A folder that only this user can look into, and that goes when it is dropped.
 pub(super) struct Folder {
@@ -27,11 +29,11 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Makes the folder of a run.
-    pub(super) fn new(job: &Job<'_>, runs: &Runs, proxy: &Proxy, project: &Path) -> io::Result<Self> {
-        let project = fs::canonicalize(project)?;
+    pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
+        let project = fs::canonicalize(&ansible.project)?;
         let mut folder = Self { work_dir: WorkDir::new()?, roles: Vec::new(), secret: super::random(16)? };
         DirBuilder::new().mode(0o700).create(folder.temporary())?;
-        let playbook = match runs {
+        let playbook = match &ansible.runs {
             Runs::Role(role) => {
                 let role = fs::canonicalize(role)?;
                 folder.roles.extend(role.parent().map(Path::to_owned));
@@ -49,16 +51,20 @@ impl Folder {
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
-        folder.write("run.json", &folder.told(job, &project).to_string())?;
+        folder.write("run.json", &folder.told(job, ansible, &project).to_string())?;
         folder.write("flyball.py", CALLBACK)?;
+        folder.write("flyball_guard.py", GUARD)?;
         Ok(folder)
     }
 
-    /// Returns what the plugin is told: which names are not computed, as they are no fields either, and from where files are included
-    /// under computed names.
-    fn told(&self, job: &Job<'_>, project: &Path) -> Value {
+    /// Returns what the plugins are told: which names are not computed, as they are no fields either, and from where files and roles
+    /// are read.
+    fn told(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = magic();
-        let folders: Vec<_> = self.roles.iter().map(PathBuf::as_path).chain([project]).collect();
+        let named = ansible.elsewhere.iter().map(PathBuf::as_path);
+        let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);
+        // Everything lies below the root.
+        let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();
         json!({"secret": self.secret, "names": names, "prefixes": prefixes, "own": job.names.own, "allowed": job.names.allowed, "folders": folders})
     }
 
@@ -94,6 +100,8 @@ impl Folder {
             ("ANSIBLE_ROLES_PATH", std::env::join_paths(&self.roles).unwrap_or_default()),
             ("ANSIBLE_CALLBACK_PLUGINS", self.path().into()),
             ("ANSIBLE_STDOUT_CALLBACK", "flyball".into()),
+            ("ANSIBLE_INVENTORY_PLUGINS", self.path().into()),
+            ("ANSIBLE_INVENTORY_ENABLED", "flyball_guard,ini".into()),
             ("ANSIBLE_LOCAL_TEMP", self.temporary().into()),
             ("ANSIBLE_REMOTE_TEMP", self.temporary().into()),
             ("TMPDIR", self.temporary().into()),

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 #[tokio::test]

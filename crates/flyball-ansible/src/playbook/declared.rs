@@ -25,19 +25,14 @@ pub(crate) struct DeclaredVariables {
     pub(crate) inputs: BTreeSet<String>,
     /// Those that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
+    /// Roles and files outside of the project that are named as they are, without links.
+    pub(crate) elsewhere: BTreeSet<PathBuf>,
 }
 
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it reaches.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walk {
-            project,
-            found: Self::default(),
-            names: Sets::default(),
-            in_role: false,
-            files: Vec::new(),
-            next: Vec::new(),
-        };
+        let mut walk = Walk::of(project);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -50,6 +45,8 @@ impl DeclaredVariables {
             if seen.len() > MAX_FILES {
                 return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files are reached")));
             }
+            let (Unit::Role(path) | Unit::File(path)) = &unit;
+            walk.reached(path);
             walk.unit(&unit)?;
         }
         Ok(walk.found)
@@ -58,6 +55,7 @@ impl DeclaredVariables {
     pub(crate) fn join(&mut self, other: Self) {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
+        self.elsewhere.extend(other.elsewhere);
     }
 }
 
@@ -105,7 +103,19 @@ fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-impl Walk<'_> {
+impl<'p> Walk<'p> {
+    fn of(project: &'p Path) -> Self {
+        let (found, names) = (DeclaredVariables::default(), Sets::default());
+        Self { project, found, names, in_role: false, files: Vec::new(), next: Vec::new() }
+    }
+
+    /// Notes a path if it is elsewhere. What cannot be resolved cannot be read either.
+    fn reached(&mut self, path: &Path) {
+        let path = path.canonicalize().ok();
+        let is_elsewhere = |path: &PathBuf| !self.project.canonicalize().is_ok_and(|project| path.starts_with(project));
+        self.found.elsewhere.extend(path.filter(is_elsewhere));
+    }
+
     fn unit(&mut self, unit: &Unit) -> Result<()> {
         self.in_role = matches!(unit, Unit::Role(_));
         match unit {
@@ -162,6 +172,7 @@ impl Walk<'_> {
             if seen.len() > MAX_FILES {
                 return Err(Error::file(folder, format_args!("more than {MAX_FILES} files are included")));
             }
+            self.reached(&file);
             match read(&file)? {
                 Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
                 tasks => self.tasks(&tasks, folder, 0)?,
@@ -349,14 +360,7 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk = Walk {
-            project: Path::new("/none"),
-            found: DeclaredVariables::default(),
-            names: Sets::default(),
-            in_role: false,
-            files: Vec::new(),
-            next: Vec::new(),
-        };
+        let mut walk = Walk::of(Path::new("/none"));
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }

@@ -22,6 +22,9 @@ const MAX_RESULT_BYTES: usize = 32 << 20;
 /// The work of a task besides its templates, in units of fuel.
 const WORK_PER_TASK: u64 = 200;
 
+/// What was named as it is was found when the role was read.
+const ELSEWHERE: &str = " in this role, and a computed name reaches no other";
+
 /// What stands for what a task without a log said.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
 
@@ -294,7 +297,7 @@ impl<'r> Run<'r> {
                     }
                 };
                 let Some(tasks) = tasks else {
-                    return Ok(Done::failed(Failure::new(format!("there is no file of tasks {file}"))));
+                    return Ok(Done::failed(Failure::new(format!("there is no file of tasks {file}{ELSEWHERE}"))));
                 };
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
@@ -325,7 +328,7 @@ impl<'r> Run<'r> {
             folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
-            return Done::failed(Failure::new(format!("there is no file of variables {file}")));
+            return Done::failed(Failure::new(format!("there is no file of variables {file}{ELSEWHERE}")));
         };
         match name {
             None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),

@@ -99,11 +99,64 @@ async fn no_computed_name_of_a_fact_runs_a_command() {
     test.eventually("it is successful", ended).await;
 }
 
+/// Runs an operator for objects that name what is outside of its project, as each of the fields says, and for one that does not.
+async fn assert_refused_outside(written: Project, fields: &[&str]) {
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let folder = written.folder();
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let outside = folder.with_file_name(format!("outside-of-{name}"));
+    let canary = outside.join("CANARY");
+    let _ = std::fs::remove_dir_all(&outside);
+    let tasks = format!("- ansible.builtin.command: touch {}\n", canary.display());
+    let play = format!("- hosts: localhost\n  tasks:\n  {tasks}");
+    let files = [
+        ("tasks/main.yml", &*tasks),
+        ("vars.yml", "ansible_become: true\n"),
+        ("tasks.yml", &*tasks),
+        ("play.yml", &*play),
+    ];
+    for (path, text) in files {
+        let path = outside.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let objects = api(&test, &shops());
+    let shop = |name: &str, spec: &Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+    // However deep the base is, this begins at the root.
+    let relative = PathBuf::from("../".repeat(20)).join(outside.strip_prefix("/").unwrap());
+    for field in fields {
+        let file = match *field {
+            "vars_file" => "vars.yml",
+            "tasks_file" | "part" => "tasks.yml",
+            "play" => "play.yml",
+            _ => "",
+        };
+        for (number, base) in [&outside, &relative].into_iter().enumerate() {
+            let name = format!("{}{number}", field.replace('_', "-"));
+            let spec = json!({*field: base.join(file)});
+            test.apply(&shop(&name, &spec).to_string()).await;
+            let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
+            test.eventually("it has failed", async || failure().await["status"] == "True").await;
+            let message = failure().await["message"].as_str().unwrap_or_default().to_owned();
+            let reasons = ["outside of the project", "not inside the expected role path"];
+            assert!(reasons.iter().any(|reason| message.contains(reason)), "{spec}: {message}");
+        }
+    }
+    assert!(!canary.exists(), "a command ran");
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: good}}").await;
+    let is = async |kind: &str| condition(&objects.get("good").await.unwrap(), kind)["status"] == "True";
+    test.eventually("it has ended", async || is("Successful").await || is("Failure").await).await;
+    let failure = condition(&objects.get("good").await.unwrap(), "Failure");
+    assert_eq!(failure["status"], "False", "{failure}");
+}
+
 #[tokio::test]
-async fn no_computed_name_of_a_file_leaves_the_project() {
+async fn no_computed_name_in_a_role_leaves_the_project() {
     let tasks = "
-- ansible.builtin.include_vars: '{{ variables | default(\"more.yml\") }}'
+- ansible.builtin.include_vars: '{{ vars_file | default(\"more.yml\") }}'
 - ansible.builtin.include_tasks: '{{ tasks_file | default(\"more.yml\") }}'
+- ansible.builtin.include_role: {name: '{{ included | default(\"b\") }}'}
+- ansible.builtin.include_role: {name: b, tasks_from: '{{ part | default(\"main.yml\") }}'}
 - ansible.builtin.include_vars: /dev/null
 - ansible.builtin.assert: {that: more == 1}
 ";
@@ -111,35 +164,57 @@ async fn no_computed_name_of_a_file_leaves_the_project() {
         ("roles/a/tasks/main.yml", tasks),
         ("roles/a/tasks/more.yml", "- ansible.builtin.debug: {}\n"),
         ("roles/a/vars/more.yml", "more: 1\n"),
+        ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
     ];
-    let written = Project::new("files", &files);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
-    let outside = written.folder().with_file_name("outside-of-files");
-    std::fs::create_dir_all(&outside).unwrap();
-    let path = |name: &str, text: &str| {
-        std::fs::write(outside.join(name), text).unwrap();
-        outside.join(name).display().to_string()
-    };
-    let canary = outside.join("CANARY");
-    let _ = std::fs::remove_file(&canary);
-    let evil = path("tasks.yml", &format!("- ansible.builtin.command: touch {}\n", canary.display()));
-    let specs = [json!({"variables": path("vars.yml", "ansible_become: true\n")}), json!({"tasks_file": evil})];
-    let objects = api(&test, &shops());
-    for (number, spec) in specs.iter().enumerate() {
-        let name = format!("tenant{number}");
-        test.apply(
-            &json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
-                .to_string(),
-        )
-        .await;
-        let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
-        test.eventually("it has failed", async || failure().await["status"] == "True").await;
-        assert!(failure().await.to_string().contains("outside of the project"), "{}", failure().await);
-    }
-    assert!(!canary.exists(), "a command ran");
-    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: good}}").await;
-    let ended = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
-    test.eventually("it is successful", ended).await;
+    assert_refused_outside(Project::new("dynamic", &files), &["vars_file", "tasks_file", "included", "part"]).await;
+}
+
+#[tokio::test]
+async fn no_computed_name_that_is_read_beforehand_leaves_the_project() {
+    let play = "
+- import_playbook: '{{ play | default(\"more.yml\") }}'
+- hosts: localhost
+  gather_facts: false
+  vars_files: ['{{ vars_file | default(\"vars.yml\") }}']
+  roles: ['{{ listed | default(\"b\") }}']
+  tasks:
+  - ansible.builtin.import_role: {name: '{{ imported | default(\"b\") }}'}
+  - ansible.builtin.import_tasks: '{{ tasks_file | default(\"tasks.yml\") }}'
+";
+    let files = [
+        ("watches.yaml", "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml}\n"),
+        ("play.yml", play),
+        ("more.yml", "- {hosts: localhost, gather_facts: false, tasks: []}\n"),
+        ("vars.yml", "more: 1\n"),
+        ("tasks.yml", "- ansible.builtin.assert: {that: more == 1}\n"),
+        ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
+    ];
+    let fields = ["play", "vars_file", "listed", "imported", "tasks_file"];
+    assert_refused_outside(Project::new("static", &files), &fields).await;
+}
+
+#[tokio::test]
+async fn what_is_named_as_it_is_may_lie_elsewhere() {
+    let elsewhere = Project::new(
+        "elsewhere",
+        &[
+            ("c/tasks/main.yml", "- ansible.builtin.import_tasks: more.yml\n"),
+            ("c/tasks/more.yml", "- ansible.builtin.debug: {}\n"),
+            ("tasks.yml", "- ansible.builtin.import_tasks: imported.yml\n"),
+            ("imported.yml", "- ansible.builtin.set_fact: {imported: 1}\n"),
+        ],
+    );
+    let folder = elsewhere.folder().display().to_string();
+    let tasks = format!(
+        "
+- ansible.builtin.import_role: {{name: {folder}/c}}
+- ansible.builtin.include_role: {{name: {folder}/c}}
+- ansible.builtin.import_tasks: {folder}/tasks.yml
+- ansible.builtin.include_tasks: {folder}/tasks.yml
+- ansible.builtin.assert: {{that: imported == 1}}
+"
+    );
+    assert_refused_outside(Project::role("literal", &tasks), &[]).await;
 }
 
 /// Passes what users write through what needs no collection.

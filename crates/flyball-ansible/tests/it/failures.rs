@@ -148,6 +148,10 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
     check("import", "- import_tasks: none.yml", "there is no file");
     check("include", "- include_tasks: none.yml", "there is no file");
     check("role", "- import_role: {name: none}", "there is no role none");
+    check("computed-role", "- include_role: {name: '{{ x }}'}", "names no role: say its name as it is");
+    check("computed-import", "- import_role: {name: '{{ x }}'}", "names no role: say its name as it is");
+    check("computed-part", "- include_role: {name: a, tasks_from: '{{ x }}'}", "tasks_from takes no template");
+    check("computed-tasks", "- import_tasks: '{{ x }}'", "import_tasks takes no template");
     check("itself", "- import_tasks: main.yml", "imports are more than");
     check("async", "- {debug: {}, async: 10}", "async");
     check("block", "- {block: [], loop: [1]}", "on the tasks within");
@@ -176,6 +180,59 @@ async fn a_file_that_includes_itself_comes_to_an_end() {
     sleep(Duration::from_secs(5)).await;
     let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].clone();
     assert!(message.as_str().unwrap().contains("deep"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn computed_names_of_files_stay_within_the_role() {
+    let tasks = "
+- include_vars: '{{ variables | default(\"more.yml\") }}'
+- include_tasks: '{{ tasks_file | default(\"more.yml\") }}'
+- assert: {that: more == 1}
+";
+    let files = [
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/tasks/more.yml", "- debug: {}\n"),
+        ("roles/a/vars/more.yml", "more: 1\n"),
+        ("roles/b/tasks/main.yml", "- fail: {msg: this ran}\n"),
+        ("roles/b/vars/main.yml", "more: 1\n"),
+    ];
+    let written = Project::new("computed", &files);
+    let folder = written.folder().to_owned();
+    let operated = folder.clone();
+    let test = Test::of(move || operator_of(&operated)).start().await;
+    let b = folder.join("roles/b");
+    let specs = [
+        json!({"variables": b.join("vars/main.yml")}),
+        json!({"variables": "../../b/vars/main.yml"}),
+        json!({"tasks_file": b.join("tasks/main.yml")}),
+        json!({"tasks_file": "../../b/tasks/main.yml"}),
+        json!({"tasks_file": "/dev/stdin"}),
+        json!({}),
+    ];
+    let shop = |name: &str, spec: &serde_json::Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+    for (number, spec) in specs.iter().enumerate() {
+        test.apply(&shop(&format!("shop{number}"), spec).to_string()).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    for (number, spec) in specs.iter().enumerate() {
+        let shop = api(&test, &shops()).get(&format!("shop{number}")).await.unwrap();
+        let message = condition(&shop, "Failure")["message"].clone();
+        let is_refused =
+            message.as_str().unwrap_or_default().contains("in this role, and a computed name reaches no other");
+        assert_eq!(is_refused, spec != &json!({}), "{spec}: {message}");
+        assert_eq!(condition(&shop, "Successful")["status"] == "True", !is_refused, "{spec}: {message}");
+    }
+}
+
+#[test]
+fn roles_of_a_play_have_no_computed_names() {
+    let play = "- {hosts: localhost, roles: ['{{ x }}']}";
+    let files = [
+        ("watches.yaml", "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml}\n"),
+        ("play.yml", play),
+    ];
+    let error = Project::new("computed-roles", &files).refused().to_string();
+    assert!(error.contains("play.yml: there is no role {{ x }}"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,113 @@
+# Refuses what users might choose where roles compute names: variables that mean something else, and files and roles of others.
+# It is an inventory plugin because no others are loaded before playbooks are read.
+import functools
+import json
+import os
+import sys
+
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.role.definition import RoleDefinition
+from ansible.plugins.inventory import BaseInventoryPlugin
+from ansible.plugins.loader import action_loader
+from ansible.plugins.strategy import StrategyBase
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+from ansible.vars.manager import VariableManager
+
+DOCUMENTATION = """
+name: flyball_guard
+type: inventory
+short_description: refuses names that users must not choose
+description: [Reads no inventory.]
+"""
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.json")) as file:
+    RUN = json.load(file)
+# What is run, as the author wrote it, before templates became values. A run has one host, so there is one task at a time.
+ACTION = None
+NAMES = VALUES = frozenset()
+# Folders and files from which YAML is read: those of the project, of collections, and what is named as it is.
+COLLECTIONS = [os.path.join(path, "ansible_collections") for path in AnsibleCollectionConfig.collection_paths]
+PLACES = {known for path in RUN["folders"] + COLLECTIONS for known in (path, os.path.realpath(path))}
+
+
+def note(task):
+    global ACTION, NAMES, VALUES
+    ACTION = task.action.rpartition(".")[2]
+    NAMES = {*map(str, task.args), str(task.register), "ansible_failed_task", "ansible_failed_result"}
+    VALUES = {*map(str, task.args.values())}
+
+
+def is_refused(name):
+    folded = name.lstrip("_- ").lower()
+    begins = any(folded == prefix or folded.startswith(prefix + "_") for prefix in RUN["prefixes"])
+    return (begins or folded in RUN["names"] or name in RUN["own"]) and name not in RUN["allowed"]
+
+
+def set_facts(original, self, host, facts):
+    for name in map(str, facts):
+        if ACTION == "set_fact" and name not in NAMES and is_refused(name):
+            raise AnsibleError(
+                "set_fact sets %r under a computed name, and Ansible or the role acts on it: write the name literally into "
+                "the task, or into allowVariables in watches.yaml" % name[:64]
+            )
+    return original(self, host, facts)
+
+
+def check(path):
+    # The author may have linked something into the project; `..` after a link leads elsewhere.
+    known = {os.path.realpath(path)}
+    if ".." not in path.split(os.sep):
+        known.add(os.path.abspath(path))
+    if not any(path == place or path.startswith(os.path.join(place, "")) for path in known for place in PLACES):
+        raise AnsibleError("%r is outside of the project and is reached under a computed name: write its path as it is" % path[-200:])
+
+
+def load_file(original, self, file_name, *args, **kwargs):
+    check(self.path_dwim(file_name))
+    return original(self, file_name, *args, **kwargs)
+
+
+def load_role_path(original, self, role_name):
+    found = original(self, role_name)
+    # A task may name one as it is that did not exist when the operator started.
+    if role_name not in VALUES:
+        check(found[1])
+    PLACES.add(found[1])
+    return found
+
+
+def load_vars(original, self, filename, *args, **kwargs):
+    allow_named(filename)
+    return original(self, filename, *args, **kwargs)
+
+
+def load_tasks(original, self, included_file, *args, **kwargs):
+    allow_named(included_file._filename)
+    return original(self, included_file, *args, **kwargs)
+
+
+def allow_named(path):
+    if not any("{{" in value or "{%" in value for value in VALUES):
+        PLACES.add(os.path.realpath(path))
+
+
+def wrap(of, name, function):
+    original = getattr(of, name)
+    setattr(of, name, functools.wraps(original)(lambda *args, **kwargs: function(original, *args, **kwargs)))
+
+
+# Without these, the plugin cannot be loaded, nor the one that reports events, and the run fails.
+wrap(VariableManager, "set_nonpersistent_facts", set_facts)
+wrap(DataLoader, "load_from_file", load_file)
+wrap(RoleDefinition, "_load_role_path", load_role_path)
+wrap(StrategyBase, "_load_included_file", load_tasks)
+wrap(action_loader.get("ansible.builtin.include_vars", class_only=True), "_load_files", load_vars)
+sys.modules["flyball_guard"] = sys.modules[__name__]
+
+
+class InventoryModule(BaseInventoryPlugin):
+    NAME = "flyball_guard"
+
+    def verify_file(self, path):
+        return False
