@@ -6,6 +6,7 @@
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
 mod acceptance;
+mod approval;
 mod cache;
 mod columns;
 mod conversion;
@@ -68,13 +69,11 @@ pub(crate) struct Scale {
     pub(crate) selector: Option<String>,
 }
 
-/// Reads the resources that a CRD serves, one for each version.
-pub(crate) fn resources(crd: &Object) -> Vec<Resource> {
+/// Reads the resources that a CRD serves by these names, one for each version.
+pub(crate) fn resources(crd: &Object, names: &Value) -> Vec<Resource> {
     let spec = crd.get("spec").cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
-    // What is served goes by the names that were accepted, not by those that were wished for.
-    let names = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
     let group = text(&spec["group"]);
     let versions = spec["versions"].as_array().cloned().unwrap_or_default();
     let storage_version = versions

@@ -1,5 +1,6 @@
 //! Which names a CRD gets, and what it is told of that.
 
+use super::approval::Approval;
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -59,6 +60,15 @@ impl AcceptedNames {
         accepted
     }
 
+    /// Tells whether a CRD can have all names that it wishes for.
+    pub(super) fn leaves(&self, crd: &Object) -> bool {
+        let wished = crd.at(&["spec", "names"]).unwrap_or(&Value::Null);
+        let names = ["plural", "singular"].map(|field| text(wished, field)).into_iter().chain(short_names(wished));
+        let kinds = ["kind", "listKind"].map(|field| text(wished, field));
+        !names.into_iter().any(|name| Self::taken(&self.names, name, crd))
+            && !kinds.into_iter().any(|name| Self::taken(&self.kinds, name, crd))
+    }
+
     fn taken(names: &BTreeMap<String, Vec<String>>, name: &str, crd: &Object) -> bool {
         names.get(name).is_some_and(|owners| owners.iter().any(|owner| owner != crd.name()))
     }
@@ -114,6 +124,10 @@ pub(super) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value
         );
     } else if refusal.is_some() && !established {
         set(&mut conditions, "Established", "False", "NotAccepted", "not all names are accepted", clock);
+    }
+    if let Some(approval) = Approval::of(crd) {
+        let (state, reason, message) = approval.condition(crd);
+        set(&mut conditions, "KubernetesAPIApprovalPolicyConformant", state, reason, &message, clock);
     }
     status.insert("conditions".into(), conditions.into());
     status.insert("acceptedNames".into(), accepted.into());

@@ -1,6 +1,7 @@
 //! The CRDs as they were last read, so that a write to one does not read, and compile, all the others again.
 
-use super::{acceptance, lifecycle};
+use super::acceptance::{self, AcceptedNames};
+use super::lifecycle;
 use crate::registry::Resource;
 use crate::storage::{Entry, Revision, Store};
 use flyball_core::Object;
@@ -49,18 +50,36 @@ pub(crate) struct Definition {
     revision: Revision,
     /// The CRD without its versions, which are long and stand in `resources`.
     pub(super) crd: Object,
-    /// What it serves; nothing before its names are accepted.
+    /// The names that it serves by.
+    names: Value,
+    /// What it serves: nothing while it may not have its names.
     pub(super) resources: Vec<Arc<Resource>>,
 }
 
 impl Definition {
-    fn read(entry: &Entry) -> Self {
+    /// Reads a CRD that takes the place of an earlier state.
+    fn read(entry: &Entry, before: Option<&Self>) -> Self {
         let mut crd = entry.object().unwrap_or_default();
-        let established = acceptance::condition(&crd, "Established") == Some("True");
-        let resources = if established { super::resources(&crd) } else { Vec::new() };
+        // What is served goes by the names that were accepted, not by those that were wished for.
+        let names = if is_established(&crd) { crd.at(&["status", "acceptedNames"]) } else { None };
+        let names = names.cloned().unwrap_or_default();
+        let resources = served(&crd, &names, before);
         crd.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("versions"));
         crd.metadata_mut().remove("managedFields");
-        Self { revision: entry.revision, crd, resources: resources.into_iter().map(Arc::new).collect() }
+        Self { revision: entry.revision, crd, names, resources }
+    }
+
+    /// Reads a CRD that nothing keeps from having the names it wishes for.
+    ///
+    /// It is served before it is said to be established, since whoever is told so counts on it.
+    fn establishing(&self, entry: &Entry) -> Self {
+        let names = self.crd.at(&["spec", "names"]).cloned().unwrap_or_default();
+        let resources = served(&entry.object().unwrap_or_default(), &names, None);
+        Self { revision: self.revision, crd: self.crd.clone(), names, resources }
+    }
+
+    fn is_waiting(&self) -> bool {
+        !is_established(&self.crd) && self.crd.deletion_timestamp().is_none()
     }
 
     pub(super) fn group(&self) -> &str {
@@ -86,16 +105,34 @@ impl Definitions {
         let State { by_name, changed_groups } = &mut *state;
         let entries = store.list(&lifecycle::table(), None).entries;
         let mut before = std::mem::take(by_name);
+        let mut waiting = BTreeMap::new();
         for (read, entry) in entries.iter().enumerate() {
             progress(read as u64, entries.len() as u64);
             let name = entry.key.name().to_owned();
-            let same = before.remove(&name).filter(|known| known.revision == entry.revision);
-            let definition = same.unwrap_or_else(|| {
-                let read = Definition::read(entry);
-                changed_groups.insert(read.group().to_owned());
-                Arc::new(read)
-            });
+            let definition = match before.remove(&name) {
+                Some(same) if same.revision == entry.revision => same,
+                earlier => {
+                    let read = Definition::read(entry, earlier.as_deref());
+                    changed_groups.insert(read.group().to_owned());
+                    Arc::new(read)
+                }
+            };
+            if definition.is_waiting() {
+                waiting.entry(definition.group().to_owned()).or_insert_with(Vec::new).push(entry);
+            }
             by_name.insert(name, definition);
+        }
+        for (group, entries) in waiting {
+            let all = by_name.values().filter(|known| known.group() == group).map(|known| &known.crd);
+            let accepted = AcceptedNames::of(all);
+            for entry in entries {
+                let Some(definition) = by_name.get_mut(entry.key.name()) else { continue };
+                match (accepted.leaves(&definition.crd), definition.resources.is_empty()) {
+                    (true, true) => *definition = Arc::new(definition.establishing(entry)),
+                    (false, false) => *definition = Arc::new(Definition::read(entry, None)),
+                    (true, false) | (false, true) => {}
+                }
+            }
         }
         changed_groups.extend(before.values().map(|gone| gone.group().to_owned()));
         let mut all: Vec<_> = by_name.values().cloned().collect();
@@ -113,5 +150,22 @@ impl Definitions {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the definitions")
+    }
+}
+
+fn is_established(crd: &Object) -> bool {
+    acceptance::condition(crd, "Established") == Some("True")
+}
+
+/// Reads what a CRD serves by these names. What an earlier state serves is the same unless spec, names or deletion
+/// changed; to read schemas takes long.
+fn served(crd: &Object, names: &Value, before: Option<&Definition>) -> Vec<Arc<Resource>> {
+    if names.is_null() {
+        return Vec::new();
+    }
+    let state = |crd: &Object| (crd.uid().to_owned(), crd.generation(), crd.deletion_timestamp().is_some());
+    match before {
+        Some(before) if state(&before.crd) == state(crd) && before.names == *names => before.resources.clone(),
+        _ => super::resources(crd, names).into_iter().map(Arc::new).collect(),
     }
 }

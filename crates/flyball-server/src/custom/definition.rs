@@ -154,7 +154,7 @@ pub(crate) fn validate(crd: &Object, old: Option<&Object>, part: Part) -> Vec<Fi
     errors.extend(validate_shared(&spec));
     errors.extend(validate_conversion(&spec["conversion"]));
     errors.extend(validate_stored(crd, &spec));
-    errors.extend(validate_approval(crd, old, text(&spec, "group")));
+    errors.extend(super::approval::validate(crd, old));
     errors.extend(validate_preserve(&spec));
     errors
 }
@@ -186,63 +186,6 @@ fn validate_group(spec: &Value) -> Option<FieldError> {
         return Some(FieldError::invalid(path, group, wrong.join(",")));
     }
     (!group.contains('.')).then(|| FieldError::invalid(path, group, "should be a domain with at least one dot"))
-}
-
-const APPROVAL: &str = "api-approved.kubernetes.io";
-
-/// What the annotation of a CRD says of the approval of its API.
-#[derive(PartialEq, Eq)]
-enum Approval {
-    Missing,
-    Given,
-    Invalid,
-}
-
-impl Approval {
-    fn of(crd: &Object) -> Self {
-        let text = crd.annotation(APPROVAL).unwrap_or_default();
-        let is_url = || {
-            text.split_once("://").is_some_and(|(scheme, rest)| {
-                let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-                let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                    && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
-                named && !host.is_empty() && !text.contains(|c: char| c == ' ' || c.is_control())
-            })
-        };
-        match text {
-            "" => Self::Missing,
-            _ if text.starts_with("unapproved") || is_url() => Self::Given,
-            _ => Self::Invalid,
-        }
-    }
-}
-
-/// APIs of Kubernetes itself need an approval; a CRD that has none keeps what it had.
-fn validate_approval(crd: &Object, old: Option<&Object>, group: &str) -> Option<FieldError> {
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|own| group.strip_suffix(own).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')));
-    let approval = Approval::of(crd);
-    if !protected || old.is_some_and(|old| Approval::of(old) == approval) {
-        return None;
-    }
-    let metadata = Path::new("metadata");
-    let annotations = metadata.field("annotations");
-    let at = annotations.key(APPROVAL);
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
-    match approval {
-        Approval::Given => None,
-        Approval::Missing => {
-            let detail = format!("protected groups must have approval annotation {APPROVAL:?}, {see}");
-            Some(FieldError::required(at, detail))
-        }
-        Approval::Invalid => {
-            let detail = format!(
-                "protected groups must have approval annotation {APPROVAL:?} with either a URL or a reason starting with \"unapproved\", {see}"
-            );
-            Some(FieldError::invalid(at, crd.annotation(APPROVAL).unwrap_or_default(), detail))
-        }
-    }
 }
 
 fn validate_scope(spec: &Value) -> Option<FieldError> {

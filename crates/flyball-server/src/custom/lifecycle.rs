@@ -52,17 +52,21 @@ impl Inner {
             for definition in all.iter().filter(|definition| definition.crd.deletion_timestamp().is_some()) {
                 settled &= !self.clean_up(definition).await;
             }
+            // Before they are said to be established.
+            self.serve_definitions();
             let mut groups = self.definitions.take_changed_groups();
+            // Read after that: a group is judged with all that made it one to judge, whoever wrote it.
+            let all = self.definitions.get(&self.store);
             while let Some(group) = groups.first() {
                 settled &= !self.accept_names(&group, &all).await;
                 groups.done();
             }
             drop(groups);
-            self.serve_definitions();
             if settled {
                 return;
             }
         }
+        self.serve_definitions();
     }
 
     /// Serves what the stored CRDs say.

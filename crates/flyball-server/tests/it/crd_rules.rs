@@ -269,6 +269,27 @@ async fn an_approval_is_a_link_or_says_that_there_is_none() {
 }
 
 #[tokio::test]
+async fn a_condition_says_whether_an_api_of_kubernetes_is_approved() {
+    let server = server().await;
+    let url = format!("{ALL}/widgets.a.k8s.io");
+    let mut crd = crd(json!({"type": "object"}));
+    crd["metadata"] = json!({"name": "widgets.a.k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved"}});
+    crd["spec"]["group"] = "a.k8s.io".into();
+    assert_eq!(post(&server, ALL, crd).await.0, 201);
+    for (approval, expected) in [
+        ("unapproved", ["False", "UnapprovedAnnotation", "not approved: \"unapproved\""]),
+        ("https://example.com/1", ["True", "ApprovedAnnotation", "approved in https://example.com/1"]),
+    ] {
+        let patch = json!({"metadata": {"annotations": {"api-approved.kubernetes.io": approval}}});
+        assert_eq!(send(&server, Method::PATCH, &url, "application/merge-patch+json", patch).await.0, 200);
+        let (_, crd) = send(&server, Method::GET, &url, "application/json", Value::Null).await;
+        let condition = &crd["status"]["conditions"][2];
+        assert_eq!(condition["type"], "KubernetesAPIApprovalPolicyConformant");
+        assert_eq!(["status", "reason", "message"].map(|field| &condition[field]), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_status_may_name_any_stored_versions() {
     let server = server().await;
     assert_eq!(post(&server, ALL, crd(json!({"type": "object"}))).await.0, 201);

@@ -1,0 +1,54 @@
+//! Roles and bindings count from the moment that their writes are answered.
+
+use crate::facts::{post, send, server};
+use bytes::Bytes;
+use flyball_server::{Server, User};
+use http::{Method, Request};
+use http_body_util::Full;
+use serde_json::json;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns";
+
+async fn may_list(server: &Server, user: &str) -> bool {
+    let request = Request::get("/api/v1/namespaces/ns/pods").extension(User::new(user, &[]));
+    match server.handle(request.body(Full::new(Bytes::new())).unwrap()).await.status().as_u16() {
+        200 => true,
+        403 => false,
+        code => panic!("{code}"),
+    }
+}
+
+/// Many bind themselves at once: while one of them has the bindings read, the others' requests are decided all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
+    const USERS: usize = 8;
+    const ROUNDS: usize = 60;
+    let server = server().await;
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]);
+    let role = json!({"metadata": {"name": "reader"}, "rules": rules});
+    assert_eq!(post(&server, &format!("{RBAC}/roles"), role).await.0, 201);
+    let bind = |user: usize| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            let user = format!("user{user}");
+            // Long lists take a while to be read.
+            let others = (0..500).map(|n| json!({"kind": "User", "name": format!("other{n}")}));
+            let subjects: Vec<_> = others.chain([json!({"kind": "User", "name": user})]).collect();
+            let binding = json!({
+                "metadata": {"name": user}, "subjects": subjects,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+            });
+            let url = format!("{RBAC}/rolebindings/{user}");
+            for round in 0..ROUNDS {
+                assert_eq!(post(&server, &format!("{RBAC}/rolebindings"), binding.clone()).await.0, 201);
+                assert!(may_list(&server, &user).await, "{user} was bound: {round}");
+                let (code, answer) = send(&server, Method::DELETE, &url, "application/json", json!({})).await;
+                assert_eq!(code, 200, "{answer}");
+                assert!(!may_list(&server, &user).await, "{user} was released: {round}");
+            }
+        })
+    };
+    for binding in (0..USERS).map(bind).collect::<Vec<_>>() {
+        binding.await.unwrap();
+    }
+}
