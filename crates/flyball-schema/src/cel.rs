@@ -361,6 +361,11 @@ fn text_to_cel(node: Option<Node<'_>>, text: &str) -> Cel {
     }
 }
 
+/// Tells whether a name is a word of the language.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 /// Words of the language, which a field's name may be too.
 const RESERVED: [&str; 22] = [
     "true",

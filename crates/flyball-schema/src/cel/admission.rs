@@ -2,45 +2,60 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
 
-use super::typing::{Schema, Type};
+use super::typing::{Schema, TYPE_NAME, Type};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
 static REQUEST: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let text = json!({"type": "string"});
-    let kind = json!({"type": "object", "properties": {"group": text, "version": text, "kind": text}});
-    let resource = json!({"type": "object", "properties": {"group": text, "version": text, "resource": text}});
+    let kind = named("GroupVersionKind", json!({"group": text, "version": text, "kind": text}));
+    let resource = named("GroupVersionResource", json!({"group": text, "version": text, "resource": text}));
     let texts = json!({"type": "array", "items": text});
-    let user = json!({"type": "object", "properties": {
-        "username": text, "uid": text, "groups": texts, "extra": {"type": "object", "additionalProperties": texts},
-    }});
-    fields(json!({
-        "kind": kind, "resource": resource, "subResource": text,
-        "requestKind": kind, "requestResource": resource, "requestSubResource": text,
-        "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"}, "options": {},
-    }))
+    let extra = json!({"type": "object", "additionalProperties": texts});
+    let user = named("UserInfo", json!({"username": text, "uid": text, "groups": texts, "extra": extra}));
+    named(
+        "AdmissionRequest",
+        json!({
+            "kind": kind, "resource": resource, "subResource": text,
+            "requestKind": kind, "requestResource": resource, "requestSubResource": text,
+            "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"}, "options": {},
+        }),
+    )
 });
 
 static NAMESPACE: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let text = json!({"type": "string"});
-    let (texts, named) =
+    let (texts, pairs) =
         (json!({"type": "array", "items": text}), json!({"type": "object", "additionalProperties": text}));
     let (time, number) = (json!({"type": "string", "format": "date-time"}), json!({"type": "integer"}));
-    fields(json!({
-        "metadata": {"type": "object", "properties": {
-            "name": text, "generateName": text, "namespace": text, "labels": named, "annotations": named, "UID": text,
-            "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
-            "generation": number, "resourceVersion": text, "finalizers": texts,
-        }},
-        "spec": {"type": "object", "properties": {"finalizers": texts}},
-        "status": {"type": "object", "properties": {"phase": text}},
-    }))
+    let metadata = json!({
+        "name": text, "generateName": text, "namespace": text, "labels": pairs, "annotations": pairs, "UID": text,
+        "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
+        "generation": number, "resourceVersion": text, "finalizers": texts,
+    });
+    let condition = json!({"status": text, "type": text, "lastTransitionTime": time, "message": text, "reason": text});
+    let conditions = json!({"type": "array", "items": named("NamespaceCondition", condition)});
+    named(
+        "Namespace",
+        json!({
+            "metadata": named("NamespaceMetadata", metadata),
+            "spec": named("NamespaceSpec", json!({"finalizers": texts})),
+            "status": named("NamespaceStatus", json!({"phase": text, "conditions": conditions})),
+        }),
+    )
 });
 
 fn fields(properties: Value) -> Map<String, Value> {
     let mut schema = Map::new();
     schema.insert("type".into(), "object".into());
     schema.insert("properties".into(), properties);
+    schema
+}
+
+/// Describes a type of these fields that has a name.
+fn named(name: &str, properties: Value) -> Map<String, Value> {
+    let mut schema = fields(properties);
+    schema.insert(TYPE_NAME.into(), format!("kubernetes.{name}").into());
     schema
 }
 

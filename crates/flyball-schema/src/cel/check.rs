@@ -5,7 +5,7 @@
 
 use super::authorizer;
 use super::cost::{self, Seen, Size, Spot};
-use super::functions::{function, is_function, method, operator};
+use super::functions::{entry, function, in_namespace, is_function, method, operator};
 use super::location::located;
 use super::places::Places;
 use super::rewrite;
@@ -26,7 +26,7 @@ pub struct Checked<'s> {
 /// Checks what comes of an expression about values of a schema; `Err` says all that is wrong with it, as `cel-go` does.
 pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
     let own = Type::of(schema, whole);
-    let old = if optional_old { Type::Dyn } else { own.clone() };
+    let old = if optional_old { own.clone().optional() } else { own.clone() };
     run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
 }
 
@@ -110,7 +110,8 @@ impl<'s> Checker<'s> {
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(inner) => self.comprehension(inner),
             Expr::List(list) => {
-                let items: Vec<Seen<'s>> = list.elements.iter().map(|item| self.visit(item)).collect();
+                let item = |(at, item)| self.visit_part(item, list.optional_indices.contains(&at));
+                let items: Vec<Seen<'s>> = list.elements.iter().enumerate().map(item).collect();
                 let (cost, entry) = gathered(&items, 10);
                 let size = Some(Size::exactly(items.len() as u64));
                 let types = items.into_iter().map(|item| item.ty).collect();
@@ -121,7 +122,7 @@ impl<'s> Checker<'s> {
                 for entry in &map.entries {
                     if let EntryExpr::MapEntry(entry) = &entry.expr {
                         keys.push(self.visit(&entry.key));
-                        values.push(self.visit(&entry.value));
+                        values.push(self.visit_part(&entry.value, entry.optional));
                     }
                 }
                 let size = Some(Size::exactly(keys.len() as u64));
@@ -132,6 +133,15 @@ impl<'s> Checker<'s> {
             }
             Expr::Struct(of) => self.object(of),
             Expr::Unspecified => Seen::of(Type::Dyn, 0),
+        }
+    }
+
+    /// A part of a list, a map or an object, which may be written as one that is left out if it is absent.
+    fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Seen<'s> {
+        let seen = self.visit(at);
+        match seen.ty {
+            Type::Optional(inner) if optional => Seen { ty: (*inner).clone(), ..seen },
+            _ => seen,
         }
     }
 
@@ -148,7 +158,7 @@ impl<'s> Checker<'s> {
         for entry in &of.entries {
             let EntryExpr::StructField(entry) = &entry.expr else { continue };
             let place = self.places.next(&format!("{}:", entry.field));
-            let value = self.visit(&entry.value);
+            let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
             let wanted = match entry.field.as_str() {
                 "op" | "path" | "from" if is_patch => "string",
@@ -207,6 +217,7 @@ impl<'s> Checker<'s> {
             Type::Fields(fields) => fields.iter().find(|(own, _)| own == name).map(|(_, ty)| ty.clone()),
             Type::Metadata => matches!(name, "name" | "generateName").then_some(STRING),
             Type::Map(_, values) => Some((**values).clone()),
+            Type::Optional(inner) => Some(self.field(inner, name, place).optional()),
             Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
                 return self.wrong(place, format!("type '{of}' does not support field selection"));
             }
@@ -222,7 +233,7 @@ impl<'s> Checker<'s> {
             Type::List(items) => (INT, (**items).clone()),
             Type::Map(keys, values) => ((**keys).clone(), (**values).clone()),
             Type::Object { .. } | Type::Metadata | Type::Fields(_) => (STRING, Type::Dyn),
-            Type::Dyn | Type::Plain(_) => (Type::Dyn, Type::Dyn),
+            Type::Dyn | Type::Plain(_) | Type::Optional(_) => (Type::Dyn, Type::Dyn),
         };
         let value = Seen::at(value, 1, self.within(range.spot, Spot::items));
         let value = Seen { size: value.size.or(range.entry), ..value };
@@ -291,29 +302,31 @@ impl<'s> Checker<'s> {
         let depth = self.scope.len();
         for name in rewrite::names(call, 1).into_iter().flatten() {
             self.places.next(name);
-            self.scope.push((name.to_owned(), Seen::of(Type::Dyn, 1)));
+            let ty = if let Type::Optional(inner) = &target.ty { (**inner).clone() } else { Type::Dyn };
+            self.scope.push((name.to_owned(), Seen::of(ty, 1)));
         }
-        let inner = call.args.last().map_or(0, |body| self.visit(body).cost);
+        let inner = call.args.last().map_or(Seen::of(Type::Dyn, 0), |body| self.visit(body));
         self.scope.truncate(depth);
-        Seen::of(Type::Dyn, target.cost.saturating_add(inner).saturating_add(3))
+        let ty = if call.func_name == "optMap" { Type::Optional(inner.ty.into()) } else { inner.ty };
+        Seen::of(ty, target.cost.saturating_add(inner.cost).saturating_add(3))
     }
 
     /// `a.?b` and `a[?b]`.
     fn optional_part(&mut self, call: &CallExpr) -> Seen<'s> {
         let [operand, part] = call.args.as_slice() else { return Seen::of(Type::Dyn, 1) };
         let of = self.visit(operand);
-        let part = match &part.expr {
+        let (ty, part) = match &part.expr {
             Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
                 let place = self.places.next(&format!(".{}", name.inner()));
-                self.field(&of.ty, name.inner(), place);
-                0
+                (self.field(&of.ty, name.inner(), place), 0)
             }
             _ => {
                 self.places.next("_[_]");
-                self.visit(part).cost
+                let part = self.visit(part);
+                (entry(&of.ty, &part.ty).unwrap_or(Type::Dyn), part.cost)
             }
         };
-        Seen::of(Type::Dyn, of.cost.saturating_add(part).saturating_add(1))
+        Seen::of(ty.optional(), of.cost.saturating_add(part).saturating_add(1))
     }
 
     fn call(&mut self, call: &CallExpr) -> Seen<'s> {
@@ -346,8 +359,8 @@ impl<'s> Checker<'s> {
         let (cost, size, entry) =
             cost::of_call(name, target.as_ref(), &arguments, &call.args, namespace == Some("sets"));
         let types: Vec<Type<'s>> = arguments.iter().map(|argument| argument.ty.clone()).collect();
-        let found = if namespace.is_some() {
-            Some(Type::Dyn)
+        let found = if let Some(namespace) = namespace {
+            Some(in_namespace(namespace, name, &types))
         } else if name.starts_with('@') && name != "@in" {
             Some(if name == "@not_strictly_false" { BOOL } else { Type::Dyn })
         } else {
@@ -423,7 +436,17 @@ mod tests {
             ("duration('1h') + duration('1m')", "duration"),
             ("quantity(self.s).isLessThan(quantity('1'))", "bool"),
             ("type(self.a) == int", "bool"),
-            ("sets.contains([self.a], [3])", "dyn"),
+            ("sets.contains([self.a], [3])", "bool"),
+            ("!self.p", "bool"),
+            ("self.p + 1", "int"),
+            ("'a' + self.p", "string"),
+            ("'%d'.format([self.a])", "string"),
+            ("self.p - timestamp('2026-01-01T00:00:00Z')", "duration"),
+            ("timestamp('2026-01-01T00:00:00Z') - self.p", "dyn"),
+            ("self.p + [self.a]", "list(int)"),
+            ("[self.a, 3].max()", "int"),
+            ("self.a > 1 ? 'x' : self.p", "dyn"),
+            ("self.a > 1 ? [] : [self.a]", "list(int)"),
             ("self.l[0].n + string(self.a)", "string"),
             ("self == oldSelf", "bool"),
             ("self.?s.orValue('') == 'x' && self.l[?0].?n.hasValue()", "bool"),
@@ -431,6 +454,14 @@ mod tests {
             ("self.m.transformMap(k, v, v > 1.0, k)", "map(string, string)"),
             ("self.l.transformList(i, x, x.n)", "list(string)"),
             ("self.?s.optMap(s, s + 'x').orValue('') == 'x'", "bool"),
+            ("self.?s.optMap(s, s == 'x').orValue(true)", "bool"),
+            ("self.?s", "optional_type(string)"),
+            ("self.l[?0].n", "optional_type(string)"),
+            ("self.m[?'x'].orValue(1.0)", "double"),
+            ("self.?p.orValue(true)", "dyn"),
+            ("self.?a.or(optional.of(3)).value()", "int"),
+            ("[?self.?s, 'x'] == ['x']", "bool"),
+            ("self.?a.optFlatMap(a, a > 1 ? optional.of(a) : optional.none())", "optional_type(int)"),
             ("[JSONPatch{op: 'add', path: '/a', value: self.a}]", "list(JSONPatch)"),
         ];
         for (expression, ty) in cases {
@@ -458,6 +489,8 @@ mod tests {
             ("[JSONPatch{op: 1}]", "1:14: expected type of field 'op' is 'string' but provided type is 'int'"),
             ("self.a ? 1 : 2", "1:8: found no matching overload for '_?_:_' applied to '(int, int, int)'"),
             ("self.a == null", "1:8: found no matching overload for '_==_' applied to '(int, null)'"),
+            ("self.?a == 1", "1:9: found no matching overload for '_==_' applied to '(optional_type(int), int)'"),
+            ("self.p - 'x'", "1:8: found no matching overload for '_-_' applied to '(dyn, string)'"),
             ("self.s.startsWith(1)", "1:18: found no matching overload for 'startsWith' applied to 'string.(int)'"),
             ("self.a in ['x']", "1:8: found no matching overload for '@in' applied to '(int, list(string))'"),
         ];

@@ -5,10 +5,8 @@ use super::typing::{BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, TYPE,
 /// Returns what comes of an operator; `None` if it does not take such values.
 pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let (a, b) = match arguments {
-        [a] => {
-            let taken: &[&str] = if name == "!_" { &["bool"] } else { &["int", "double"] };
-            return (a.is_dyn() || taken.iter().any(|ty| a.is(ty))).then(|| a.clone());
-        }
+        [a] if name == "!_" => return (a.is_dyn() || a.is("bool")).then_some(BOOL),
+        [a] => return (a.is_dyn() || a.is("int") || a.is("double")).then(|| a.clone()),
         [a, b] => (a, b),
         [condition, a, b] => {
             return ((condition.is_dyn() || condition.is("bool")) && a.fits(b)).then(|| a.clone().join(b.clone()));
@@ -29,15 +27,16 @@ pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
             Type::List(items) => a.fits(items).then_some(BOOL),
             Type::Map(keys, _) => a.fits(keys).then_some(BOOL),
             Type::Dyn | Type::Object { .. } | Type::Metadata | Type::Fields(_) => Some(BOOL),
-            Type::Plain(_) => None,
+            Type::Plain(_) | Type::Optional(_) => None,
         },
-        "_[_]" => match a {
-            Type::List(items) => (b.is_dyn() || b.is("int")).then(|| (**items).clone()),
-            Type::Map(keys, values) => b.fits(keys).then(|| (**values).clone()),
-            Type::Dyn => Some(Type::Dyn),
-            Type::Object { .. } | Type::Metadata | Type::Fields(_) | Type::Plain(_) => None,
-        },
-        _ if unknown => Some(Type::Dyn),
+        "_[_]" => entry(a, b),
+        _ if unknown => {
+            if a.is_dyn() {
+                beside_unknown(name, b, false)
+            } else {
+                beside_unknown(name, a, true)
+            }
+        }
         "_+_" if same(&["string", "bytes", "duration"]) => Some(a.clone()),
         "_+_" if a.is("timestamp") && b.is("duration") || a.is("duration") && b.is("timestamp") => Some(TIMESTAMP),
         "_+_" if matches!((a, b), (Type::List(_), Type::List(_))) => a.fits(b).then(|| a.clone().join(b.clone())),
@@ -48,10 +47,56 @@ pub(super) fn operator<'s>(name: &str, arguments: &[Type<'s>]) -> Option<Type<'s
     }
 }
 
+/// What stands in a value at an index, or under a key; `None` if nothing can.
+pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
+    match of {
+        Type::List(items) => (at.is_dyn() || at.is("int")).then(|| (**items).clone()),
+        Type::Map(keys, values) => at.fits(keys).then(|| (**values).clone()),
+        Type::Optional(inner) => entry(inner, at).map(Type::optional),
+        Type::Dyn => Some(Type::Dyn),
+        Type::Object { .. } | Type::Metadata | Type::Fields(_) | Type::Plain(_) => None,
+    }
+}
+
+/// What arithmetic makes of a value and another of which nothing is known: that is known where one overload alone takes
+/// them.
+fn beside_unknown<'s>(name: &str, known: &Type<'s>, is_first: bool) -> Option<Type<'s>> {
+    match (name, known) {
+        (_, Type::Dyn) => Some(Type::Dyn),
+        ("_+_", Type::Plain("string" | "bytes" | "timestamp") | Type::List(_)) => Some(known.clone()),
+        ("_-_", Type::Plain("timestamp")) => Some(if is_first { Type::Dyn } else { DURATION }),
+        ("_-_", Type::Plain("duration")) => Some(if is_first { DURATION } else { Type::Dyn }),
+        ("_+_", Type::Plain("duration")) => Some(Type::Dyn),
+        (_, Type::Plain("int" | "uint")) => Some(known.clone()),
+        (_, Type::Plain("double")) => (name != "_%_").then_some(DOUBLE),
+        _ => None,
+    }
+}
+
+/// What a function of a namespace makes, such as `sets.contains`.
+pub(super) fn in_namespace<'s>(namespace: &str, name: &str, arguments: &[Type<'s>]) -> Type<'s> {
+    match (namespace, name) {
+        ("optional", _) => arguments.first().cloned().map_or(Type::Dyn.optional(), |of| Type::Optional(of.into())),
+        ("sets", _) | ("ip", "isCanonical") => BOOL,
+        ("strings", "quote") => STRING,
+        ("lists", "range") => Type::List(INT.into()),
+        _ => Type::Dyn,
+    }
+}
+
 /// What a function makes of a value that it is called on; `None` if it cannot be called on it.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     if super::authorizer::is_own(target) {
         return super::authorizer::method(name, target, arguments);
+    }
+    if let Type::Optional(inner) = target {
+        return match (name, arguments) {
+            ("hasValue", []) => Some(BOOL),
+            ("value", []) => Some((**inner).clone()),
+            ("orValue", [other]) => inner.fits(other).then(|| (**inner).clone().join(other.clone())),
+            ("or", [other]) => target.fits(other).then(|| target.clone().join(other.clone())),
+            _ => None,
+        };
     }
     let text = matches!(
         name,
@@ -86,8 +131,11 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
     if counted && ["bool", "int", "uint", "double"].iter().any(|ty| target.is(ty)) {
         return None;
     }
-    Some(match name {
-        "add" | "sub" => target.clone(),
+    Some(match (name, target) {
+        ("add" | "sub", _) | ("distinct" | "reverse" | "slice" | "sort" | "sortBy", Type::List(_)) => target.clone(),
+        ("max" | "min" | "sum", Type::List(items)) => (**items).clone(),
+        ("first" | "last", Type::List(items)) => (**items).clone().optional(),
+        ("or" | "orValue", Type::Dyn) => arguments.first().cloned().unwrap_or(Type::Dyn),
         _ => result(name),
     })
 }
@@ -126,8 +174,8 @@ fn result<'s>(name: &str) -> Type<'s> {
         "asInteger" | "compareTo" | "family" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear"
         | "getFullYear" | "getHours" | "getMilliseconds" | "getMinutes" | "getMonth" | "getSeconds" | "indexOf"
         | "int" | "lastIndexOf" | "major" | "minor" | "patch" | "prefixLength" | "sign" | "size" => INT,
-        "charAt" | "find" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme" | "join"
-        | "lowerAscii" | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
+        "charAt" | "find" | "format" | "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getScheme"
+        | "join" | "lowerAscii" | "replace" | "string" | "substring" | "trim" | "upperAscii" => STRING,
         "asApproximateFloat" | "double" => DOUBLE,
         "uint" => UINT,
         "bytes" => BYTES,
@@ -146,7 +194,7 @@ fn result<'s>(name: &str) -> Type<'s> {
 
 /// Tells whether a function exists at all, whatever it takes.
 pub(super) fn is_function(name: &str) -> bool {
-    const OTHERS: [&str; 46] = [
+    const OTHERS: [&str; 45] = [
         "allowed",
         "all",
         "check",
@@ -161,7 +209,6 @@ pub(super) fn is_function(name: &str) -> bool {
         "filter",
         "first",
         "flatten",
-        "format",
         "getQuery",
         "group",
         "has",

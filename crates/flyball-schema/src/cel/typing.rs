@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// A schema as a CRD writes it.
 pub(super) type Schema = Map<String, Value>;
 
+/// Where a schema of the server's own says what its type is called; those of CRDs cannot.
+pub(super) const TYPE_NAME: &str = "$name";
+
 /// The type of a value that an expression works with.
 #[derive(Clone, Debug)]
 pub enum Type<'s> {
@@ -18,6 +21,8 @@ pub enum Type<'s> {
     List(Arc<Type<'s>>),
     /// A map from such keys to such values.
     Map(Arc<Type<'s>>, Arc<Type<'s>>),
+    /// Such a value, or none.
+    Optional(Arc<Type<'s>>),
     /// An object of a schema; a whole object has metadata besides.
     Object {
         /// What its fields are.
@@ -81,6 +86,20 @@ impl<'s> Type<'s> {
         matches!(self, Self::Dyn)
     }
 
+    /// Returns the name that the type has where values are made, which differs from the one that stands in its place where
+    /// functions are chosen.
+    pub fn declared_name(&self) -> String {
+        match self {
+            Self::Plain("duration") => "google.protobuf.Duration".into(),
+            Self::Plain("null") => "null_type".into(),
+            Self::Plain("timestamp") => "google.protobuf.Timestamp".into(),
+            Self::List(items) => format!("list({})", items.declared_name()),
+            Self::Map(keys, values) => format!("map({}, {})", keys.declared_name(), values.declared_name()),
+            Self::Optional(inner) => format!("optional_type({})", inner.declared_name()),
+            known => known.to_string(),
+        }
+    }
+
     /// Tells whether one may stand where the other is wanted.
     pub(super) fn fits(&self, other: &Self) -> bool {
         match (self, other) {
@@ -89,6 +108,7 @@ impl<'s> Type<'s> {
             (Self::Plain(a), Self::Plain(b)) => a == b,
             (Self::List(a), Self::List(b)) => a.fits(b),
             (Self::Map(a, b), Self::Map(c, d)) => a.fits(c) && b.fits(d),
+            (Self::Optional(a), Self::Optional(b)) => a.fits(b),
             (Self::Object { .. } | Self::Map(..), Self::Object { .. } | Self::Map(..)) => true,
             _ => false,
         }
@@ -99,14 +119,20 @@ impl<'s> Type<'s> {
         match self {
             Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),
             Self::List(_) | Self::Map(..) => false,
-            Self::Object { .. } | Self::Metadata | Self::Fields(_) | Self::Dyn => true,
+            Self::Object { .. } | Self::Metadata | Self::Fields(_) | Self::Optional(_) | Self::Dyn => true,
         }
+    }
+
+    /// Returns the type of such a value that may be absent.
+    pub(super) fn optional(self) -> Self {
+        if matches!(self, Self::Optional(_)) { self } else { Self::Optional(self.into()) }
     }
 
     pub(super) fn join(self, other: Self) -> Self {
         match (&self, &other) {
-            (Self::Dyn, _) => other,
-            (Self::List(items), _) if items.is_dyn() => other,
+            (Self::Dyn, _) | (_, Self::Dyn) => Self::Dyn,
+            // The literals of lists without items, and what is absent, are of any type that is wanted.
+            (Self::List(inner) | Self::Optional(inner), _) if inner.is_dyn() => other,
             _ => self,
         }
     }
@@ -119,7 +145,11 @@ impl fmt::Display for Type<'_> {
             Self::Plain(name) => f.write_str(name),
             Self::List(items) => write!(f, "list({items})"),
             Self::Map(keys, values) => write!(f, "map({keys}, {values})"),
-            Self::Object { .. } | Self::Metadata | Self::Fields(_) => f.write_str("object"),
+            Self::Optional(inner) => write!(f, "optional_type({inner})"),
+            Self::Object { schema, .. } => {
+                f.write_str(schema.get(TYPE_NAME).and_then(Value::as_str).unwrap_or("object"))
+            }
+            Self::Metadata | Self::Fields(_) => f.write_str("object"),
         }
     }
 }

@@ -16,6 +16,8 @@ type Errors = Vec<FieldError>;
 
 /// The most audit annotations of a policy.
 const MAX_ANNOTATIONS: usize = 20;
+/// The most bytes of the expression of one.
+const MAX_ANNOTATION_EXPRESSION: usize = 5 << 10;
 
 pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     if part == Part::Status {
@@ -47,6 +49,9 @@ pub(super) fn validating(object: &Object, _: Option<&Object>, part: Part) -> Err
         }
         match value.text().trim() {
             "" => errors.push(value.required("valueExpression is not specified")),
+            text if text.len() > MAX_ANNOTATION_EXPRESSION => {
+                errors.push(value.required(format!("must not exceed {MAX_ANNOTATION_EXPRESSION} bytes in length")));
+            }
             _ => errors.extend(expression::check(&value, &names, Made::TextOrNull)),
         }
         if !seen.insert(&annotation.value()["key"]) {
@@ -133,7 +138,7 @@ fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> Variables<'
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if text.trim().is_empty() {
             errors.push(name.required("name is not specified"));
-        } else if !identifier {
+        } else if !identifier || cel::is_reserved(text) {
             errors.push(name.invalid("must be a valid CEL identifier"));
         }
         let mut made = Type::Dyn;

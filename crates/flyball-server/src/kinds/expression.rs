@@ -33,16 +33,15 @@ impl Made {
         }
     }
 
+    /// Takes what is known to be that: what may be anything is refused.
     fn takes(self, made: &Type<'_>) -> bool {
-        let known = |name: &str| made.is_dyn() || made.is(name);
         match (self, made) {
-            // What may be anything is no condition. Texts that are put together are not always known to be texts.
             (Self::Bool, _) => made.is("bool"),
-            (Self::Text, _) => known("string"),
-            (Self::TextOrNull, _) => known("string") || known("null"),
-            (Self::Object, _) => known("Object"),
-            (Self::Patches, Type::List(items)) => items.is_dyn() || items.is("JSONPatch"),
-            (Self::Patches, _) => made.is_dyn(),
+            (Self::Text, _) => made.is("string"),
+            (Self::TextOrNull, _) => made.is("string") || made.is("null"),
+            (Self::Object, _) => made.is("Object"),
+            (Self::Patches, Type::List(items)) => items.is("JSONPatch"),
+            (Self::Patches, _) => false,
         }
     }
 }
@@ -60,7 +59,7 @@ pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, w
 fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
     let why = match check_among(text, variables) {
         Ok(made) if wanted.takes(&made) => return None,
-        Ok(made) => format!("must evaluate to {} but got {made}", wanted.name()),
+        Ok(made) => format!("must evaluate to {} but got {}", wanted.name(), made.declared_name()),
         Err(why) => format!("compilation failed: {why}"),
     };
     Some(expression.invalid_as(text, why))
