@@ -14,6 +14,7 @@ mod config;
 mod defaults;
 mod deletion;
 mod device;
+mod difference;
 mod event;
 mod expression;
 mod field;

@@ -1,6 +1,7 @@
 //! Volumes, claims on them and their classes.
 
 use super::Part;
+use super::difference::difference;
 use super::field::Field;
 use super::fill::Fields;
 use super::pod::volume as source;
@@ -151,8 +152,16 @@ pub(super) fn validate_claim(claim: &Object, old: Option<&Object>, part: Part) -
         }
     }
     if munged != *then.value() {
-        let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
-        errors.push(spec.forbidden(why));
+        const MUTABLE: &str = "resources.requests and volumeAttributesClassName for bound claims";
+        let mut earlier = then.value().clone();
+        if then.at("volumeName").is_empty() {
+            // It may be set once, and is shown as if it had always been.
+            for spec in [&mut earlier, &mut munged] {
+                spec["volumeName"] = now["volumeName"].clone();
+            }
+        }
+        let told = difference("PersistentVolumeClaimSpec", &earlier, &munged);
+        errors.push(spec.forbidden(format!("spec is immutable after creation except {MUTABLE}\n{told}")));
     }
     let size = |claim: &Field<'_>, path: &str| {
         claim.at(path).value().get("storage").and_then(resource::amount_of).unwrap_or(flyball_core::Quantity::ZERO)
@@ -223,12 +232,16 @@ pub(super) fn validate_volume(volume: &Object, old: Option<&Object>, part: Part)
     let Some(old) = old else { return errors };
     let before = Field::root(old);
     let then = before.at("spec");
-    let sources =
-        |spec: &Value| -> Vec<Option<Value>> { SOURCES.iter().map(|(name, _)| spec.get(*name).cloned()).collect() };
-    if sources(spec.value()) != sources(then.value()) {
-        errors.push(
-            spec.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation\n"),
-        );
+    let mut now = spec.value().clone();
+    const EXPANSION: &str = "controllerExpandSecretRef";
+    if then.at("csi").is_set() && !then.at("csi").at(EXPANSION).is_set() {
+        // It may be set once.
+        now["csi"].as_object_mut().map(|csi| csi.remove(EXPANSION));
+    }
+    if SOURCES.iter().any(|(name, _)| now.get(*name) != then.value().get(*name)) {
+        let told = difference("PersistentVolumeSource", then.value(), &now);
+        let why = format!("spec.persistentvolumesource is immutable after creation\n{told}");
+        errors.push(spec.at("persistentvolumesource").forbidden(why));
     }
     errors.extend(at_root("volumeMode", spec.value()).unchanged_from(&then.at("volumeMode")));
     let nodes = then.at("nodeAffinity");

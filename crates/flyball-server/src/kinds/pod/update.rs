@@ -1,6 +1,7 @@
 //! How a pod may change: hardly, once it is there.
 
 use super::super::Part;
+use super::super::difference::difference;
 use super::super::field::Field;
 use super::super::fill::Fields;
 use super::super::rules::{address, resource};
@@ -147,8 +148,11 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
                 match named.get(name).copied() {
                     None => errors
                         .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be removed\n"))),
-                    Some(new) if new != container => errors
-                        .push(list.forbidden(format!("existing ephemeral containers {name:?} may not be changed\n"))),
+                    Some(new) if new != container => {
+                        let told = difference("EphemeralContainer", container, new);
+                        let why = format!("existing ephemeral containers {name:?} may not be changed\n{told}");
+                        errors.push(list.forbidden(why));
+                    }
                     Some(_) => {}
                 }
             }
@@ -256,8 +260,10 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
         errors
             .push(name.forbidden(format!("only deletion is allowed, but found new scheduling gate '{}'", name.text())));
     }
-    if munged(spec.value(), before.value()) != *before.value() {
-        errors.push(spec.forbidden(format!("pod updates may not change fields other than {UPDATABLE}\n")));
+    let munged = munged(spec.value(), before.value());
+    if munged != *before.value() {
+        let told = difference("PodSpec", before.value(), &munged);
+        errors.push(spec.forbidden(format!("pod updates may not change fields other than {UPDATABLE}\n{told}")));
     }
     errors
 }
