@@ -288,7 +288,21 @@ pub fn go_print(value: &Value) -> String {
             let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}:{}", go_print(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
         value => value.to_string(),
+    }
+}
+
+/// Prints a number as Go's `%v` does: one below 0.0001 or from a million on with an exponent of two digits or more.
+fn go_float(number: f64) -> String {
+    let text = format!("{number:e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        _ => number.to_string(),
     }
 }
 
@@ -296,6 +310,23 @@ pub fn go_print(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn numbers_print_as_go_prints_them() {
+        let cases = [
+            (0.5, "0.5"),
+            (-2.0, "-2"),
+            (123_456.5, "123456.5"),
+            (1_234_567.5, "1.2345675e+06"),
+            (1e20, "1e+20"),
+            (0.0001, "0.0001"),
+            (0.000_012, "1.2e-05"),
+            (-1.5e300, "-1.5e+300"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(go_print(&json!(number)), text);
+        }
+    }
 
     #[test]
     fn paths_print_as_go_prints_them() {

@@ -24,7 +24,7 @@ mod write;
 
 pub(crate) use catalog::{Catalog, Group, Lookup, Version, stability};
 pub(crate) use change::storage_error;
-pub(crate) use delete::Deleted;
+pub(crate) use delete::{Deleted, check_preconditions};
 pub(crate) use meta::{validate_annotations, validate_labels};
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{Listed, Selection, convert_whole, parse_version, pruned};

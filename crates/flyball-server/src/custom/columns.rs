@@ -14,7 +14,7 @@ pub(crate) struct Column {
     pub(crate) description: String,
     pub(crate) priority: i64,
     pub(crate) path: String,
-    parsed: Option<JsonPath>,
+    parsed: JsonPath,
 }
 
 /// What a CRD without columns shows besides the name, described as clients know it.
@@ -23,30 +23,29 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    Populated by the system. Read-only. Null for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// Reads the columns of a version of a CRD.
+/// Reads the columns of a version of a CRD, up to the first whose path cannot be read.
 pub(crate) fn read(version: &Value) -> Vec<Column> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let age = [json!({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": AGE})];
     let own = version["additionalPrinterColumns"].as_array().map_or(&[][..], Vec::as_slice);
     let columns = if own.is_empty() { age.iter() } else { own.iter() };
-    columns
-        .map(|column| Column {
+    let column = |column: &Value| {
+        Some(Column {
             name: text(&column["name"]),
             ty: text(&column["type"]),
             format: text(&column["format"]),
             description: text(&column["description"]),
             priority: column["priority"].as_i64().unwrap_or(0),
-            parsed: JsonPath::parse(column["jsonPath"].as_str().unwrap_or_default()),
+            parsed: JsonPath::parse(column["jsonPath"].as_str().unwrap_or_default())?,
             path: text(&column["jsonPath"]),
         })
-        .collect()
+    };
+    columns.map_while(column).collect()
 }
 
 /// Makes the cell of a column.
 pub(crate) fn cell(column: &Column, object: &Object, clock: &Clock) -> Value {
-    let Some(value) = column.parsed.as_ref().and_then(|path| path.first(object.as_value())) else {
-        return Value::Null;
-    };
+    let Some(value) = column.parsed.first(object.as_value()) else { return Value::Null };
     match (&*column.ty, value) {
         ("string", value) => text(value).into(),
         (_, Value::Null) => Value::Null,
@@ -54,6 +53,7 @@ pub(crate) fn cell(column: &Column, object: &Object, clock: &Clock) -> Value {
             n.as_i64().or_else(|| n.as_f64().map(|n| n as i64)).map_or(Value::Null, Value::from)
         }
         ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
+        ("date", Value::String(text)) if matches!(text.as_str(), "" | "null") => "<unknown>".into(),
         ("date", Value::String(text)) => match time::parse_rfc3339(text) {
             Some(then) => time::human_duration(clock.now().duration_since(then)).into(),
             None => "<invalid>".into(),
@@ -78,13 +78,21 @@ mod tests {
 
     fn cell_of(ty: &str, path: &str) -> Value {
         let object = Object::try_from(json!({
-            "spec": {"n": 3, "f": 2.7, "s": "x", "port": 80, "list": [1, 2], "a.b": "dotted", "null": null},
+            "spec": {"n": 3, "f": 2.7, "s": "x", "port": 80, "list": [1, 2], "a.b": "dotted", "null": null, "empty": "", "large": 123_456_789.5},
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Other", "status": "False"}], "at": "2026-01-01T00:00:00Z"},
         }))
         .unwrap();
         let version = json!({"additionalPrinterColumns": [{"name": "X", "type": ty, "jsonPath": path}]});
         let clock = Clock::new(|| "2026-01-01T00:01:00Z".parse().unwrap());
         cell(&read(&version)[0], &object, &clock)
+    }
+
+    #[test]
+    fn columns_end_before_a_path_that_cannot_be_read() {
+        let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
+        let version =
+            json!({"additionalPrinterColumns": [column("a", ".spec.a"), column("b", ".spec.l["), column("c", ".x")]});
+        assert_eq!(read(&version).iter().map(|column| &*column.name).collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]
@@ -107,6 +115,8 @@ mod tests {
             ("string", ".spec.none.at.all", Value::Null),
             ("date", ".status.at", json!("60s")),
             ("date", ".spec.s", json!("<invalid>")),
+            ("date", ".spec.empty", json!("<unknown>")),
+            ("string", ".spec.large", json!("1.234567895e+08")),
         ];
         for (ty, path, expected) in cases {
             assert_eq!(cell_of(ty, path), expected, "{ty} {path}");

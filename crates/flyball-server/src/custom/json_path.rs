@@ -23,6 +23,8 @@ enum Step {
     Slice(Slice),
     /// `.*`: all that is in a list or a map.
     Every,
+    /// `..`: all that is in a value, however deep.
+    Within,
     /// `[0,2]` or `['a','b']`.
     Union(Vec<Step>),
     /// Items whose field compares so with a value.
@@ -53,9 +55,19 @@ impl JsonPath {
                 steps.push(bracket(token.trim())?);
                 continue;
             }
-            let bare = rest.strip_prefix('.').unwrap_or(rest);
+            let bare = match rest.strip_prefix("..") {
+                Some(_) if steps.last() == Some(&Step::Within) => return None,
+                Some(inner) => {
+                    steps.push(Step::Within);
+                    inner
+                }
+                None => rest.strip_prefix('.').unwrap_or(rest),
+            };
             let (name, length) = field(bare);
             rest = &bare[length..];
+            if rest.starts_with(['{', ']', ',']) {
+                return None;
+            }
             match name.as_str() {
                 "" => {}
                 "*" => steps.push(Step::Every),
@@ -78,7 +90,7 @@ fn field(text: &str) -> (String, usize) {
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => name.extend(chars.next().map(|(_, escaped)| escaped)),
-            '.' | '[' => return (name, at),
+            '.' | '[' | '{' | ']' | ',' => return (name, at),
             c => name.push(c),
         }
     }
@@ -181,6 +193,7 @@ impl Step {
                 (Self::Field(name), Value::Object(fields)) => found.extend(fields.get(name)),
                 (Self::Every, Value::Array(items)) => found.extend(items),
                 (Self::Every, Value::Object(fields)) => found.extend(fields.values()),
+                (Self::Within, value) => within(value, &mut found),
                 (Self::Slice(_), Value::Null) | (Self::Field(_) | Self::Every | Self::Union(_), _) => {}
                 (Self::Slice(slice), Value::Array(items)) => found.extend(slice.of(items)?),
                 (Self::Has(field), Value::Array(items)) => {
@@ -200,6 +213,17 @@ impl Step {
         }
         Ok(found)
     }
+}
+
+/// Gathers what is in a value, what is nearer before what is deeper.
+fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>) {
+    let inner: Vec<&Value> = match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(fields) => fields.values().collect(),
+        _ => return,
+    };
+    found.extend(&inner);
+    inner.into_iter().for_each(|value| within(value, found));
 }
 
 fn at<'v>(value: &'v Value, field: &[String]) -> Option<&'v Value> {
@@ -255,6 +279,11 @@ mod tests {
             (".m.*", Some(json!(1))),
             (".m['none','a']", Some(json!(1))),
             (".l[x]", None),
+            ("..a", Some(json!(1))),
+            (".m..a", None),
+            ("..a..b", None),
+            (".l....a", None),
+            (".m.{a}", None),
         ];
         for (path, expected) in cases {
             let found = JsonPath::parse(path).and_then(|path| path.first(&object).cloned());

@@ -189,7 +189,8 @@ impl Inner {
     }
 }
 
-fn check_preconditions(resource: &Resource, options: &DeleteOptions, live: &Object) -> Result<(), Status> {
+/// Refuses a deletion of another object, or of another version, than is there.
+pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, live: &Object) -> Result<(), Status> {
     // These conflicts name the kind, where all others name the resource.
     let kind = GroupResource { group: resource.kind.group.clone(), resource: resource.kind.kind.clone() };
     let refuse = |why: String| Err(Status::conflict(&kind, live.name(), why));

@@ -52,9 +52,18 @@ impl Page {
         if version != "meta.k8s.io/v1" {
             return Err(bad(format!("server does not recognize this encoded version {version}")));
         }
-        match (value["rv"].as_u64(), value["start"].as_str()) {
-            (Some(revision), Some(after)) if revision > 0 => Ok(Self { revision, after: after.to_owned() }),
-            _ => Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into())),
+        let Some(revision) = value["rv"].as_u64().filter(|revision| *revision > 0) else {
+            return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
+        };
+        let after = value["start"].as_str().unwrap_or_default();
+        let key = after.strip_prefix('/').unwrap_or(after);
+        match () {
+            () if after.is_empty() => Err(bad("encoded start key empty (version meta.k8s.io/v1)".into())),
+            // As a path that leads elsewhere than it seems.
+            () if !key.is_empty() && key.split('/').any(|part| matches!(part, "" | "." | "..")) => {
+                Err(bad(after.to_owned()))
+            }
+            () => Ok(Self { revision, after: after.to_owned() }),
         }
     }
 
@@ -275,8 +284,9 @@ impl Inner {
                 }
             }
         };
-        // Whatever there is at version 0 comes out of a cache, all at once.
-        let limit = if version == Some(0) && page.is_none() { 0 } else { options.limit };
+        // Whatever there is at version 0 comes out of a cache, all at once; after an object that is named nothing follows.
+        let whole = version == Some(0) || names_one(resource, namespace, &options.fields);
+        let limit = if whole && page.is_none() { 0 } else { options.limit };
         Ok(cut(snapshot, &selection, page, limit))
     }
 
@@ -302,6 +312,13 @@ impl Inner {
             | storage::Error::NotKept { .. } => Status::internal(error),
         })
     }
+}
+
+/// Tells whether fields name one object.
+fn names_one(resource: &Resource, namespace: Option<&str>, fields: &FieldSelector) -> bool {
+    let is_told =
+        |field: &str| fields.terms.iter().any(|term| term.field == field && !term.negated && !term.value.is_empty());
+    is_told("metadata.name") && (!resource.namespaced || namespace.is_some() || is_told("metadata.namespace"))
 }
 
 /// Takes what is selected, and of that one page.

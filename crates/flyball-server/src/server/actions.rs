@@ -8,7 +8,7 @@ use super::sent::{Admitted, Sent};
 use crate::admission::Operation;
 use crate::auth::reviews;
 use crate::kinds::Part;
-use crate::registry::{Change, Target, Writer, storage_error};
+use crate::registry::{Change, Target, Writer, Written, check_preconditions, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -192,8 +192,9 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
     if !ended && pod.deletion_timestamp().is_none() {
         reserve(inner, &pod, &writer).await?;
     }
-    let now = inner.clock.now_rfc3339();
+    let (now, resource, expected) = (inner.clock.now_rfc3339(), target.resource.clone(), options.clone());
     let note = move |pod: &mut Object| {
+        check_preconditions(&resource, &expected, pod)?;
         set_condition(
             pod,
             json!({
@@ -204,7 +205,11 @@ async fn evict(inner: &Inner, call: &Call, target: &Target) -> Result<Response<B
         Ok(())
     };
     let status = Target { part: Part::Status, ..target.clone() };
-    inner.change(&status, &Change::With(Box::new(note)), &writer).await?;
+    let noted = inner.change(&status, &Change::With(Box::new(note)), &writer).await?;
+    if let (Some(version), Written::Stored(entry)) = (&mut options.resource_version, &noted.object) {
+        // It was the expected one until the condition was noted.
+        *version = entry.revision.to_string();
+    }
     inner.delete(target, &options, &writer).await?;
     done(call, target)
 }

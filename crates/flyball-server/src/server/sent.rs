@@ -5,7 +5,7 @@ use super::dispatch::Call;
 use super::objects::{document, writer};
 use crate::admission::{Attributes, Operation};
 use crate::registry::{Catalog, Resource, Target, Writer, decode, managed};
-use crate::request::options::{FieldValidation, Write, WriteOptions};
+use crate::request::options::{Write, WriteOptions};
 use flyball_core::{Object, Status};
 use std::sync::Arc;
 
@@ -25,26 +25,20 @@ pub(super) struct Admitted<'a> {
 impl<'c> Sent<'c> {
     /// Reads the body as an object of an action's kind.
     pub(super) fn read(call: &'c Call, target: &Target, kind: &str) -> Result<Self, Status> {
-        let options = WriteOptions::read(&call.query, Write::Create)?;
-        let validation = options.field_validation;
-        Self::read_as(call, target, Catalog::action(kind), options, validation)
+        Self::read_as(call, target, Catalog::action(kind))
     }
 
     /// Reads the body as a question of the target's own kind.
     pub(super) fn question(call: &'c Call, target: &Target) -> Result<Self, Status> {
-        let options = WriteOptions::read(&call.query, Write::Create)?;
-        Self::read_as(call, target, target.resource.clone(), options, FieldValidation::Ignore)
+        Self::read_as(call, target, target.resource.clone())
     }
 
-    fn read_as(
-        call: &'c Call,
-        target: &Target,
-        kind: Arc<Resource>,
-        options: WriteOptions,
-        validation: FieldValidation,
-    ) -> Result<Self, Status> {
+    fn read_as(call: &'c Call, target: &Target, kind: Arc<Resource>) -> Result<Self, Status> {
+        let options = WriteOptions::read(&call.query, Write::Create)?;
         let document = document(call, &kind)?;
-        let mut object = decode::body(&kind, document, &call.body, validation)?.object;
+        let decoded = decode::body(&kind, document, &call.body, options.field_validation)?;
+        call.warnings.add(decoded.warnings);
+        let mut object = decoded.object;
         if let Some(namespace) = &target.namespace {
             if object.namespace().is_some_and(|own| own != namespace) {
                 let why = "the namespace of the provided object does not match the namespace sent on the request";

@@ -72,3 +72,24 @@ async fn pods_that_are_not_ready_go_where_the_policy_says_so() {
         assert_eq!(evict(&server, "", json!({})).await, expected, "{policy:?} {ready} {counts:?}");
     }
 }
+
+#[tokio::test]
+async fn preconditions_hold_for_the_pod_as_it_was_when_the_eviction_came() {
+    let server = server().await;
+    pod(&server, true).await;
+    // A bound pod stays until its node lets it go.
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(post(&server, &format!("{PODS}/p/binding"), binding).await.0, 201);
+    let get = async || send(&server, Method::GET, &format!("{PODS}/p"), MERGE, json!({})).await.1;
+    let before = get().await;
+    for wrong in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
+        assert_eq!(evict(&server, "", json!({"preconditions": wrong})).await, 409);
+        assert_eq!(get().await, before);
+    }
+    let version = &before["metadata"]["resourceVersion"];
+    assert_eq!(evict(&server, "", json!({"preconditions": {"resourceVersion": version}})).await, 201);
+    let after = get().await;
+    assert!(after["metadata"]["deletionTimestamp"].is_string(), "{after}");
+    let conditions = after["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().any(|condition| condition["type"] == "DisruptionTarget"), "{after}");
+}

@@ -71,8 +71,35 @@ async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
         assert_eq!(page(&format!("{selector}&limit=3")).await.1, None, "{selector}");
     }
     assert_eq!(page("labelSelector=app=y&limit=1").await, ("c".into(), None, Value::Null));
+    // Nothing follows on an object that is named.
+    assert_eq!(page("fieldSelector=metadata.name=a&limit=1").await, ("a".into(), None, Value::Null));
+    let (_, everywhere) = get(&server, "/api/v1/configmaps?fieldSelector=metadata.name=a&limit=1").await;
+    assert!(everywhere["metadata"]["continue"].is_string(), "{everywhere}");
+    let named = "/api/v1/configmaps?fieldSelector=metadata.name=a,metadata.namespace=ns&limit=1";
+    assert_eq!(get(&server, named).await.1["metadata"]["continue"], Value::Null);
     let (names, token, remaining) = page("limit=2").await;
     assert_eq!((names.as_str(), token.is_some(), remaining), ("a b", true, json!(1)));
+}
+
+#[tokio::test]
+async fn a_token_that_no_page_gave_is_refused() {
+    use base64::Engine;
+    let server = server().await;
+    for (token, why) in [
+        (json!({"v": "meta.k8s.io/v1", "rv": 5, "start": ""}), "encoded start key empty (version meta.k8s.io/v1)"),
+        (json!({"v": "meta.k8s.io/v1", "rv": 5}), "encoded start key empty (version meta.k8s.io/v1)"),
+        (
+            json!({"v": "meta.k8s.io/v1", "rv": 0, "start": ""}),
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+        ),
+        (json!({"v": "meta.k8s.io/v1", "rv": 5, "start": "../x"}), "../x"),
+        (json!({"v": "meta.k8s.io/v1", "rv": 5, "start": "/a//b"}), "/a//b"),
+    ] {
+        let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string());
+        let (code, told) = get(&server, &format!("/api/v1/configmaps?continue={token}")).await;
+        let expected = format!("invalid continue token: continue key is not valid: {why}");
+        assert_eq!((code, &told["message"]), (400, &json!(expected)));
+    }
 }
 
 #[tokio::test]

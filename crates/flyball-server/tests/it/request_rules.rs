@@ -420,3 +420,38 @@ async fn expressions_fail_in_the_words_of_go() {
     let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
     assert_eq!(code, 201, "{told}");
 }
+
+#[tokio::test]
+async fn unknown_fields_of_what_is_not_kept_are_warned_of_too() {
+    let server = server().await;
+    pod(&server, "p", None).await;
+    let account = json!({"metadata": {"name": "a"}});
+    assert_eq!(post(&server, "/api/v1/namespaces/ns/serviceaccounts", account).await.0, 201);
+    let cases = [
+        (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            json!({"spec": {"user": "u", "x": 1,
+            "nonResourceAttributes": {"path": "/", "verb": "get"}}}),
+            "spec.x",
+        ),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": "t", "x": 1}}), "spec.x"),
+        ("/api/v1/namespaces/ns/serviceaccounts/a/token", json!({"spec": {"x": 1}}), "spec.x"),
+        (
+            "/api/v1/namespaces/ns/pods/p/binding",
+            json!({"metadata": {"name": "p"}, "target": {"name": "n", "x": 1}}),
+            "target.x",
+        ),
+        (
+            "/api/v1/namespaces/ns/pods/p/eviction",
+            json!({"metadata": {"name": "p"}, "deleteOptions": {"x": 1}}),
+            "deleteOptions.x",
+        ),
+    ];
+    for (url, body, field) in cases {
+        let json = [("content-type", "application/json")];
+        let (code, headers, _) = raw(&server, Method::POST, url, &json, &body.to_string()).await;
+        assert_eq!((code, warned(&headers)), (201, vec![format!("unknown field \"{field}\"")]), "{url}");
+        let strict = format!("{url}?fieldValidation=Strict");
+        assert_eq!(raw(&server, Method::POST, &strict, &json, &body.to_string()).await.0, 400, "{url}");
+    }
+}
