@@ -133,6 +133,9 @@ pub struct FieldError {
     pub detail: String,
 }
 
+/// The most bytes of a value that an error text shows: an object of some megabytes is not sent back in each of its errors.
+const MAX_SHOWN_BYTES: usize = 32 << 10;
+
 /// A value as an error text shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
@@ -218,10 +221,15 @@ impl FieldError {
             matches!(self.mistake, Mistake::Required | Mistake::Forbidden | Mistake::TooLong | Mistake::Internal);
         if let Some(value) = self.value.as_ref().filter(|_| !silent) {
             text.push_str(": ");
-            match value {
-                Shown::Json(Value::String(s)) => text.push_str(&go_quote(s)),
-                Shown::Json(value) => text.push_str(&go_json(value)),
-                Shown::Raw(raw) => text.push_str(raw),
+            let shown = match value {
+                Shown::Json(Value::String(s)) => go_quote(s),
+                Shown::Json(value) => go_json(value),
+                Shown::Raw(raw) => raw.clone(),
+            };
+            let end = shown.floor_char_boundary(MAX_SHOWN_BYTES);
+            text.push_str(&shown[..end]);
+            if end < shown.len() {
+                text.push_str(&format!("... ({} more bytes)", shown.len() - end));
             }
         }
         if !self.detail.is_empty() {
@@ -352,6 +360,13 @@ mod tests {
         );
         check(FieldError::too_long("t", 3), "t: Too long: may not be more than 3 bytes");
         check(FieldError::too_many("t", 4, 3), "t: Too many: 4: must have at most 3 items");
+    }
+
+    #[test]
+    fn long_values_are_cut_off() {
+        let text = FieldError::invalid("a", "é".repeat(MAX_SHOWN_BYTES), "too long").to_string();
+        assert!(text.len() < MAX_SHOWN_BYTES + 100, "{}", text.len());
+        assert!(text.starts_with("a: Invalid value: \"éé") && text.ends_with("é... (32771 more bytes): too long"));
     }
 
     #[test]

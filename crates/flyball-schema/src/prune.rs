@@ -195,7 +195,7 @@ fn check_embedded(
 }
 
 /// The most memory that defaults take in one object, about: as much as any object may take as a whole.
-pub const MAX_DEFAULT_MEMORY: usize = 48 << 20;
+pub const MAX_DEFAULT_MEMORY: usize = 32 << 20;
 
 /// Some defaults were left out, as they would take more than [`MAX_DEFAULT_MEMORY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -276,7 +276,7 @@ impl Admission {
         if attributes.is("", "pods") && attributes.part == Part::Whole {
             match old {
                 None => {
-                    limits::admit(inner, attributes, object);
+                    limits::admit(inner, attributes, object)?;
                     pods::admit(inner, attributes, object)?;
                 }
                 Some(old) => pods::admit_change(object, old),

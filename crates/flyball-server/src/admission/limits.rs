@@ -2,10 +2,11 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
-use super::{Attributes, Operation};
+use super::{Attributes, Operation, pods};
 use crate::kinds::Part;
 use crate::server::Inner;
 use flyball_core::{GroupResource, Object, Quantity, Status};
+use flyball_schema::memory::NODE;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -20,14 +21,20 @@ fn limits(range: &Object) -> impl Iterator<Item = &Value> {
     range.at(&["spec", "limits"]).and_then(Value::as_array).into_iter().flatten()
 }
 
+/// Memory that default requests and limits take in a container: three maps.
+const FILL_WEIGHT: usize = 4 * NODE;
+
 /// Fills in what the containers of a new pod do not ask for.
-pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) {
+pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     for range in ranges(inner, attributes) {
         let mut defaults = [Map::new(), Map::new()];
         for limit in limits(&range).filter(|limit| limit["type"] == "Container") {
             for (amounts, field) in defaults.iter_mut().zip(["defaultRequest", "default"]) {
                 amounts.extend(limit[field].as_object().cloned().unwrap_or_default());
             }
+        }
+        if defaults.iter().any(|amounts| !amounts.is_empty()) {
+            pods::check_room(pod, FILL_WEIGHT)?;
         }
         let mut told = Vec::new();
         for (list, what) in [("containers", "container"), ("initContainers", "init container")] {
@@ -46,6 +53,7 @@ pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object
             }
         }
     }
+    Ok(())
 }
 
 fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], what: &str) -> Vec<String> {

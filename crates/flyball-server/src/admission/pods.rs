@@ -1,8 +1,11 @@
 //! What every new pod gets: a service account with its token mounted, a priority, tolerations of nodes that fail.
 
 use super::Attributes;
+use crate::request::body;
+use crate::request::weight::MAX_WEIGHT;
 use crate::server::Inner;
 use flyball_core::{GroupResource, Object, ObjectKey, Status};
+use flyball_schema::memory::{self, NODE};
 use serde_json::{Map, Value, json};
 
 pub(super) fn admit(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
@@ -36,6 +39,24 @@ fn list<'s>(spec: &'s mut Map<String, Value>, field: &str) -> &'s mut Vec<Value>
         *list = json!([]);
     }
     list.as_array_mut().expect("just made one")
+}
+
+/// Memory that the mount of a token takes in a container: a list of four, a map, its names.
+const MOUNT_WEIGHT: usize = 2 * NODE;
+
+/// Rejects a pod with so many containers that there is no memory for what each of them is about to get.
+pub(super) fn check_room(pod: &Object, bytes_each: usize) -> Result<(), Status> {
+    let containers = ["containers", "initContainers"]
+        .iter()
+        .filter_map(|list| pod.at(&["spec", list])?.as_array())
+        .map(Vec::len)
+        .sum::<usize>();
+    let growth = containers.saturating_mul(bytes_each);
+    // The objects of almost all requests are far from the limit, and need not be weighed.
+    if growth > MAX_WEIGHT / 16 && growth.saturating_add(memory::of(pod.as_value())) > MAX_WEIGHT {
+        return Err(Status::too_large(body::Error::TooLarge.to_string()));
+    }
+    Ok(())
 }
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -79,6 +100,8 @@ fn service_account(inner: &Inner, attributes: &Attributes<'_>, pod: &mut Object)
     if wanted == Some(false) {
         return Ok(());
     }
+    check_room(pod, MOUNT_WEIGHT)?;
+    let spec = self::spec(pod);
     const VOLUME: &str = "kube-api-access-";
     let known = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     let known = known.filter_map(|volume| volume["name"].as_str()).find(|name| name.starts_with(VOLUME));

@@ -6,9 +6,9 @@
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
 
-/// The most bytes that a body or a stored object may take once it is read. Three million bytes of ordinary objects take
-/// half of it.
-pub(crate) const MAX_WEIGHT: usize = 48 << 20;
+/// The most bytes that a body or a stored object may take once it is read. Ordinary objects of 1.5 MiB, more than which
+/// etcd does not store, take half of it.
+pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
 /// Texts up to this length take little, whatever they say: ninety times as much.
 const SHORT: usize = 64 << 10;
@@ -31,10 +31,7 @@ mod tests {
     #[test]
     fn ordinary_objects_of_any_length_are_within() {
         let container = r#"{"name":"container-12345","value":"some value","ports":[1,2,3]}"#;
-        let text = format!(
-            "{{\"a\":[{}0]}}",
-            format!("{container},").repeat(super::super::body::LIMIT / (container.len() + 1))
-        );
+        let text = format!("{{\"a\":[{}0]}}", format!("{container},").repeat((3 << 19) / (container.len() + 1)));
         assert_eq!(excess(text.as_bytes()), None);
         assert!(excess(format!("[{}0]", "{\"a\":{}},".repeat(100_000)).as_bytes()).is_some());
     }

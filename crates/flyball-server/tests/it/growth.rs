@@ -302,7 +302,7 @@ async fn what_takes_much_memory_is_neither_read_nor_stored() {
         let (code, told, _) = send(&server, Method::POST, GADGETS, media, body).await;
         assert_eq!(
             (code, &told["message"]),
-            (413, &json!("Request entity too large: it takes more than 48 MiB of memory"))
+            (413, &json!("Request entity too large: it takes more than 32 MiB of memory"))
         );
     }
     let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(50_000))).await;
@@ -332,7 +332,7 @@ async fn what_defaults_would_make_much_of_is_not_read() {
     for (media, body) in all {
         let pods = "/api/v1/namespaces/default/pods";
         let (code, told, _) = send(&server, Method::POST, pods, media, body).await;
-        let expected = json!("Request entity too large: it takes more than 48 MiB of memory");
+        let expected = json!("Request entity too large: it takes more than 32 MiB of memory");
         assert_eq!((code, &told["message"]), (413, &expected), "{media}");
     }
 }
@@ -357,7 +357,7 @@ async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
     };
     let one = format!("{GADGETS}/i");
     let apply = format!("{one}?fieldManager=m&force=true");
-    let expected = json!("Request entity too large: it takes more than 48 MiB of memory");
+    let expected = json!("Request entity too large: it takes more than 32 MiB of memory");
     let refused = async |method: Method, path: &str, media| {
         let (code, told, _) = send(&server, method, path, media, items(10_000)).await;
         assert_eq!((code, &told["message"]), (413, &expected), "{path} {media}");

@@ -91,7 +91,7 @@ fn resize(pod: &mut Object, old: &Object) {
 
 /// How sure a pod can be to get what it needs.
 fn quality(pod: &Object) -> &'static str {
-    let spec = pod.at(&["spec"]).cloned().unwrap_or_default();
+    let spec = pod.at(&["spec"]).unwrap_or(&Value::Null);
     let counted = |name: &str| matches!(name, "cpu" | "memory");
     let amounts = |of: &Value, field: &str| -> Vec<(String, flyball_core::Quantity)> {
         let amounts = of["resources"][field].as_object().into_iter().flatten();
@@ -100,9 +100,9 @@ fn quality(pod: &Object) -> &'static str {
             .filter_map(|(name, amount)| Some((name.clone(), resource::amount_of(amount)?)));
         amounts.filter(|(_, amount)| *amount > flyball_core::Quantity::ZERO).collect()
     };
-    let whole = |field: &str| !amounts(&spec, field).is_empty();
+    let whole = |field: &str| !amounts(spec, field).is_empty();
     let all: Vec<&Value> = if whole("limits") || whole("requests") {
-        vec![&spec]
+        vec![spec]
     } else {
         ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten()).collect()
     };
