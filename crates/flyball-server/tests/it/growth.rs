@@ -305,9 +305,9 @@ async fn what_takes_much_memory_is_neither_read_nor_stored() {
             (413, &json!("Request entity too large: it takes more than 32 MiB of memory"))
         );
     }
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(50_000))).await;
+    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(40_000))).await;
     assert_eq!(code, 201, "{}", told["message"]);
-    let more = json!({"spec": {"more": serde_json::from_str::<Value>(&maps(50_000)).unwrap()}});
+    let more = json!({"spec": {"more": serde_json::from_str::<Value>(&maps(40_000)).unwrap()}});
     let (code, told, _) = send(&server, Method::PATCH, &format!("{GADGETS}/half"), MERGE, more.to_string()).await;
     assert_eq!(code, 413, "{}", told["message"]);
     assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{}", told["message"]);
